@@ -1,0 +1,33 @@
+# Third-party packages, all from the distribution. Their headers are SYSTEM, so
+# our warnings do not apply to them.
+find_package(Threads REQUIRED)
+find_package(absl REQUIRED)
+find_package(Protobuf REQUIRED)
+find_package(gRPC CONFIG REQUIRED)
+find_package(spdlog REQUIRED)
+find_package(nlohmann_json REQUIRED)
+find_package(yaml-cpp REQUIRED)
+find_package(Snappy REQUIRED)
+find_package(ZLIB REQUIRED)
+find_package(PNG REQUIRED)
+find_package(OpenSSL REQUIRED)
+find_package(PkgConfig REQUIRED)
+pkg_check_modules(HWY REQUIRED IMPORTED_TARGET libhwy)
+pkg_check_modules(HTTPLIB REQUIRED IMPORTED_TARGET cpp-httplib)
+find_package(CLI11 REQUIRED)
+if(ELASTICDL_BUILD_TESTS)
+  find_package(GTest REQUIRED)
+endif()
+if(ELASTICDL_BUILD_BENCHMARKS)
+  find_package(benchmark REQUIRED)
+endif()
+if(ELASTICDL_WITH_TORCH)
+  find_package(Torch REQUIRED)
+  # Torch's package puts plain libraries in a variable; the alias target gives
+  # it the name that the layering check knows.
+  add_library(elasticdl_torch INTERFACE)
+  target_link_libraries(elasticdl_torch INTERFACE ${TORCH_LIBRARIES})
+  target_include_directories(elasticdl_torch SYSTEM INTERFACE
+    ${TORCH_INCLUDE_DIRS})
+  add_library(elasticdl::torch ALIAS elasticdl_torch)
+endif()

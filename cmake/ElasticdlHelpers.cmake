@@ -1,0 +1,163 @@
+# Target helpers. They make the layering rules of docs/architecture.md fail the
+# build instead of a review:
+#  * a module's public headers live in <module>/include, everything else is
+#    private because no other target has it on its include path;
+#  * every public header is compiled alone (elasticdl_library);
+#  * a *_test.cc that no elasticdl_test names is a configure error
+#    (elasticdl_check_tests);
+#  * a forbidden dependency, direct or not, is a configure error
+#    (elasticdl_forbid_dependency).
+
+include_guard(GLOBAL)
+include(GoogleTest)
+
+set(ELASTICDL_WARNINGS -Wall -Wextra -Werror -Wno-unused-parameter)
+
+# elasticdl_library(<module> SRCS ... [PUBLIC_HDRS ...] [DEPS ...]
+#                   [PRIVATE_DEPS ...] [TORCH])
+# Makes target elasticdl_<module>, alias elasticdl::<module>. PUBLIC_HDRS are
+# paths below include/ (e.g. elasticdl/data.h). TORCH: the precompiled torch
+# header is used.
+function(elasticdl_library module)
+  cmake_parse_arguments(arg "TORCH" "" "SRCS;PUBLIC_HDRS;DEPS;PRIVATE_DEPS"
+                        ${ARGN})
+  if(arg_UNPARSED_ARGUMENTS)
+    message(FATAL_ERROR
+      "elasticdl_library(${module}): unknown '${arg_UNPARSED_ARGUMENTS}'")
+  endif()
+  set(target elasticdl_${module})
+  # One generated file per public header proves that it compiles alone. Torch
+  # headers are too slow for that and are covered by the model's own tests.
+  set(alone)
+  if(NOT arg_TORCH)
+    foreach(header IN LISTS arg_PUBLIC_HDRS)
+      string(MAKE_C_IDENTIFIER "${module}_${header}" id)
+      set(file ${CMAKE_CURRENT_BINARY_DIR}/alone_${id}.cc)
+      file(CONFIGURE OUTPUT ${file} CONTENT "#include <${header}>\n")
+      list(APPEND alone ${file})
+    endforeach()
+  endif()
+  add_library(${target} STATIC ${arg_SRCS} ${alone})
+  add_library(elasticdl::${module} ALIAS ${target})
+  set_target_properties(${target} PROPERTIES
+    ELASTICDL_SOURCE_DIR ${CMAKE_CURRENT_SOURCE_DIR})
+  target_include_directories(${target}
+    PUBLIC ${CMAKE_CURRENT_SOURCE_DIR}/include
+    PRIVATE ${CMAKE_CURRENT_SOURCE_DIR})
+  target_compile_options(${target} PRIVATE ${ELASTICDL_WARNINGS})
+  target_link_libraries(${target} PUBLIC ${arg_DEPS} PRIVATE ${arg_PRIVATE_DEPS})
+  set_property(GLOBAL APPEND PROPERTY ELASTICDL_MODULES ${module})
+endfunction()
+
+# elasticdl_program(<name> SRCS ... DEPS ...): a program in build/bin.
+function(elasticdl_program name)
+  cmake_parse_arguments(arg "" "" "SRCS;DEPS" ${ARGN})
+  add_executable(${name} ${arg_SRCS})
+  target_compile_options(${name} PRIVATE ${ELASTICDL_WARNINGS})
+  target_link_libraries(${name} PRIVATE ${arg_DEPS})
+  set_target_properties(${name} PROPERTIES
+    RUNTIME_OUTPUT_DIRECTORY ${CMAKE_BINARY_DIR}/bin)
+  install(TARGETS ${name} RUNTIME DESTINATION bin)
+endfunction()
+
+# elasticdl_test(<module>/<unit> [LABEL unit|contract|integration|kube|gpu|mpi]
+#                [SRCS helper.cc ...] [DEPS ...] [PROGRAMS target ...]
+#                [TIMEOUT seconds] [SERIAL])
+# Registers tests/<module>/<unit>_test.cc. The test sees the private headers of
+# its own module and links GoogleTest. PROGRAMS are built before it.
+function(elasticdl_test path)
+  cmake_parse_arguments(arg "SERIAL" "LABEL;TIMEOUT" "SRCS;DEPS;PROGRAMS"
+                        ${ARGN})
+  if(NOT arg_LABEL)
+    set(arg_LABEL unit)
+  endif()
+  if(NOT arg_TIMEOUT)
+    set(arg_TIMEOUT 60)
+  endif()
+  get_filename_component(module ${path} DIRECTORY)
+  get_filename_component(unit ${path} NAME)
+  set(target ${module}_${unit}_test)
+  set(source ${ELASTICDL_ROOT}/tests/${path}_test.cc)
+  list(TRANSFORM arg_SRCS PREPEND ${ELASTICDL_ROOT}/tests/${module}/)
+  add_executable(${target} ${source} ${arg_SRCS})
+  target_compile_options(${target} PRIVATE ${ELASTICDL_WARNINGS})
+  target_include_directories(${target} PRIVATE ${ELASTICDL_ROOT}/tests)
+  if(TARGET elasticdl_${module})
+    get_target_property(dir elasticdl_${module} ELASTICDL_SOURCE_DIR)
+    target_include_directories(${target} PRIVATE ${dir})
+    target_link_libraries(${target} PRIVATE elasticdl::${module})
+  endif()
+  target_link_libraries(${target} PRIVATE ${arg_DEPS} GTest::gmock
+                                          GTest::gtest_main)
+  if(arg_PROGRAMS)
+    add_dependencies(${target} ${arg_PROGRAMS})
+  endif()
+  set(serial)
+  if(arg_SERIAL)
+    set(serial RUN_SERIAL TRUE)
+  endif()
+  gtest_discover_tests(${target}
+    TEST_PREFIX ${module}/
+    PROPERTIES LABELS ${arg_LABEL} TIMEOUT ${arg_TIMEOUT} ${serial}
+    DISCOVERY_MODE PRE_TEST)
+  set_property(GLOBAL APPEND PROPERTY ELASTICDL_TESTS ${source})
+  set_property(GLOBAL APPEND PROPERTY ELASTICDL_TEST_TARGETS ${target})
+endfunction()
+
+# Fails when a *_test.cc below tests/ is not registered.
+function(elasticdl_check_tests)
+  get_property(registered GLOBAL PROPERTY ELASTICDL_TESTS)
+  file(GLOB_RECURSE present CONFIGURE_DEPENDS ${ELASTICDL_ROOT}/tests/*_test.cc)
+  foreach(file IN LISTS present)
+    if(NOT file IN_LIST registered)
+      message(FATAL_ERROR "${file} is not registered with elasticdl_test")
+    endif()
+  endforeach()
+endfunction()
+
+# Collects all targets that <target> links, directly or not, into <out>.
+function(_elasticdl_closure target out)
+  set(seen)
+  set(todo ${target})
+  while(todo)
+    list(POP_FRONT todo next)
+    if(TARGET ${next})
+      get_target_property(real ${next} ALIASED_TARGET)
+      if(real)
+        set(next ${real})
+      endif()
+    endif()
+    if(next IN_LIST seen)
+      continue()
+    endif()
+    list(APPEND seen ${next})
+    if(TARGET ${next})
+      foreach(kind LINK_LIBRARIES INTERFACE_LINK_LIBRARIES)
+        get_target_property(libraries ${next} ${kind})
+        if(libraries)
+          foreach(library IN LISTS libraries)
+            string(REGEX REPLACE "^\\$<LINK_ONLY:(.*)>$" "\\1" library
+                                 "${library}")
+            list(APPEND todo ${library})
+          endforeach()
+        endif()
+      endforeach()
+    endif()
+  endwhile()
+  set(${out} ${seen} PARENT_SCOPE)
+endfunction()
+
+# elasticdl_forbid_dependency(<target> <forbidden>...): configure error when
+# target reaches one of the others.
+function(elasticdl_forbid_dependency target)
+  if(NOT TARGET ${target})
+    return()
+  endif()
+  _elasticdl_closure(${target} closure)
+  foreach(forbidden IN LISTS ARGN)
+    if(forbidden IN_LIST closure)
+      message(FATAL_ERROR
+        "${target} must not depend on ${forbidden} (docs/architecture.md)")
+    endif()
+  endforeach()
+endfunction()

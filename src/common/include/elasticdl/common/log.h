@@ -1,0 +1,45 @@
+// Process-wide log. One line per call: time, level, program, message.
+#pragma once
+
+#include <string>
+
+#include "absl/strings/str_cat.h"
+#include "absl/strings/string_view.h"
+
+namespace elasticdl {
+
+enum class LogLevel { kDebug, kInfo, kWarning, kError, kCritical };
+
+// Parses DEBUG, INFO, WARNING, ERROR, CRITICAL (any case). False if unknown.
+bool ParseLogLevel(absl::string_view text, LogLevel& level);
+
+// Sets the tag shown in each line and the least level. Call once in main; lines
+// go to stderr.
+void InitLog(absl::string_view tag, LogLevel level);
+
+bool LogEnabled(LogLevel level);
+void LogLine(LogLevel level, absl::string_view message);
+
+// LogInfo("worker ", id, " joined"): the arguments are those of absl::StrCat.
+template <typename... Args>
+void LogDebug(const Args&... args) {
+  if (LogEnabled(LogLevel::kDebug)) {
+    LogLine(LogLevel::kDebug, absl::StrCat(args...));
+  }
+}
+template <typename... Args>
+void LogInfo(const Args&... args) {
+  if (LogEnabled(LogLevel::kInfo)) {
+    LogLine(LogLevel::kInfo, absl::StrCat(args...));
+  }
+}
+template <typename... Args>
+void LogWarning(const Args&... args) {
+  LogLine(LogLevel::kWarning, absl::StrCat(args...));
+}
+template <typename... Args>
+void LogError(const Args&... args) {
+  LogLine(LogLevel::kError, absl::StrCat(args...));
+}
+
+}  // namespace elasticdl
