@@ -1,0 +1,117 @@
+// The folder in which a job of this machine keeps its address, token, pids,
+// logs and events. Client, master and a worker started by hand find each other
+// through it.
+//
+//   <root>/jobs/<job_name>/     0700
+//     lock                      held while the job runs
+//     token                     0600, 64 hexadecimal digits
+//     address                   host:port of the master's gRPC service
+//     http_address              host:port of the status page
+//     pids/<pod>                one number each
+//     logs/<pod>.log            master.log is the master's
+//     events.jsonl
+//     previous/                 logs and events of the run before
+#pragma once
+
+#include <sys/types.h>
+
+#include <cstdint>
+#include <map>
+#include <string>
+#include <vector>
+
+#include "absl/status/status.h"
+#include "absl/status/statusor.h"
+#include "absl/strings/string_view.h"
+#include "elasticdl/common/file.h"
+
+namespace elasticdl::jobdir {
+
+// The root from the values of XDG_STATE_HOME and HOME (empty = not set):
+// $XDG_STATE_HOME/elasticdl or $HOME/.local/state/elasticdl. A relative
+// XDG_STATE_HOME is ignored, as its specification says. FAILED_PRECONDITION
+// when neither helps.
+absl::StatusOr<std::string> DefaultRoot(const std::string& xdg_state_home,
+                                        const std::string& home);
+
+// Job names become parts of paths, pod names and labels: letters, digits, '-',
+// '_' and '.', at most 63, starting and ending with a letter or digit.
+absl::Status ValidateJobName(const std::string& name);
+
+// 32 random bytes from the kernel as hexadecimal digits.
+absl::StatusOr<std::string> NewToken();
+
+// Takes the same time wherever the two differ. An empty token equals nothing.
+bool TokensEqual(absl::string_view a, absl::string_view b);
+
+// The paths of one job, whether it exists or not. Thread-compatible.
+class JobDir {
+ public:
+  // Acquire refuses an invalid name.
+  JobDir(const std::string& root, const std::string& job_name);
+  // From the folder itself; its last component is the job's name.
+  static JobDir FromPath(const std::string& path);
+
+  const std::string& path() const { return path_; }
+  const std::string& job_name() const { return job_name_; }
+  std::string LockFile() const { return JoinPath(path_, "lock"); }
+  std::string TokenFile() const { return JoinPath(path_, "token"); }
+  std::string LogsDir() const { return JoinPath(path_, "logs"); }
+  // logs/<pod>.log
+  std::string LogFile(const std::string& pod) const;
+  std::string EventsFile() const { return JoinPath(path_, "events.jsonl"); }
+
+  // NOT_FOUND until the master has written them. The token's file must not be
+  // readable by others (PERMISSION_DENIED).
+  absl::StatusOr<std::string> ReadToken() const;
+  absl::StatusOr<std::string> ReadAddress() const;
+  absl::StatusOr<std::string> ReadHttpAddress() const;
+
+  // The master publishes where it listens.
+  absl::Status WriteAddress(const std::string& host_port) const;
+  absl::Status WriteHttpAddress(const std::string& host_port) const;
+
+  absl::Status WritePid(const std::string& pod, pid_t pid) const;
+  void RemovePid(const std::string& pod) const;
+  std::map<std::string, pid_t> ReadPids() const;
+
+  // Does a process hold the job's lock? Looks without touching the lock.
+  bool IsRunning() const;
+
+ private:
+  JobDir() = default;
+  std::string path_;
+  std::string job_name_;
+};
+
+// Holds a job's lock: one running job per name. Move-only. The lock belongs to
+// the open file, so a child that inherits the descriptor keeps it; it ends when
+// the last of them has closed it or died.
+class JobLock {
+ public:
+  // Prepares the folder for a new run: takes the lock, moves what an earlier
+  // run left to previous/, writes a fresh token. ALREADY_EXISTS when a job of
+  // that name is running.
+  static absl::StatusOr<JobLock> Acquire(const JobDir& dir);
+
+  // Takes over the descriptor that the parent process passed on.
+  // INVALID_ARGUMENT when it is not this job's lock.
+  static absl::StatusOr<JobLock> Adopt(const JobDir& dir, int fd);
+
+  int fd() const { return fd_.get(); }
+
+ private:
+  explicit JobLock(Fd fd) : fd_(std::move(fd)) {}
+  Fd fd_;
+};
+
+// All jobs under `root`, by name, ended ones included. A missing root is empty.
+std::vector<JobDir> ListJobs(const std::string& root);
+
+// The running job whose master listens on `address` (host:port; the names of
+// the loopback are one host). How a worker that was started by hand finds its
+// token. NOT_FOUND names the address.
+absl::StatusOr<JobDir> FindByAddress(const std::string& root,
+                                     const std::string& address);
+
+}  // namespace elasticdl::jobdir

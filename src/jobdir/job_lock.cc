@@ -1,0 +1,107 @@
+// Taking a job's folder for a new run, and the token.
+#include <fcntl.h>
+#include <sys/random.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include <cerrno>
+#include <utility>
+
+#include "absl/strings/escaping.h"
+#include "absl/strings/str_cat.h"
+#include "elasticdl/common/status.h"
+#include "elasticdl/jobdir.h"
+
+namespace elasticdl::jobdir {
+namespace {
+
+constexpr size_t kTokenBytes = 32;
+
+absl::Status MoveIfThere(const std::string& from, const std::string& to) {
+  if (rename(from.c_str(), to.c_str()) != 0 && errno != ENOENT) {
+    return ErrnoToStatus(errno, absl::StrCat("rename ", from, " to ", to));
+  }
+  return absl::OkStatus();
+}
+
+// What the run before left: logs and events are kept once, the rest goes.
+absl::Status RotateOldRun(const JobDir& dir) {
+  for (const char* stale : {"address", "http_address", "pids", "token"}) {
+    ELASTICDL_RETURN_IF_ERROR(RemoveTree(JoinPath(dir.path(), stale)));
+  }
+  if (!FileExists(dir.LogsDir()) && !FileExists(dir.EventsFile())) {
+    return absl::OkStatus();
+  }
+  const std::string previous = JoinPath(dir.path(), "previous");
+  ELASTICDL_RETURN_IF_ERROR(RemoveTree(previous));
+  ELASTICDL_RETURN_IF_ERROR(MakeDirectories(previous, 0700));
+  ELASTICDL_RETURN_IF_ERROR(
+      MoveIfThere(dir.LogsDir(), JoinPath(previous, "logs")));
+  return MoveIfThere(dir.EventsFile(), JoinPath(previous, "events.jsonl"));
+}
+
+}  // namespace
+
+absl::StatusOr<std::string> NewToken() {
+  std::string bytes(kTokenBytes, '\0');
+  size_t used = 0;
+  while (used < bytes.size()) {
+    const ssize_t n = getrandom(&bytes[used], bytes.size() - used, 0);
+    if (n < 0 && errno == EINTR) continue;
+    if (n < 0) return ErrnoToStatus(errno, "getrandom");
+    used += static_cast<size_t>(n);
+  }
+  return absl::BytesToHexString(bytes);
+}
+
+bool TokensEqual(absl::string_view a, absl::string_view b) {
+  if (a.empty() || a.size() != b.size()) return false;
+  unsigned char difference = 0;
+  for (size_t i = 0; i < a.size(); ++i) {
+    difference |= static_cast<unsigned char>(a[i] ^ b[i]);
+  }
+  return difference == 0;
+}
+
+absl::StatusOr<JobLock> JobLock::Acquire(const JobDir& dir) {
+  ELASTICDL_RETURN_IF_ERROR(ValidateJobName(dir.job_name()));
+  ELASTICDL_RETURN_IF_ERROR(MakeDirectories(dir.path(), 0700));
+  Fd fd(open(dir.LockFile().c_str(), O_RDWR | O_CREAT | O_CLOEXEC, 0600));
+  if (!fd.valid()) {
+    return ErrnoToStatus(errno, absl::StrCat("open ", dir.LockFile()));
+  }
+  struct flock lock = {};
+  lock.l_type = F_WRLCK;
+  lock.l_whence = SEEK_SET;
+  if (fcntl(fd.get(), F_OFD_SETLK, &lock) != 0) {
+    if (errno == EAGAIN || errno == EACCES) {
+      return absl::AlreadyExistsError(absl::StrCat(
+          "a job named ", dir.job_name(), " is running on this machine (",
+          dir.path(), "); choose another --job_name or stop it: elasticdl ",
+          "stop --job_name=", dir.job_name()));
+    }
+    return ErrnoToStatus(errno, absl::StrCat("lock ", dir.LockFile()));
+  }
+  ELASTICDL_RETURN_IF_ERROR(RotateOldRun(dir));
+  ELASTICDL_RETURN_IF_ERROR(MakeDirectories(dir.LogsDir(), 0700));
+  ELASTICDL_RETURN_IF_ERROR(
+      MakeDirectories(JoinPath(dir.path(), "pids"), 0700));
+  ELASTICDL_ASSIGN_OR_RETURN(const std::string token, NewToken());
+  ELASTICDL_RETURN_IF_ERROR(
+      WriteFileAtomic(dir.TokenFile(), token + "\n", 0600));
+  return JobLock(std::move(fd));
+}
+
+absl::StatusOr<JobLock> JobLock::Adopt(const JobDir& dir, int fd) {
+  struct stat ours;
+  struct stat theirs;
+  if (fstat(fd, &ours) != 0 || stat(dir.LockFile().c_str(), &theirs) != 0 ||
+      ours.st_ino != theirs.st_ino || ours.st_dev != theirs.st_dev) {
+    return absl::InvalidArgumentError(absl::StrCat(
+        "descriptor ", fd, " is not the lock of the job in ", dir.path()));
+  }
+  fcntl(fd, F_SETFD, FD_CLOEXEC);
+  return JobLock(Fd(fd));
+}
+
+}  // namespace elasticdl::jobdir

@@ -1,0 +1,326 @@
+#include "local_pod_backend.h"
+
+#include <poll.h>
+#include <signal.h>
+#include <sys/eventfd.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <cerrno>
+#include <deque>
+#include <functional>
+#include <map>
+#include <thread>
+#include <utility>
+
+#include "absl/strings/str_cat.h"
+#include "elasticdl/common/clock.h"
+#include "elasticdl/common/log.h"
+#include "elasticdl/common/mutex.h"
+#include "elasticdl/common/status.h"
+#include "elasticdl/common/thread.h"
+#include "process.h"
+
+namespace elasticdl::master {
+
+// Commands of other threads run on the loop's thread between two waits, so the
+// pods need no lock. Thread-safe.
+class LocalPodBackend::Loop {
+ public:
+  Loop(Options options, PodEventSink sink, Fd wakeup)
+      : options_(std::move(options)),
+        sink_(std::move(sink)),
+        wakeup_(std::move(wakeup)),
+        thread_("pods", [this] { Run(); }) {}
+
+  // Runs `command` on the thread and returns its status.
+  absl::Status Call(const std::function<absl::Status()>& command);
+  void Stop();
+
+  // On the thread only:
+  absl::Status Create(const PodSpec& spec);
+  absl::Status Delete(const std::string& name, absl::Duration grace);
+
+ private:
+  struct Pod {
+    Process process;
+    bool deleted = false;
+    // When SIGKILL follows SIGTERM.
+    absl::Time kill_at = absl::InfiniteFuture();
+  };
+  // Waits on the caller's stack for its command to be run.
+  struct PendingCall {
+    const std::function<absl::Status()>* command;
+    absl::Status status;
+    bool done = false;
+  };
+
+  void Run();
+  void RunCalls();
+  void Wait();
+  void ReapEnded();
+  void KillOverdue();
+  void KillAll();
+  int PollTimeoutMs() const;
+  void Emit(PodEvent event) { sink_(event); }
+  bool OnThread() const { return std::this_thread::get_id() == thread_id_; }
+
+  const Options options_;
+  const PodEventSink sink_;
+  const Fd wakeup_;
+
+  // Only the thread uses these.
+  std::map<std::string, Pod> pods_;
+  std::thread::id thread_id_;
+
+  Mutex mu_;
+  CondVar changed_;
+  std::deque<PendingCall*> calls_ ABSL_GUARDED_BY(mu_);
+  bool started_ ABSL_GUARDED_BY(mu_) = false;
+  bool stopping_ ABSL_GUARDED_BY(mu_) = false;
+
+  // Serialises Stop with itself; Join is not thread-safe.
+  Mutex stop_mu_;
+  Thread thread_;  // last: it uses everything above
+};
+
+namespace {
+
+void Signal(int eventfd) {
+  const uint64_t one = 1;
+  [[maybe_unused]] const ssize_t n = write(eventfd, &one, sizeof(one));
+}
+
+// The final event of a process that has ended. Reaps it, after what is left of
+// its group has been killed (before that its number cannot be taken again).
+PodEvent Reap(const std::string& name, const Process& process, bool deleted) {
+  siginfo_t info = {};
+  const auto id = static_cast<id_t>(process.pidfd.get());
+  while (waitid(P_PIDFD, id, &info, WEXITED | WNOWAIT) != 0 && errno == EINTR) {
+  }
+  kill(-process.pid, SIGKILL);
+  while (waitid(P_PIDFD, id, &info, WEXITED) != 0 && errno == EINTR) {
+  }
+  PodEvent event;
+  event.name = name;
+  event.pid = process.pid;
+  if (info.si_code == CLD_EXITED) {
+    event.exit_code = info.si_status;
+  } else {
+    event.signal = info.si_status;
+  }
+  if (deleted) {
+    event.phase = PodPhase::kDeleted;
+    event.reason = PodEndReason::kDeleted;
+  } else if (event.exit_code == 0) {
+    event.phase = PodPhase::kSucceeded;
+  } else {
+    event.phase = PodPhase::kFailed;
+    event.reason = PodEndReason::kError;
+  }
+  return event;
+}
+
+}  // namespace
+
+absl::Status LocalPodBackend::Loop::Call(
+    const std::function<absl::Status()>& command) {
+  {
+    MutexLock lock(mu_);
+    while (!started_) changed_.Wait(mu_);
+  }
+  if (OnThread()) return command();
+  PendingCall call{&command, absl::OkStatus()};
+  MutexLock lock(mu_);
+  if (stopping_) {
+    return absl::FailedPreconditionError("the pod backend is stopped");
+  }
+  calls_.push_back(&call);
+  Signal(wakeup_.get());
+  while (!call.done) changed_.Wait(mu_);
+  return call.status;
+}
+
+void LocalPodBackend::Loop::Stop() {
+  MutexLock stop_lock(stop_mu_);
+  {
+    MutexLock lock(mu_);
+    stopping_ = true;
+  }
+  Signal(wakeup_.get());
+  thread_.Join();
+}
+
+void LocalPodBackend::Loop::Run() {
+  thread_id_ = std::this_thread::get_id();
+  {
+    MutexLock lock(mu_);
+    started_ = true;
+  }
+  changed_.NotifyAll();
+  while (true) {
+    RunCalls();
+    {
+      MutexLock lock(mu_);
+      if (stopping_ && calls_.empty()) break;
+    }
+    Wait();
+    ReapEnded();
+    KillOverdue();
+  }
+  KillAll();
+}
+
+void LocalPodBackend::Loop::RunCalls() {
+  while (true) {
+    PendingCall* call = nullptr;
+    {
+      MutexLock lock(mu_);
+      if (calls_.empty()) return;
+      call = calls_.front();
+      calls_.pop_front();
+    }
+    absl::Status status = (*call->command)();
+    {
+      MutexLock lock(mu_);
+      call->status = std::move(status);
+      call->done = true;
+    }
+    changed_.NotifyAll();
+  }
+}
+
+int LocalPodBackend::Loop::PollTimeoutMs() const {
+  absl::Time next = absl::InfiniteFuture();
+  for (const auto& [name, pod] : pods_) next = std::min(next, pod.kill_at);
+  if (next == absl::InfiniteFuture()) return -1;
+  const absl::Duration left = next - Clock::Real().Now();
+  // Rounded up, so that the loop does not spin in the last millisecond.
+  const int64_t ms = absl::ToInt64Milliseconds(left) + 1;
+  return static_cast<int>(
+      std::clamp<int64_t>(ms, 0, absl::ToInt64Milliseconds(absl::Hours(1))));
+}
+
+void LocalPodBackend::Loop::Wait() {
+  std::vector<pollfd> fds = {{wakeup_.get(), POLLIN, 0}};
+  for (const auto& [name, pod] : pods_) {
+    fds.push_back({pod.process.pidfd.get(), POLLIN, 0});
+  }
+  if (poll(fds.data(), fds.size(), PollTimeoutMs()) <= 0) return;
+  if (fds[0].revents != 0) {
+    uint64_t count;
+    [[maybe_unused]] const ssize_t n = read(wakeup_.get(), &count, 8);
+  }
+}
+
+void LocalPodBackend::Loop::ReapEnded() {
+  std::vector<PodEvent> events;
+  for (auto it = pods_.begin(); it != pods_.end();) {
+    pollfd fd = {it->second.process.pidfd.get(), POLLIN, 0};
+    if (poll(&fd, 1, 0) != 1) {
+      ++it;
+      continue;
+    }
+    events.push_back(Reap(it->first, it->second.process, it->second.deleted));
+    it = pods_.erase(it);
+  }
+  for (PodEvent& event : events) Emit(std::move(event));
+}
+
+void LocalPodBackend::Loop::KillOverdue() {
+  const absl::Time now = Clock::Real().Now();
+  for (auto& [name, pod] : pods_) {
+    if (pod.kill_at > now) continue;
+    LogWarning(name, " did not end after SIGTERM: killed");
+    kill(-pod.process.pid, SIGKILL);
+    pod.kill_at = absl::InfiniteFuture();
+  }
+}
+
+void LocalPodBackend::Loop::KillAll() {
+  for (auto& [name, pod] : pods_) {
+    pod.deleted = true;
+    kill(-pod.process.pid, SIGKILL);
+  }
+  std::map<std::string, Pod> pods = std::move(pods_);
+  pods_.clear();
+  for (auto& [name, pod] : pods) Emit(Reap(name, pod.process, true));
+}
+
+absl::Status LocalPodBackend::Loop::Create(const PodSpec& spec) {
+  {
+    MutexLock lock(mu_);
+    // The sink may still call while Stop kills.
+    if (stopping_) {
+      return absl::FailedPreconditionError("the pod backend is stopped");
+    }
+  }
+  if (pods_.count(spec.name) != 0) {
+    return absl::AlreadyExistsError(absl::StrCat("pod ", spec.name));
+  }
+  ProcessOptions process;
+  process.argv = spec.argv;
+  process.log_file = spec.log_file;
+  process.environment = options_.environment;
+  for (const auto& [key, value] : spec.env) {
+    process.environment.push_back(absl::StrCat(key, "=", value));
+  }
+  absl::StatusOr<Process> started = StartProcess(process);
+  if (!started.ok()) return Annotate(started.status(), spec.name);
+  PodEvent event;
+  event.name = spec.name;
+  event.phase = PodPhase::kRunning;
+  event.pid = started->pid;
+  pods_[spec.name].process = *std::move(started);
+  Emit(std::move(event));
+  return absl::OkStatus();
+}
+
+absl::Status LocalPodBackend::Loop::Delete(const std::string& name,
+                                           absl::Duration grace) {
+  const auto it = pods_.find(name);
+  if (it == pods_.end()) {
+    return absl::NotFoundError(absl::StrCat("no pod ", name));
+  }
+  Pod& pod = it->second;
+  if (!pod.deleted) {
+    pod.deleted = true;
+    kill(pod.process.pid, SIGTERM);
+    // A stopped process would not see SIGTERM before the grace is over.
+    kill(pod.process.pid, SIGCONT);
+  }
+  if (grace <= absl::ZeroDuration()) {
+    kill(-pod.process.pid, SIGKILL);
+  } else {
+    pod.kill_at = std::min(pod.kill_at, Clock::Real().Now() + grace);
+  }
+  return absl::OkStatus();
+}
+
+absl::StatusOr<std::unique_ptr<LocalPodBackend>> LocalPodBackend::Start(
+    Options options, PodEventSink sink) {
+  Fd wakeup(eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK));
+  if (!wakeup.valid()) return ErrnoToStatus(errno, "eventfd");
+  return std::unique_ptr<LocalPodBackend>(
+      new LocalPodBackend(std::make_unique<Loop>(
+          std::move(options), std::move(sink), std::move(wakeup))));
+}
+
+LocalPodBackend::LocalPodBackend(std::unique_ptr<Loop> loop)
+    : loop_(std::move(loop)) {}
+
+LocalPodBackend::~LocalPodBackend() { Stop(); }
+
+absl::Status LocalPodBackend::Create(const PodSpec& spec) {
+  return loop_->Call([&] { return loop_->Create(spec); });
+}
+
+absl::Status LocalPodBackend::Delete(const std::string& name,
+                                     absl::Duration grace) {
+  return loop_->Call([&] { return loop_->Delete(name, grace); });
+}
+
+void LocalPodBackend::Stop() { loop_->Stop(); }
+
+}  // namespace elasticdl::master

@@ -1,0 +1,46 @@
+// Pods as processes of this machine.
+#pragma once
+
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "absl/status/statusor.h"
+#include "pod_backend.h"
+
+namespace elasticdl::master {
+
+// Thread-safe. One thread forks, watches and reaps all processes, so the death
+// signal that ties them to this process (which follows the forking *thread*)
+// fires only when this process ends, however it ends.
+//
+// A pod is the leader of its own session: a terminal's Ctrl-C does not reach
+// it. Delete sends SIGTERM to the leader, as a kubelet does; when the leader
+// has ended, whatever is left of its process group is killed, as the end of a
+// container would.
+class LocalPodBackend : public PodBackend {
+ public:
+  struct Options {
+    // KEY=VALUE of every pod; normally the environment of this process.
+    std::vector<std::string> environment;
+  };
+
+  // Starts the thread. INTERNAL, RESOURCE_EXHAUSTED, … when the kernel refuses
+  // what it needs.
+  static absl::StatusOr<std::unique_ptr<LocalPodBackend>> Start(
+      Options options, PodEventSink sink);
+
+  ~LocalPodBackend() override;
+
+  absl::Status Create(const PodSpec& spec) override;
+  absl::Status Delete(const std::string& name, absl::Duration grace) override;
+  void Stop() override;
+
+ private:
+  class Loop;
+  explicit LocalPodBackend(std::unique_ptr<Loop> loop);
+
+  const std::unique_ptr<Loop> loop_;
+};
+
+}  // namespace elasticdl::master

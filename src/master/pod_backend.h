@@ -1,0 +1,101 @@
+// The seam between a job and what runs its pods: local processes or Kubernetes.
+// Everything above it (relaunch rules, ids, priorities) is the same code.
+#pragma once
+
+#include <sys/types.h>
+
+#include <cstdint>
+#include <functional>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "absl/status/status.h"
+#include "absl/time/time.h"
+
+namespace elasticdl::master {
+
+enum class PodType { kWorker, kPs };
+
+// "worker", "ps": the word in pod names, labels and logs.
+const char* PodTypeName(PodType type);
+
+// elasticdl-worker-<job>-<id>.
+std::string PodName(PodType type, const std::string& job_name, int64_t id);
+
+// What to run.
+struct PodSpec {
+  std::string name;
+  PodType type = PodType::kWorker;
+  int64_t id = 0;
+  // Program and arguments; argv[0] is a path or a name found in PATH.
+  std::vector<std::string> argv;
+  // Added to what the backend gives every pod; later entries win.
+  std::vector<std::pair<std::string, std::string>> env;
+  // Priority class; empty for the default. Local processes have none.
+  std::string priority;
+  // Where standard output and error go; empty = dropped. Local pods only.
+  std::string log_file;
+};
+
+enum class PodPhase { kPending, kRunning, kSucceeded, kFailed, kDeleted };
+
+// Why a pod ended. kNone with kSucceeded.
+enum class PodEndReason {
+  kNone,
+  kError,      // it failed by itself: an exit code or a signal
+  kOomKilled,  // only a cluster can tell
+  kEvicted,
+  kPreempted,
+  kDeleted,  // by Delete() or by somebody else
+};
+
+const char* PodPhaseName(PodPhase phase);
+const char* PodEndReasonName(PodEndReason reason);
+
+// What the backend has seen. Each pod has at most one final event (kSucceeded,
+// kFailed or kDeleted) from a local backend; a cluster may repeat itself.
+struct PodEvent {
+  std::string name;
+  PodPhase phase = PodPhase::kPending;
+  // kRunning: the local process, or 0.
+  pid_t pid = 0;
+  // Final phases: how it ended. exit_code is -1 when a signal ended it or when
+  // it is not known; signal is 0 unless a signal did. A cluster's 128 + n comes
+  // as exit_code.
+  int exit_code = -1;
+  int signal = 0;
+  PodEndReason reason = PodEndReason::kNone;
+  // For people: the scheduler's or the kernel's words. May be empty.
+  std::string message;
+};
+
+// "exit code 3", "signal 9 (Killed)", "OOMKilled, exit code 137", …
+std::string DescribePodEnd(const PodEvent& event);
+
+// Receives every event, in order, on the backend's own thread. It must not
+// block; it may call Create and Delete.
+using PodEventSink = std::function<void(const PodEvent& event)>;
+
+// Thread-safe.
+class PodBackend {
+ public:
+  virtual ~PodBackend() = default;
+
+  // Starts a pod. INVALID_ARGUMENT or NOT_FOUND (no such program, image, …):
+  // trying again cannot help. ALREADY_EXISTS: a pod of that name is there. Any
+  // other error may pass. After OK, events follow.
+  virtual absl::Status Create(const PodSpec& spec) = 0;
+
+  // SIGTERM, then SIGKILL after `grace`. Returns at once; the final event is
+  // kDeleted, whatever the exit code. NOT_FOUND when there is no such pod (any
+  // more). A second Delete may shorten the grace.
+  virtual absl::Status Delete(const std::string& name,
+                              absl::Duration grace) = 0;
+
+  // Kills all pods, waits for them and for the backend's thread. No event comes
+  // after it has returned. Idempotent; not from the sink.
+  virtual void Stop() = 0;
+};
+
+}  // namespace elasticdl::master

@@ -1,0 +1,198 @@
+#include "process.h"
+
+#include <fcntl.h>
+#include <signal.h>
+#include <sys/prctl.h>
+#include <sys/syscall.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include <cerrno>
+#include <utility>
+
+#include "absl/strings/match.h"
+#include "absl/strings/str_cat.h"
+#include "absl/strings/str_split.h"
+#include "elasticdl/common/status.h"
+
+namespace elasticdl::master {
+namespace {
+
+// Everything the child needs, made before fork: between fork and exec only
+// async-signal-safe calls are allowed, since other threads may have held locks.
+struct ChildPlan {
+  const char* path;
+  char* const* argv;
+  char* const* envp;
+  int input;
+  int output;
+  int error_pipe;
+  pid_t parent;
+};
+
+[[noreturn]] void FailChild(int error_pipe) {
+  const int error = errno;
+  // Nothing to do if this fails: the parent then sees exit code 127.
+  [[maybe_unused]] const ssize_t n = write(error_pipe, &error, sizeof(error));
+  _exit(127);
+}
+
+void ResetSignals() {
+  struct sigaction action = {};
+  action.sa_handler = SIG_DFL;
+  for (int signal = 1; signal < NSIG; ++signal) {
+    sigaction(signal, &action, nullptr);
+  }
+  sigset_t none;
+  sigemptyset(&none);
+  sigprocmask(SIG_SETMASK, &none, nullptr);
+}
+
+[[noreturn]] void RunChild(const ChildPlan& plan) {
+  if (prctl(PR_SET_PDEATHSIG, SIGKILL) != 0) FailChild(plan.error_pipe);
+  // The parent may have died before prctl.
+  if (getppid() != plan.parent) _exit(127);
+  setsid();
+  ResetSignals();
+  if (dup2(plan.input, 0) < 0 || dup2(plan.output, 1) < 0 ||
+      dup2(plan.output, 2) < 0) {
+    FailChild(plan.error_pipe);
+  }
+  close_range(3, ~0U, CLOSE_RANGE_CLOEXEC);
+  execve(plan.path, plan.argv, plan.envp);
+  FailChild(plan.error_pipe);
+}
+
+// Later entries of one key win.
+std::vector<std::string> MergeEnvironment(const std::vector<std::string>& all) {
+  std::vector<std::string> merged;
+  for (const std::string& entry : all) {
+    const std::string key = entry.substr(0, entry.find('=')) + "=";
+    bool replaced = false;
+    for (std::string& other : merged) {
+      if (!absl::StartsWith(other, key)) continue;
+      other = entry;
+      replaced = true;
+    }
+    if (!replaced) merged.push_back(entry);
+  }
+  return merged;
+}
+
+absl::StatusOr<std::string> FindProgram(
+    const std::string& name, const std::vector<std::string>& environment) {
+  if (name.empty()) return absl::InvalidArgumentError("start: empty program");
+  if (absl::StrContains(name, '/')) return name;
+  std::string path = "/usr/local/bin:/usr/bin:/bin";
+  for (const std::string& entry : environment) {
+    if (absl::StartsWith(entry, "PATH=")) path = entry.substr(5);
+  }
+  for (absl::string_view folder : absl::StrSplit(path, ':')) {
+    const std::string file = JoinPath(folder.empty() ? "." : folder, name);
+    if (access(file.c_str(), X_OK) == 0 && !IsDirectory(file)) return file;
+  }
+  return absl::NotFoundError(
+      absl::StrCat("start ", name, ": not found in PATH ", path));
+}
+
+std::vector<char*> Pointers(std::vector<std::string>& strings) {
+  std::vector<char*> pointers;
+  pointers.reserve(strings.size() + 1);
+  for (std::string& text : strings) pointers.push_back(text.data());
+  pointers.push_back(nullptr);
+  return pointers;
+}
+
+absl::Status StartError(int error, const std::string& program) {
+  const std::string what = absl::StrCat("start ", program);
+  switch (error) {
+    case ENOENT:
+    case ENOTDIR:
+      return absl::NotFoundError(absl::StrCat(what, ": no such program"));
+    case EACCES:
+    case ENOEXEC:
+    case EISDIR:
+    case E2BIG:
+      return absl::InvalidArgumentError(
+          absl::StrCat(what, ": ", ErrnoToStatus(error, "execve").message()));
+    default:
+      return ErrnoToStatus(error, what);
+  }
+}
+
+absl::StatusOr<Fd> OpenOutput(const std::string& log_file) {
+  const char* path = log_file.empty() ? "/dev/null" : log_file.c_str();
+  Fd fd(open(path, O_WRONLY | O_CREAT | O_APPEND | O_CLOEXEC, 0644));
+  if (!fd.valid()) return ErrnoToStatus(errno, absl::StrCat("open ", path));
+  return fd;
+}
+
+// The errno that the child sent before it gave up, or 0 once it has executed
+// its program (which closes the pipe).
+int ReadChildError(int fd) {
+  int error = 0;
+  ssize_t n;
+  do {
+    n = read(fd, &error, sizeof(error));
+  } while (n < 0 && errno == EINTR);
+  return n == sizeof(error) ? error : 0;
+}
+
+void Reap(pid_t pid) {
+  while (waitpid(pid, nullptr, 0) < 0 && errno == EINTR) {
+  }
+}
+
+}  // namespace
+
+Fd OpenPidfd(pid_t pid) {
+  // glibc 2.36 declares pidfd_open without extern "C".
+  return Fd(static_cast<int>(syscall(SYS_pidfd_open, pid, 0)));
+}
+
+absl::StatusOr<Process> StartProcess(const ProcessOptions& options) {
+  if (options.argv.empty()) {
+    return absl::InvalidArgumentError("start: empty argv");
+  }
+  std::vector<std::string> args = options.argv;
+  std::vector<std::string> environment = MergeEnvironment(options.environment);
+  ELASTICDL_ASSIGN_OR_RETURN(const std::string path,
+                             FindProgram(args[0], environment));
+  const std::vector<char*> argv = Pointers(args);
+  const std::vector<char*> envp = Pointers(environment);
+
+  const Fd input(open("/dev/null", O_RDONLY | O_CLOEXEC));
+  if (!input.valid()) return ErrnoToStatus(errno, "open /dev/null");
+  ELASTICDL_ASSIGN_OR_RETURN(const Fd output, OpenOutput(options.log_file));
+  int ends[2];
+  if (pipe2(ends, O_CLOEXEC) != 0) return ErrnoToStatus(errno, "pipe");
+  Fd read_end(ends[0]);
+  Fd write_end(ends[1]);
+
+  const ChildPlan plan = {path.c_str(), argv.data(),  envp.data(),
+                          input.get(),  output.get(), write_end.get(),
+                          getpid()};
+  const pid_t pid = fork();
+  if (pid < 0) return ErrnoToStatus(errno, absl::StrCat("fork for ", path));
+  if (pid == 0) RunChild(plan);
+
+  write_end.Reset();
+  const int error = ReadChildError(read_end.get());
+  if (error != 0) {
+    Reap(pid);
+    return StartError(error, path);
+  }
+  Process process;
+  process.pid = pid;
+  process.pidfd = OpenPidfd(pid);
+  if (!process.pidfd.valid()) {
+    const absl::Status status =
+        ErrnoToStatus(errno, absl::StrCat("pidfd_open ", pid));
+    kill(pid, SIGKILL);
+    Reap(pid);
+    return status;
+  }
+  return process;
+}
+
+}  // namespace elasticdl::master

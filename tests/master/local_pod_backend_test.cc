@@ -1,0 +1,325 @@
+// LocalPodBackend with real processes. Blockers wait on a FIFO that nobody
+// opens; synchronisation goes through FIFOs and events, never through time.
+#include "local_pod_backend.h"
+
+#include <fcntl.h>
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+#include <poll.h>
+#include <signal.h>
+#include <sys/stat.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include <memory>
+#include <set>
+#include <string>
+#include <vector>
+
+#include "absl/strings/numbers.h"
+#include "absl/strings/str_cat.h"
+#include "elasticdl/common/file.h"
+#include "elasticdl/common/queue.h"
+#include "process.h"
+#include "support/temp_dir.h"
+
+namespace elasticdl::master {
+namespace {
+
+using ::testing::HasSubstr;
+
+// Long enough for a loaded machine; only a failing test waits that long.
+constexpr absl::Duration kPatience = absl::Seconds(20);
+
+bool EndsWithinPatience(int pidfd) {
+  pollfd fd = {pidfd, POLLIN, 0};
+  return poll(&fd, 1, static_cast<int>(absl::ToInt64Milliseconds(kPatience))) ==
+         1;
+}
+
+class LocalPodBackendTest : public ::testing::Test {
+ protected:
+  LocalPodBackendTest() : fifo_(dir_.Path("never")) {
+    EXPECT_EQ(mkfifo(fifo_.c_str(), 0600), 0);
+    auto backend = LocalPodBackend::Start(
+        {{"PATH=/usr/bin:/bin", "COLOUR=red"}},
+        [this](const PodEvent& event) { events_.Push(event); });
+    EXPECT_TRUE(backend.ok()) << backend.status();
+    backend_ = *std::move(backend);
+  }
+
+  PodSpec Shell(const std::string& name, const std::string& script) const {
+    PodSpec spec;
+    spec.name = name;
+    spec.argv = {"sh", "-c", script};
+    spec.log_file = dir_.Path(name + ".log");
+    return spec;
+  }
+  // A pod that runs until it is killed.
+  PodSpec Blocker(const std::string& name) const {
+    return Shell(name, absl::StrCat("exec cat ", fifo_));
+  }
+  PodEvent Next() {
+    auto event = events_.Pop(kPatience);
+    EXPECT_TRUE(event.has_value()) << "no event came";
+    return event.value_or(PodEvent());
+  }
+  PodEvent NextAfterRunning() {
+    const PodEvent running = Next();
+    EXPECT_EQ(running.phase, PodPhase::kRunning);
+    EXPECT_GT(running.pid, 0);
+    return Next();
+  }
+  std::string MakeFifo(const std::string& name) {
+    const std::string path = dir_.Path(name);
+    EXPECT_EQ(mkfifo(path.c_str(), 0600), 0);
+    return path;
+  }
+
+  test::TempDir dir_;
+  const std::string fifo_;
+  Queue<PodEvent> events_{1000};
+  std::unique_ptr<LocalPodBackend> backend_;
+};
+
+TEST_F(LocalPodBackendTest, ExitZeroIsSuccess) {
+  ASSERT_TRUE(backend_->Create(Shell("a", "exit 0")).ok());
+  const PodEvent end = NextAfterRunning();
+  EXPECT_EQ(end.name, "a");
+  EXPECT_EQ(end.phase, PodPhase::kSucceeded);
+  EXPECT_EQ(end.exit_code, 0);
+  EXPECT_EQ(end.reason, PodEndReason::kNone);
+}
+
+TEST_F(LocalPodBackendTest, ExitCodeIsReported) {
+  ASSERT_TRUE(backend_->Create(Shell("a", "exit 42")).ok());
+  const PodEvent end = NextAfterRunning();
+  EXPECT_EQ(end.phase, PodPhase::kFailed);
+  EXPECT_EQ(end.exit_code, 42);
+  EXPECT_EQ(end.signal, 0);
+  EXPECT_EQ(end.reason, PodEndReason::kError);
+  EXPECT_EQ(DescribePodEnd(end), "exit code 42");
+}
+
+TEST_F(LocalPodBackendTest, KillFromOutsideIsSignalNine) {
+  ASSERT_TRUE(backend_->Create(Blocker("a")).ok());
+  const PodEvent running = Next();
+  ASSERT_EQ(kill(running.pid, SIGKILL), 0);
+  const PodEvent end = Next();
+  EXPECT_EQ(end.phase, PodPhase::kFailed);
+  EXPECT_EQ(end.signal, SIGKILL);
+  EXPECT_EQ(end.exit_code, -1);
+  EXPECT_EQ(DescribePodEnd(end), "signal 9 (SIGKILL)");
+}
+
+TEST_F(LocalPodBackendTest, OutputAndEnvironmentReachThePod) {
+  PodSpec spec = Shell("a", "echo out $COLOUR $SHAPE; echo err >&2");
+  spec.env = {{"SHAPE", "a=b"}, {"COLOUR", "green"}};
+  ASSERT_TRUE(backend_->Create(spec).ok());
+  EXPECT_EQ(NextAfterRunning().phase, PodPhase::kSucceeded);
+  EXPECT_EQ(*ReadFile(spec.log_file), "out green a=b\nerr\n");
+}
+
+TEST_F(LocalPodBackendTest, PodLeadsItsOwnSession) {
+  ASSERT_TRUE(backend_->Create(Blocker("a")).ok());
+  const pid_t pid = Next().pid;
+  EXPECT_EQ(getsid(pid), pid);
+  EXPECT_NE(getpgid(pid), getpgrp());
+}
+
+TEST_F(LocalPodBackendTest, PodHasNoDescriptorOfOurs) {
+  const Fd leaky(open("/dev/null", O_RDONLY));  // no O_CLOEXEC on purpose
+  PodSpec spec = Shell("a", "exec ls /proc/self/fd");
+  ASSERT_TRUE(backend_->Create(spec).ok());
+  EXPECT_EQ(NextAfterRunning().phase, PodPhase::kSucceeded);
+  // 3 is the folder that ls itself has open.
+  EXPECT_EQ(*ReadFile(spec.log_file), "0\n1\n2\n3\n");
+}
+
+TEST_F(LocalPodBackendTest, DeleteLetsThePodLeave) {
+  const std::string ready = MakeFifo("ready");
+  ASSERT_TRUE(
+      backend_
+          ->Create(Shell("a", absl::StrCat("trap 'echo left; exit 0' TERM; "
+                                           "echo up >",
+                                           ready, "; cat ", fifo_, " & wait")))
+          .ok());
+  EXPECT_EQ(*ReadFile(ready), "up\n");
+  ASSERT_TRUE(backend_->Delete("a", kPatience).ok());
+  const PodEvent end = NextAfterRunning();
+  EXPECT_EQ(end.phase, PodPhase::kDeleted);
+  EXPECT_EQ(end.reason, PodEndReason::kDeleted);
+  EXPECT_EQ(end.exit_code, 0);
+  EXPECT_EQ(*ReadFile(dir_.Path("a.log")), "left\n");
+}
+
+TEST_F(LocalPodBackendTest, DeleteKillsAfterTheGrace) {
+  const std::string ready = MakeFifo("ready");
+  ASSERT_TRUE(backend_
+                  ->Create(Shell("a", absl::StrCat("trap '' TERM; echo up >",
+                                                   ready, "; cat ", fifo_)))
+                  .ok());
+  EXPECT_EQ(*ReadFile(ready), "up\n");
+  ASSERT_TRUE(backend_->Delete("a", absl::Milliseconds(20)).ok());
+  const PodEvent end = NextAfterRunning();
+  EXPECT_EQ(end.phase, PodPhase::kDeleted);
+  EXPECT_EQ(end.signal, SIGKILL);
+}
+
+TEST_F(LocalPodBackendTest, SecondDeleteShortensTheGrace) {
+  const std::string ready = MakeFifo("ready");
+  ASSERT_TRUE(backend_
+                  ->Create(Shell("a", absl::StrCat("trap '' TERM; echo up >",
+                                                   ready, "; cat ", fifo_)))
+                  .ok());
+  EXPECT_EQ(*ReadFile(ready), "up\n");
+  ASSERT_TRUE(backend_->Delete("a", absl::Hours(1)).ok());
+  ASSERT_TRUE(backend_->Delete("a", absl::ZeroDuration()).ok());
+  EXPECT_EQ(NextAfterRunning().signal, SIGKILL);
+  EXPECT_EQ(backend_->Delete("a", absl::ZeroDuration()).code(),
+            absl::StatusCode::kNotFound);
+}
+
+TEST_F(LocalPodBackendTest, EndOfTheLeaderEndsItsChildren) {
+  const std::string pids = MakeFifo("pids");
+  ASSERT_TRUE(
+      backend_
+          ->Create(Shell("a", absl::StrCat("cat ", fifo_, " & echo $! >", pids,
+                                           "; exit 5")))
+          .ok());
+  int child = 0;
+  ASSERT_TRUE(absl::SimpleAtoi(*ReadFile(pids), &child));
+  EXPECT_EQ(NextAfterRunning().exit_code, 5);
+  // Dead, or a zombie that init has not collected yet.
+  const Fd pidfd = OpenPidfd(child);
+  EXPECT_TRUE(!pidfd.valid() || EndsWithinPatience(pidfd.get()));
+}
+
+TEST_F(LocalPodBackendTest, ErrorsOfCreateSayWhatIsWrong) {
+  PodSpec spec;
+  spec.name = "a";
+  spec.argv = {"/no/such/program"};
+  absl::Status status = backend_->Create(spec);
+  EXPECT_EQ(status.code(), absl::StatusCode::kNotFound);
+  EXPECT_THAT(std::string(status.message()), HasSubstr("/no/such/program"));
+
+  spec.argv = {"no-such-program-in-path"};
+  EXPECT_EQ(backend_->Create(spec).code(), absl::StatusCode::kNotFound);
+
+  spec.argv = {dir_.path()};
+  EXPECT_EQ(backend_->Create(spec).code(), absl::StatusCode::kInvalidArgument);
+
+  spec.argv = {};
+  EXPECT_EQ(backend_->Create(spec).code(), absl::StatusCode::kInvalidArgument);
+
+  spec.argv = {"sh"};
+  spec.log_file = "/no/such/folder/log";
+  EXPECT_THAT(std::string(backend_->Create(spec).message()),
+              HasSubstr("/no/such/folder/log"));
+
+  ASSERT_TRUE(backend_->Create(Blocker("b")).ok());
+  EXPECT_EQ(backend_->Create(Blocker("b")).code(),
+            absl::StatusCode::kAlreadyExists);
+}
+
+TEST_F(LocalPodBackendTest, ManyPodsAreWatchedAtOnce) {
+  constexpr int kPods = 60;
+  for (int i = 0; i < kPods; ++i) {
+    const std::string name = absl::StrCat("p", i);
+    ASSERT_TRUE(backend_
+                    ->Create(i % 2 == 0 ? Shell(name, absl::StrCat("exit ", i))
+                                        : Blocker(name))
+                    .ok());
+  }
+  for (int i = 1; i < kPods; i += 2) {
+    ASSERT_TRUE(backend_->Delete(absl::StrCat("p", i), kPatience).ok());
+  }
+  std::set<std::string> ended;
+  while (ended.size() < kPods) {
+    const PodEvent event = Next();
+    ASSERT_FALSE(event.name.empty());
+    if (event.phase == PodPhase::kRunning) continue;
+    EXPECT_TRUE(ended.insert(event.name).second) << "two ends: " << event.name;
+  }
+}
+
+TEST_F(LocalPodBackendTest, StopKillsAllAndIsFinal) {
+  std::vector<Fd> pidfds;
+  for (int i = 0; i < 3; ++i) {
+    ASSERT_TRUE(backend_->Create(Blocker(absl::StrCat("p", i))).ok());
+    pidfds.push_back(OpenPidfd(Next().pid));
+  }
+  backend_->Stop();
+  for (const Fd& fd : pidfds) EXPECT_TRUE(EndsWithinPatience(fd.get()));
+  for (int i = 0; i < 3; ++i) EXPECT_EQ(Next().phase, PodPhase::kDeleted);
+  EXPECT_EQ(backend_->Create(Blocker("late")).code(),
+            absl::StatusCode::kFailedPrecondition);
+  backend_->Stop();
+}
+
+TEST_F(LocalPodBackendTest, DestructionKillsAll) {
+  ASSERT_TRUE(backend_->Create(Blocker("a")).ok());
+  const pid_t pid = Next().pid;
+  backend_.reset();
+  EXPECT_EQ(kill(pid, 0), -1);  // gone and reaped
+}
+
+TEST_F(LocalPodBackendTest, SinkMayCreateAndDelete) {
+  LocalPodBackend* backend = nullptr;
+  Queue<PodEvent> events(10);
+  auto made = LocalPodBackend::Start(
+      {{"PATH=/usr/bin:/bin"}}, [&](const PodEvent& event) {
+        if (event.phase == PodPhase::kSucceeded) {
+          EXPECT_TRUE(backend->Create(Blocker("second")).ok());
+          EXPECT_TRUE(backend->Delete("second", absl::ZeroDuration()).ok());
+        }
+        events.Push(event);
+      });
+  ASSERT_TRUE(made.ok());
+  backend = made->get();
+  ASSERT_TRUE(backend->Create(Shell("first", "exit 0")).ok());
+  std::vector<std::string> seen;
+  for (int i = 0; i < 4; ++i) {
+    const auto event = events.Pop(kPatience);
+    ASSERT_TRUE(event.has_value());
+    seen.push_back(absl::StrCat(event->name, " ", PodPhaseName(event->phase)));
+  }
+  EXPECT_THAT(seen, ::testing::UnorderedElementsAre(
+                        "first Running", "first Succeeded", "second Running",
+                        "second Deleted"));
+}
+
+// A master that is SIGKILLed leaves no pod behind.
+TEST_F(LocalPodBackendTest, PodsDieWithAKilledParent) {
+  backend_.reset();  // fork below needs a process with one thread
+  int ends[2];
+  ASSERT_EQ(pipe(ends), 0);
+  const pid_t master = fork();
+  ASSERT_GE(master, 0);
+  if (master == 0) {
+    auto backend = LocalPodBackend::Start(
+        {{"PATH=/usr/bin:/bin"}}, [&](const PodEvent& event) {
+          (void)!write(ends[1], &event.pid, sizeof(event.pid));
+        });
+    if (!backend.ok() || !(*backend)->Create(Blocker("a")).ok()) _exit(1);
+    while (true) pause();
+  }
+  pid_t pod = 0;
+  ASSERT_EQ(read(ends[0], &pod, sizeof(pod)), sizeof(pod));
+  const Fd pidfd = OpenPidfd(pod);
+  ASSERT_TRUE(pidfd.valid());
+  ASSERT_EQ(kill(master, SIGKILL), 0);
+  EXPECT_TRUE(EndsWithinPatience(pidfd.get()));
+  waitpid(master, nullptr, 0);
+  close(ends[0]);
+  close(ends[1]);
+}
+
+TEST(PodNameTest, IsThatOfTheSeeds) {
+  EXPECT_EQ(PodName(PodType::kWorker, "test-mnist", 3),
+            "elasticdl-worker-test-mnist-3");
+  EXPECT_EQ(PodName(PodType::kPs, "j", 0), "elasticdl-ps-j-0");
+}
+
+}  // namespace
+}  // namespace elasticdl::master
