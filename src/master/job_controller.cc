@@ -8,16 +8,32 @@
 #include "elasticdl/common/status.h"
 
 namespace elasticdl::master {
+namespace {
 
-absl::StatusOr<std::unique_ptr<JobController>> JobController::Create(
-    Options options, JobOutput& output, absl::Time now) {
+absl::StatusOr<TaskManager> CreateTasks(const JobController::Options& options) {
   ELASTICDL_ASSIGN_OR_RETURN(TaskManager tasks,
                              TaskManager::Create(options.tasks));
   if (options.restore_ledger.has_value()) {
-    ELASTICDL_RETURN_IF_ERROR(tasks.Restore(*options.restore_ledger));
-  } else if (!options.restore_from.empty()) {
+    const absl::Status restored = tasks.Restore(*options.restore_ledger);
+    if (restored.ok() && !tasks.TrainingDone()) return tasks;
+    // Weights of another data set, or of a training that is over, are a fine
+    // start; their place in the data is not.
+    LogInfo("starting the data from its beginning: ",
+            restored.ok() ? "the checkpoint's training is complete"
+                          : restored.message());
+    ELASTICDL_ASSIGN_OR_RETURN(tasks, TaskManager::Create(options.tasks));
+  }
+  if (!options.restore_from.empty()) {
     ELASTICDL_RETURN_IF_ERROR(tasks.SetStep(options.restore_step));
   }
+  return tasks;
+}
+
+}  // namespace
+
+absl::StatusOr<std::unique_ptr<JobController>> JobController::Create(
+    Options options, JobOutput& output, absl::Time now) {
+  ELASTICDL_ASSIGN_OR_RETURN(TaskManager tasks, CreateTasks(options));
   return std::unique_ptr<JobController>(
       new JobController(std::move(options), std::move(tasks), output, now));
 }
@@ -59,7 +75,7 @@ void JobController::OnMessage(absl::Time now, ConnectionId connection,
   WorkerState& worker = found->second;
   switch (message.message_case()) {
     case v1::WorkerMessage::kReady:
-      OnReady(connection, worker, message.ready());
+      OnReady(now, connection, worker, message.ready());
       break;
     case v1::WorkerMessage::kProgress:
       OnProgress(now, worker, message.progress());
@@ -143,10 +159,32 @@ void JobController::OnHello(absl::Time now, ConnectionId connection,
   output_.Send(connection, std::move(message));
 }
 
-void JobController::OnReady(ConnectionId connection, WorkerState& worker,
-                            const v1::Ready& ready) {
+absl::Status JobController::LearnShards(const v1::Ready& ready) {
+  shards_known_ = true;
+  if (!ready.has_shards()) return options_.data_error;
+  TaskManagerOptions& tasks = options_.tasks;
+  tasks.training_shards.assign(ready.training_shards().begin(),
+                               ready.training_shards().end());
+  tasks.validation_shards.assign(ready.validation_shards().begin(),
+                                 ready.validation_shards().end());
+  tasks.prediction_shards.assign(ready.prediction_shards().begin(),
+                                 ready.prediction_shards().end());
+  ELASTICDL_ASSIGN_OR_RETURN(tasks_, CreateTasks(options_));
+  first_ledger_ = tasks_.Snapshot();
+  return absl::OkStatus();
+}
+
+void JobController::OnReady(absl::Time now, ConnectionId connection,
+                            WorkerState& worker, const v1::Ready& ready) {
   worker.ready = true;
   output_.OnWorkerReady(worker.id, worker.pid, ready.step());
+  if (!shards_known_) {
+    const absl::Status status = LearnShards(ready);
+    if (!status.ok()) {
+      Fail(now, std::string(status.message()));
+      return;
+    }
+  }
   if (IsTraining() && ready.step() != tasks_.step()) {
     // Model and ledger must agree; this worker restored something else.
     Stop(connection, worker,
@@ -337,7 +375,7 @@ void JobController::SendToAll(const v1::MasterMessage& message) {
 }
 
 void JobController::Advance(absl::Time now) {
-  if (ending_.has_value()) return;
+  if (ending_.has_value() || !shards_known_) return;
   if (tasks_.TrainingDone() && IsTraining()) {
     for (auto& [connection, worker] : workers_) {
       if (!worker.ready || worker.training_done_sent) continue;

@@ -66,7 +66,11 @@ class JobController {
  public:
   struct Options {
     v1::JobSpec job;
+    // Its shards may be replaced by those of a worker whose model has a data
+    // reader of its own. Without such a worker, `data_error` (if not OK: why
+    // the shards are not known) fails the job.
     TaskManagerOptions tasks;
+    absl::Status data_error;
     EvaluationOptions evaluation;
     // Start from this version-V folder and, if it has one that fits, its
     // ledger; `restore_step` is its V.
@@ -105,6 +109,10 @@ class JobController {
   std::optional<JobResult> result() const;
   // The job is ending: no worker shall be relaunched.
   bool ending() const { return ending_.has_value(); }
+  // It is ending because all work is done.
+  bool succeeding() const {
+    return ending_.has_value() && ending_->exit_code != kExitJobFailed;
+  }
 
   TaskProgress progress() const { return tasks_.progress(); }
   int num_ready_workers() const;
@@ -136,8 +144,9 @@ class JobController {
 
   void OnHello(absl::Time now, ConnectionId connection,
                const v1::Hello& hello);
-  void OnReady(ConnectionId connection, WorkerState& worker,
+  void OnReady(absl::Time now, ConnectionId connection, WorkerState& worker,
                const v1::Ready& ready);
+  absl::Status LearnShards(const v1::Ready& ready);
   void OnProgress(absl::Time now, const WorkerState& worker,
                   const v1::Progress& progress);
   void OnTaskDone(absl::Time now, const WorkerState& worker,
@@ -160,8 +169,10 @@ class JobController {
             const std::string& reason, int exit_code);
   bool IsTraining() const;
 
-  const Options options_;
+  Options options_;
   JobOutput& output_;
+  // Set by the first worker that is ready.
+  bool shards_known_ = false;
   TaskManager tasks_;
   EvaluationService evaluation_;
   std::map<ConnectionId, WorkerState> workers_;

@@ -116,11 +116,35 @@ absl::StatusOr<data::DataReader*> JobRunner::OpenReader(
     const data::ReaderParams params =
         ParseReaderParams(job_.data_reader_params());
     ELASTICDL_ASSIGN_OR_RETURN(reader, model_.OpenReader(origin, params));
+    has_own_reader_ = reader != nullptr;
     if (reader == nullptr) {
       ELASTICDL_ASSIGN_OR_RETURN(reader, data::OpenDataReader(origin, params));
     }
   }
   return reader.get();
+}
+
+absl::Status JobRunner::AddShards(v1::Ready& ready) {
+  if (!has_own_reader_) return absl::OkStatus();
+  ready.set_has_shards(true);
+  const auto add = [&](const std::string& origin,
+                       auto* shards) -> absl::Status {
+    if (origin.empty()) return absl::OkStatus();
+    ELASTICDL_ASSIGN_OR_RETURN(const std::vector<data::Shard> made,
+                               readers_[origin]->CreateShards());
+    for (const data::Shard& shard : made) {
+      v1::LedgerShard& added = *shards->Add();
+      added.set_name(shard.name);
+      added.set_begin(shard.begin);
+      added.set_end(shard.end);
+    }
+    return absl::OkStatus();
+  };
+  ELASTICDL_RETURN_IF_ERROR(
+      add(job_.training_data(), ready.mutable_training_shards()));
+  ELASTICDL_RETURN_IF_ERROR(
+      add(job_.validation_data(), ready.mutable_validation_shards()));
+  return add(job_.prediction_data(), ready.mutable_prediction_shards());
 }
 
 absl::StatusOr<std::unique_ptr<BatchPipeline>> JobRunner::MakePipeline(
@@ -156,7 +180,12 @@ void JobRunner::AddTask(v1::Task task) {
 int JobRunner::Run() {
   v1::WorkerMessage ready;
   ready.mutable_ready()->set_step(replica_->step());
-  send_(std::move(ready));
+  const absl::Status shards = AddShards(*ready.mutable_ready());
+  if (!shards.ok()) {
+    Fail(shards);
+  } else {
+    send_(std::move(ready));
+  }
   while (!exit_code_.has_value()) {
     absl::Status status;
     if (!paused_ && !held_.empty()) {

@@ -4,6 +4,7 @@
 
 #include <cstdint>
 #include <deque>
+#include <functional>
 #include <map>
 #include <memory>
 #include <optional>
@@ -60,6 +61,8 @@ class JobRunner {
             EventQueue& events, SendFunction send);
   absl::Status SetUp(const v1::Welcome& welcome);
   absl::StatusOr<data::DataReader*> OpenReader(const std::string& origin);
+  // Tells the master the shards, if only the model's own reader knows them.
+  absl::Status AddShards(v1::Ready& ready);
   absl::StatusOr<std::unique_ptr<BatchPipeline>> MakePipeline(
       const std::string& origin, Mode mode, Event::Kind kind);
 
@@ -91,6 +94,7 @@ class JobRunner {
   const SendFunction send_;
 
   std::map<std::string, std::unique_ptr<data::DataReader>> readers_;
+  bool has_own_reader_ = false;
   std::unique_ptr<Replica> replica_;
   std::unique_ptr<Trainer> trainer_;
   std::optional<model::CallbackSet> callbacks_;
