@@ -27,10 +27,13 @@
 
 #include <torch/torch.h>
 
+#include "elasticdl/data/csv.h"
+#include "elasticdl/data/example.h"
 #include "elasticdl/data/reader.h"
 #include "elasticdl/metric.h"
 #include "elasticdl/model/callbacks.h"
 #include "elasticdl/model/embedding.h"
+#include "elasticdl/model/feed.h"
 #include "elasticdl/model/metrics.h"
 #include "elasticdl/model/optimizers.h"
 #include "elasticdl/model/params.h"

@@ -14,6 +14,8 @@ namespace elasticdl::model {
 // How model files are compiled. Comes with the build (FindToolchain).
 struct Toolchain {
   std::string compiler = "c++";
+  // Kind and version of the compiler, e.g. "GNU 12.2.0": part of the cache key.
+  std::string compiler_id;
   // Flags that the precompiled header was made with.
   std::vector<std::string> flags;
   // Searched in order; the folder of the precompiled header comes first.
@@ -55,8 +57,9 @@ struct LoadOptions {
 
 // Compiles the model file unless the cache has it, and gives the path of the
 // .so. Several processes may do so at once: one compiles, the others wait for
-// it. For a ready-built .so: its path. INVALID_ARGUMENT has the compiler's
-// output.
+// it. A ready-built .so is taken as it is when model_def names it or there is no
+// source, and beside its source (b.so and b.cc) when it was built from the same
+// content. INVALID_ARGUMENT has the compiler's output.
 absl::StatusOr<std::string> Compile(const LoadOptions& options);
 
 }  // namespace elasticdl::model
