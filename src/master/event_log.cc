@@ -1,0 +1,191 @@
+#include "event_log.h"
+
+#include <unistd.h>
+
+#include <cmath>
+#include <memory>
+#include <nlohmann/json.hpp>
+#include <utility>
+
+#include "absl/strings/str_cat.h"
+#include "elasticdl/common/log.h"
+#include "elasticdl/common/status.h"
+
+namespace elasticdl::master {
+namespace {
+
+using Json = nlohmann::ordered_json;
+
+// Never throws on bytes that are not UTF-8 (file names, messages of others).
+std::string Dump(const Json& json) {
+  return json.dump(-1, ' ', false, Json::error_handler_t::replace);
+}
+
+double Milliseconds(absl::Duration duration) {
+  return absl::ToDoubleMicroseconds(duration) / 1000;
+}
+
+// JSON has no NaN and no infinity.
+Json Number(double value) {
+  return std::isfinite(value) ? Json(value) : Json(nullptr);
+}
+
+}  // namespace
+
+struct EventLog::Line {
+  explicit Line(const char* event) : event(event) {}
+  template <typename T>
+  Line& Add(const char* key, T&& value) {
+    fields[key] = std::forward<T>(value);
+    return *this;
+  }
+
+  const char* event;
+  Json fields = Json::object();
+};
+
+absl::StatusOr<std::unique_ptr<EventLog>> EventLog::Open(
+    const std::vector<std::string>& paths, const Clock& clock) {
+  std::vector<LineWriter> writers;
+  for (const std::string& path : paths) {
+    if (path.empty()) continue;
+    ELASTICDL_ASSIGN_OR_RETURN(LineWriter writer, LineWriter::Open(path));
+    writers.push_back(std::move(writer));
+  }
+  return std::unique_ptr<EventLog>(new EventLog(std::move(writers), clock));
+}
+
+EventLog::EventLog(std::vector<LineWriter> writers, const Clock& clock)
+    : clock_(clock), writers_(std::move(writers)) {}
+
+void EventLog::Write(const Line& line) {
+  Json json;
+  // Under the lock, so that times never go back from line to line.
+  absl::Status error;
+  {
+    MutexLock lock(mu_);
+    json["time"] =
+        static_cast<double>(absl::ToUnixMicros(clock_.WallNow())) / 1e6;
+    json["event"] = line.event;
+    json.update(line.fields);
+    const std::string text = Dump(json);
+    for (LineWriter& writer : writers_) {
+      const absl::Status status = writer.Append(text);
+      if (!status.ok() && !std::exchange(failed_, true)) error = status;
+    }
+  }
+  if (!error.ok()) LogError("event log is incomplete: ", error.message());
+}
+
+void EventLog::JobStart(const std::string& job, const std::string& command) {
+  Write(Line("job_start")
+            .Add("job", job)
+            .Add("command", command)
+            .Add("pid", getpid()));
+}
+
+void EventLog::PodStarted(const std::string& pod, PodType type, int64_t id,
+                          pid_t pid, int64_t replaces,
+                          const std::string& reason) {
+  Line line("pod_started");
+  line.Add("pod", pod).Add("type", PodTypeName(type)).Add("id", id);
+  line.Add("pid", pid);
+  if (replaces >= 0) line.Add("replaces", replaces);
+  if (!reason.empty()) line.Add("reason", reason);
+  Write(line);
+}
+
+void EventLog::PodEnded(const std::string& pod, int64_t id,
+                        const std::string& reason, bool failure) {
+  Write(Line("pod_ended")
+            .Add("pod", pod)
+            .Add("id", id)
+            .Add("reason", reason)
+            .Add("failure", failure));
+}
+
+void EventLog::WorkerReady(int64_t worker_id) {
+  Write(Line("worker_ready").Add("worker_id", worker_id));
+}
+
+void EventLog::WorkerLost(int64_t worker_id, const std::string& reason) {
+  Write(Line("worker_lost").Add("worker_id", worker_id).Add("reason", reason));
+}
+
+void EventLog::World(int64_t generation, const std::vector<int64_t>& members,
+                     const std::string& cause, absl::Duration pause) {
+  Write(Line("world")
+            .Add("generation", generation)
+            .Add("members", members)
+            .Add("cause", cause)
+            .Add("pause_ms", Milliseconds(pause)));
+}
+
+void EventLog::Checkpoint(int64_t version, const std::string& path,
+                          absl::Duration duration) {
+  Write(Line("checkpoint")
+            .Add("version", version)
+            .Add("path", path)
+            .Add("ms", Milliseconds(duration)));
+}
+
+void EventLog::CheckpointFailed(int64_t version, const std::string& path,
+                                const absl::Status& error) {
+  Write(Line("checkpoint")
+            .Add("version", version)
+            .Add("path", path)
+            .Add("error", error.ToString()));
+}
+
+void EventLog::Evaluation(int64_t step,
+                          const std::map<std::string, double>& metrics) {
+  Json values = Json::object();
+  for (const auto& [name, value] : metrics) values[name] = Number(value);
+  Write(Line("evaluation").Add("step", step).Add("metrics", values));
+}
+
+void EventLog::TaskQuarantined(const std::string& shard, int64_t begin,
+                               int64_t end, int64_t failures,
+                               const std::string& reason) {
+  Write(Line("task_quarantined")
+            .Add("shard", shard)
+            .Add("begin", begin)
+            .Add("end", end)
+            .Add("failures", failures)
+            .Add("reason", reason));
+}
+
+void EventLog::Scaled(int64_t from, int64_t to) {
+  Write(Line("scaled").Add("from", from).Add("to", to));
+}
+
+void EventLog::JobEnd(const std::string& state, const std::string& reason,
+                      int exit_code, int64_t step) {
+  Write(Line("job_end")
+            .Add("state", state)
+            .Add("reason", reason)
+            .Add("exit_code", exit_code)
+            .Add("step", step));
+}
+
+absl::StatusOr<std::unique_ptr<LedgerAudit>> LedgerAudit::Open(
+    const std::string& path) {
+  ELASTICDL_ASSIGN_OR_RETURN(LineWriter writer, LineWriter::Open(path));
+  return std::unique_ptr<LedgerAudit>(new LedgerAudit(std::move(writer)));
+}
+
+absl::Status LedgerAudit::Append(const std::vector<CommittedRange>& ranges) {
+  if (ranges.empty()) return absl::OkStatus();
+  std::string text;
+  for (const CommittedRange& range : ranges) {
+    absl::StrAppend(
+        &text, text.empty() ? "" : "\n", "{\"epoch\":", range.epoch,
+        ",\"shard\":", Dump(Json(range.shard)), ",\"begin\":", range.begin,
+        ",\"end\":", range.end, ",\"worker_id\":", range.worker_id,
+        ",\"generation\":", range.generation, ",\"step\":", range.step, "}");
+  }
+  MutexLock lock(mu_);
+  return writer_.Append(text);
+}
+
+}  // namespace elasticdl::master

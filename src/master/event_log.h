@@ -1,0 +1,108 @@
+// What happened in a job, one JSON object per line, for tests, the status page
+// and outside tools; and the audit of committed records.
+//
+// Every line has "time" (seconds since 1970, with microseconds) and "event".
+//   job_start    job, command, pid
+//   pod_started  pod, type, id, pid [, replaces, reason]
+//   pod_ended    pod, id, reason, failure
+//   worker_ready worker_id
+//   worker_lost  worker_id, reason
+//   world        generation, members, cause, pause_ms
+//   checkpoint   version, path, ms | error
+//   evaluation   step, metrics
+//   task_quarantined  shard, begin, end, failures, reason
+//   scaled       from, to
+//   job_end      state, reason, exit_code, step
+#pragma once
+
+#include <cstdint>
+#include <map>
+#include <memory>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "absl/status/status.h"
+#include "absl/status/statusor.h"
+#include "absl/strings/string_view.h"
+#include "absl/time/time.h"
+#include "elasticdl/common/clock.h"
+#include "elasticdl/common/file.h"
+#include "elasticdl/common/mutex.h"
+#include "pod_backend.h"
+
+namespace elasticdl::master {
+
+// Thread-safe. Each line reaches the kernel in one write, nothing is synced: a
+// killed master leaves whole lines. A write that fails (full disk) is logged
+// once and never stops the job.
+class EventLog {
+ public:
+  // Appends to each of `paths`; empty ones are left out.
+  static absl::StatusOr<std::unique_ptr<EventLog>> Open(
+      const std::vector<std::string>& paths,
+      const Clock& clock = Clock::Real());
+
+  void JobStart(const std::string& job, const std::string& command);
+  // `replaces` is -1 for a pod that replaces none.
+  void PodStarted(const std::string& pod, PodType type, int64_t id, pid_t pid,
+                  int64_t replaces = -1, const std::string& reason = "");
+  void PodEnded(const std::string& pod, int64_t id, const std::string& reason,
+                bool failure);
+  void WorkerReady(int64_t worker_id);
+  void WorkerLost(int64_t worker_id, const std::string& reason);
+  void World(int64_t generation, const std::vector<int64_t>& members,
+             const std::string& cause, absl::Duration pause);
+  void Checkpoint(int64_t version, const std::string& path,
+                  absl::Duration duration);
+  void CheckpointFailed(int64_t version, const std::string& path,
+                        const absl::Status& error);
+  void Evaluation(int64_t step, const std::map<std::string, double>& metrics);
+  void TaskQuarantined(const std::string& shard, int64_t begin, int64_t end,
+                       int64_t failures, const std::string& reason);
+  void Scaled(int64_t from, int64_t to);
+  // `state`: succeeded, failed, stopped.
+  void JobEnd(const std::string& state, const std::string& reason,
+              int exit_code, int64_t step);
+
+ private:
+  struct Line;
+  EventLog(std::vector<LineWriter> writers, const Clock& clock);
+  void Write(const Line& line);
+
+  const Clock& clock_;
+  Mutex mu_;
+  std::vector<LineWriter> writers_ ABSL_GUARDED_BY(mu_);
+  bool failed_ ABSL_GUARDED_BY(mu_) = false;
+};
+
+// A range of records that is in the model for good.
+struct CommittedRange {
+  int64_t epoch = 0;
+  std::string shard;
+  int64_t begin = 0;
+  int64_t end = 0;
+  int64_t worker_id = 0;
+  int64_t generation = 0;
+  int64_t step = 0;
+};
+
+// --ledger_audit: one JSON object per committed range, fields as in
+// CommittedRange. Thread-safe.
+class LedgerAudit {
+ public:
+  // An empty path gives an audit that drops everything.
+  static absl::StatusOr<std::unique_ptr<LedgerAudit>> Open(
+      const std::string& path);
+
+  // All ranges in one write. An error is the caller's to report: an audit with
+  // holes proves nothing.
+  absl::Status Append(const std::vector<CommittedRange>& ranges);
+
+ private:
+  explicit LedgerAudit(LineWriter writer) : writer_(std::move(writer)) {}
+  Mutex mu_;
+  LineWriter writer_ ABSL_GUARDED_BY(mu_);
+};
+
+}  // namespace elasticdl::master

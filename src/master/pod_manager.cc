@@ -1,0 +1,445 @@
+#include "pod_manager.h"
+
+#include <signal.h>
+
+#include <algorithm>
+#include <set>
+#include <utility>
+
+#include "absl/strings/str_cat.h"
+#include "elasticdl/common/check.h"
+
+namespace elasticdl::master {
+namespace {
+
+constexpr char kHigh[] = "high";
+constexpr char kLow[] = "low";
+
+// How a shell and a container report a signal.
+bool EndedBySignal(const PodEvent& event, int signal) {
+  return event.signal == signal || event.exit_code == 128 + signal;
+}
+
+// Somebody took the pod away: no fault of what runs in it.
+bool TakenAway(const PodEvent& event) {
+  switch (event.reason) {
+    case PodEndReason::kOomKilled:
+      return false;
+    case PodEndReason::kDeleted:
+    case PodEndReason::kEvicted:
+    case PodEndReason::kPreempted:
+      return true;
+    default:
+      return event.phase == PodPhase::kDeleted ||
+             EndedBySignal(event, SIGKILL) || EndedBySignal(event, SIGTERM);
+  }
+}
+
+bool IsFinal(PodPhase phase) {
+  return phase != PodPhase::kPending && phase != PodPhase::kRunning;
+}
+
+}  // namespace
+
+PodManager::PodManager(PodManagerOptions options)
+    : options_(std::move(options)),
+      target_(options_.num_workers),
+      next_id_(options_.first_worker_id) {
+  ELASTICDL_CHECK(target_ >= 1);
+}
+
+// Questions -------------------------------------------------------------------
+
+bool PodManager::HasPod(const Lineage& lineage) const {
+  return lineage.state == LineageState::kCreating ||
+         lineage.state == LineageState::kRunning;
+}
+
+// Does it fill a place among the workers, now or soon?
+bool PodManager::IsActive(const Lineage& lineage) const {
+  return !lineage.removed &&
+         (HasPod(lineage) || lineage.state == LineageState::kWaiting);
+}
+
+int64_t PodManager::NumActive() const {
+  return std::count_if(slots_.begin(), slots_.end(), [this](const auto& slot) {
+    return IsActive(slot.second);
+  });
+}
+
+PodManager::Lineage* PodManager::FindById(int64_t id) {
+  const auto it = by_name_.find(Name(id));
+  return it == by_name_.end() ? nullptr : &slots_.at(it->second);
+}
+
+std::string PodManager::Name(int64_t id) const {
+  return PodName(PodType::kWorker, options_.job_name, id);
+}
+
+// A lineage that is added later is high when there are too few of those.
+std::string PodManager::NextPriority() const {
+  if (options_.priority.high_fraction < 0) return options_.priority.all;
+  const int64_t num_high =
+      std::count_if(slots_.begin(), slots_.end(), [this](const auto& slot) {
+        return IsActive(slot.second) && slot.second.priority == kHigh;
+      });
+  return num_high < NumHighPriority(target_, options_.priority.high_fraction)
+             ? kHigh
+             : kLow;
+}
+
+// Least loss first when scaling down: no pod, not running yet, youngest.
+std::pair<int, int64_t> PodManager::LossOf(const Lineage& lineage) {
+  const int rank = lineage.state == LineageState::kWaiting    ? 0
+                   : lineage.state == LineageState::kCreating ? 1
+                                                              : 2;
+  return {rank, -lineage.id};
+}
+
+absl::Duration PodManager::BackoffAfter(int64_t count) const {
+  absl::Duration delay = options_.backoff_initial;
+  for (int64_t i = 1; i < count && delay < options_.backoff_max; ++i) {
+    delay *= 2;
+  }
+  return std::min(delay, options_.backoff_max);
+}
+
+// Events ----------------------------------------------------------------------
+
+PodManager::Decisions PodManager::Start(absl::Time now) {
+  Decisions out;
+  if (!slots_.empty() || ending()) return out;
+  AddLineages(target_, "start of the job");
+  const std::set<int64_t> high =
+      HighPrioritySlots(target_, options_.priority.high_fraction);
+  if (options_.priority.high_fraction >= 0) {
+    for (auto& [slot, lineage] : slots_) {
+      lineage.priority = high.count(slot) != 0 ? kHigh : kLow;
+    }
+  }
+  Reconcile(now, out);
+  return out;
+}
+
+PodManager::Decisions PodManager::OnPodEvent(const PodEvent& event,
+                                             absl::Time now) {
+  Decisions out;
+  const auto named = by_name_.find(event.name);
+  if (named == by_name_.end()) return out;
+  const auto it = slots_.find(named->second);
+  Lineage& lineage = it->second;
+  if (IsFinal(event.phase)) {
+    Ended(it, event, now, out);
+  } else if (event.phase == PodPhase::kRunning &&
+             lineage.state != LineageState::kRunning) {
+    // Also from kWaiting: a Create that was reported as failed had succeeded.
+    lineage.state = LineageState::kRunning;
+    lineage.started = now;
+    lineage.pid = event.pid;
+    lineage.create_errors = 0;
+  }
+  Reconcile(now, out);
+  UpdateOutcome(out);
+  return out;
+}
+
+PodManager::Decisions PodManager::CreateFailed(const std::string& name,
+                                               const absl::Status& error,
+                                               absl::Time now) {
+  Decisions out;
+  const auto named = by_name_.find(name);
+  if (named == by_name_.end() || absl::IsAlreadyExists(error)) return out;
+  const auto it = slots_.find(named->second);
+  Lineage& lineage = it->second;
+  if (lineage.state != LineageState::kCreating) return out;
+  const std::string why =
+      absl::StrCat("could not create ", name, ": ", error.message());
+  if (lineage.removed || ending()) {
+    by_name_.erase(named);
+    slots_.erase(it);
+  } else if (absl::IsInvalidArgument(error) || absl::IsNotFound(error)) {
+    by_name_.erase(named);
+    GiveUp(lineage, why, out);
+  } else {
+    // The name stays known: the error may be about the answer, not the pod.
+    ++lineage.create_errors;
+    lineage.state = LineageState::kWaiting;
+    lineage.not_before = now + BackoffAfter(lineage.create_errors);
+    lineage.why = absl::StrCat("try again after: ", error.message());
+    PodDecision delayed;
+    delayed.kind = PodDecision::Kind::kDelayed;
+    delayed.name = name;
+    delayed.id = lineage.id;
+    delayed.at = lineage.not_before;
+    delayed.reason = why;
+    out.push_back(std::move(delayed));
+  }
+  UpdateOutcome(out);
+  return out;
+}
+
+PodManager::Decisions PodManager::OnTimer(absl::Time now) {
+  Decisions out;
+  Reconcile(now, out);
+  return out;
+}
+
+void PodManager::NoteLeaving(int64_t id) {
+  if (Lineage* lineage = FindById(id)) lineage->leaving = true;
+}
+
+absl::StatusOr<PodManager::Decisions> PodManager::Replace(
+    int64_t id, const std::string& reason, absl::Time now) {
+  Lineage* lineage = FindById(id);
+  if (lineage == nullptr) {
+    return absl::NotFoundError(absl::StrCat("no worker ", id, " to replace"));
+  }
+  Decisions out;
+  if (HasPod(*lineage)) Delete(*lineage, reason, out);
+  return out;
+}
+
+absl::StatusOr<PodManager::Decisions> PodManager::SetTarget(int64_t num_workers,
+                                                            absl::Time now) {
+  if (num_workers < 1) {
+    return absl::InvalidArgumentError(absl::StrCat(
+        "cannot scale to ", num_workers, " workers: at least one is needed"));
+  }
+  if (ending()) {
+    return absl::FailedPreconditionError(absl::StrCat(
+        "cannot scale to ", num_workers, " workers: the job is ending"));
+  }
+  Decisions out;
+  const std::string why =
+      absl::StrCat("scaled from ", target_, " to ", num_workers, " workers");
+  target_ = num_workers;
+  AddLineages(target_ - NumActive(), why);
+  while (NumActive() > target_) {
+    auto victim = slots_.end();
+    for (auto it = slots_.begin(); it != slots_.end(); ++it) {
+      if (IsActive(it->second) &&
+          (victim == slots_.end() ||
+           LossOf(it->second) <= LossOf(victim->second))) {
+        victim = it;
+      }
+    }
+    Remove(victim, why, out);
+  }
+  Reconcile(now, out);
+  return out;
+}
+
+PodManager::Decisions PodManager::SetWorkDone(absl::Time now) {
+  Decisions out;
+  if (ending()) return out;
+  work_done_ = true;
+  for (auto it = slots_.begin(); it != slots_.end();) {
+    const auto next = std::next(it);
+    // Running pods end by themselves; a pending one might never start.
+    if (it->second.state != LineageState::kRunning) {
+      Remove(it, "the work is done", out);
+    }
+    it = next;
+  }
+  UpdateOutcome(out);
+  return out;
+}
+
+PodManager::Decisions PodManager::Stop(const std::string& reason,
+                                       absl::Time now) {
+  Decisions out;
+  if (outcome_.state == JobState::kRunning) {
+    SetOutcome(JobState::kStopped, reason);
+  }
+  EndAll(reason, out);
+  return out;
+}
+
+PodManager::Decisions PodManager::Fail(const std::string& reason,
+                                       absl::Time now) {
+  Decisions out;
+  if (outcome_.state == JobState::kRunning) {
+    SetOutcome(JobState::kFailed, reason);
+  }
+  EndAll(reason, out);
+  return out;
+}
+
+// Transitions -----------------------------------------------------------------
+
+void PodManager::AddLineages(int64_t count, const std::string& why) {
+  for (int64_t i = 0; i < count; ++i) {
+    Lineage lineage;
+    lineage.priority = NextPriority();
+    lineage.why = why;
+    slots_.emplace(next_slot_++, std::move(lineage));
+  }
+}
+
+void PodManager::Reconcile(absl::Time now, Decisions& out) {
+  if (ending()) return;
+  for (auto& [slot, lineage] : slots_) {
+    if (lineage.state == LineageState::kWaiting && lineage.not_before <= now) {
+      Create(lineage, now, out);
+      by_name_[Name(lineage.id)] = slot;
+    }
+  }
+}
+
+void PodManager::Create(Lineage& lineage, absl::Time now, Decisions& out) {
+  if (lineage.id < 0) lineage.id = next_id_++;
+  lineage.state = LineageState::kCreating;
+  lineage.started = now;
+  lineage.leaving = false;
+  lineage.deleting = false;
+  lineage.delete_reason.clear();
+  PodDecision decision;
+  decision.kind = PodDecision::Kind::kCreate;
+  decision.name = Name(lineage.id);
+  decision.id = lineage.id;
+  decision.priority = lineage.priority;
+  decision.replaces = lineage.previous_id;
+  decision.reason = lineage.why;
+  out.push_back(std::move(decision));
+}
+
+void PodManager::Delete(Lineage& lineage, const std::string& reason,
+                        Decisions& out) {
+  if (lineage.deleting) return;
+  lineage.deleting = true;
+  lineage.delete_reason = reason;
+  PodDecision decision;
+  decision.kind = PodDecision::Kind::kDelete;
+  decision.name = Name(lineage.id);
+  decision.id = lineage.id;
+  decision.grace = options_.delete_grace;
+  decision.reason = reason;
+  out.push_back(std::move(decision));
+}
+
+// Takes a lineage out of the job. Its pod, if it has one, is deleted; the
+// lineage goes when that has ended.
+void PodManager::Remove(Slots::iterator it, const std::string& reason,
+                        Decisions& out) {
+  Lineage& lineage = it->second;
+  if (HasPod(lineage)) {
+    lineage.removed = true;
+    Delete(lineage, reason, out);
+    return;
+  }
+  if (lineage.id >= 0) {
+    // A Create that was reported as failed may have succeeded all the same.
+    Delete(lineage, reason, out);
+    by_name_.erase(Name(lineage.id));
+  }
+  slots_.erase(it);
+}
+
+void PodManager::Ended(Slots::iterator it, const PodEvent& event,
+                       absl::Time now, Decisions& out) {
+  Lineage& lineage = it->second;
+  const bool succeeded = event.phase == PodPhase::kSucceeded;
+  const bool taken_away = !succeeded && TakenAway(event);
+  std::string reason = DescribePodEnd(event);
+  if (lineage.leaving) absl::StrAppend(&reason, ", it had announced to leave");
+  if (lineage.deleting) {
+    absl::StrAppend(&reason, ", deleted because: ", lineage.delete_reason);
+  }
+  PodDecision ended;
+  ended.kind = PodDecision::Kind::kEnded;
+  ended.name = event.name;
+  ended.id = lineage.id;
+  ended.process_failure = !succeeded && !taken_away && !lineage.deleting;
+  ended.reason = reason;
+  out.push_back(ended);
+
+  by_name_.erase(event.name);
+  lineage.previous_id = std::exchange(lineage.id, -1);
+  lineage.pid = 0;
+  if (lineage.removed || ending()) {
+    slots_.erase(it);
+  } else if (ended.process_failure) {
+    ++lineage.failures;
+    if (lineage.failures > options_.relaunch_on_worker_failure) {
+      GiveUp(lineage,
+             absl::StrCat(event.name, " failed: ", reason, "; failure ",
+                          lineage.failures, " in its place, ",
+                          options_.relaunch_on_worker_failure,
+                          " relaunches are allowed "
+                          "(--relaunch_on_worker_failure)"),
+             out);
+    } else {
+      Relaunch(lineage, absl::StrCat(event.name, " failed: ", reason), now,
+               out);
+    }
+  } else if (succeeded && !lineage.leaving && !lineage.deleting) {
+    lineage.state = LineageState::kDone;
+  } else {
+    Relaunch(lineage, absl::StrCat(event.name, " was lost: ", reason), now,
+             out);
+  }
+}
+
+void PodManager::Relaunch(Lineage& lineage, const std::string& reason,
+                          absl::Time now, Decisions& out) {
+  const bool was_stable = now - lineage.started >= options_.stable_after;
+  lineage.quick_ends = was_stable ? 0 : lineage.quick_ends + 1;
+  lineage.state = LineageState::kWaiting;
+  lineage.why = reason;
+  lineage.not_before = now;
+  if (lineage.quick_ends < 2) return;
+  lineage.not_before = now + BackoffAfter(lineage.quick_ends - 1);
+  PodDecision delayed;
+  delayed.kind = PodDecision::Kind::kDelayed;
+  delayed.name = Name(lineage.previous_id);
+  delayed.id = lineage.previous_id;
+  delayed.at = lineage.not_before;
+  delayed.reason =
+      absl::StrCat("ended soon after its start, ", lineage.quick_ends,
+                   " times in a row; next try in ",
+                   absl::FormatDuration(lineage.not_before - now));
+  out.push_back(std::move(delayed));
+}
+
+void PodManager::GiveUp(Lineage& lineage, const std::string& reason,
+                        Decisions& out) {
+  PodDecision gave_up;
+  gave_up.kind = PodDecision::Kind::kGaveUp;
+  gave_up.id = lineage.id >= 0 ? lineage.id : lineage.previous_id;
+  gave_up.name = Name(gave_up.id);
+  gave_up.reason = reason;
+  lineage.state = LineageState::kGaveUp;
+  lineage.id = -1;
+  last_give_up_ = reason;
+  out.push_back(std::move(gave_up));
+}
+
+void PodManager::EndAll(const std::string& reason, Decisions& out) {
+  for (auto it = slots_.begin(); it != slots_.end();) {
+    const auto next = std::next(it);
+    Remove(it, reason, out);
+    it = next;
+  }
+}
+
+void PodManager::UpdateOutcome(Decisions& out) {
+  if (outcome_.state != JobState::kRunning) return;
+  if (work_done_) {
+    if (all_gone()) SetOutcome(JobState::kSucceeded, "the work is done");
+    return;
+  }
+  if (slots_.empty() || NumActive() > 0) return;
+  const std::string reason =
+      last_give_up_.empty()
+          ? "all workers exited with code 0 before the work was done"
+          : absl::StrCat("no worker is left: ", last_give_up_);
+  SetOutcome(JobState::kFailed, reason);
+  EndAll(reason, out);
+}
+
+void PodManager::SetOutcome(JobState state, const std::string& reason) {
+  outcome_.state = state;
+  outcome_.reason = reason;
+}
+
+}  // namespace elasticdl::master

@@ -1,0 +1,300 @@
+// PodManager against a simulated cluster in random schedules: pods start late,
+// die of everything, events repeat, creation fails, the target moves. A failure
+// prints its seed; --gtest_random_seed moves to other schedules.
+#include <gtest/gtest.h>
+
+#include <map>
+#include <random>
+#include <set>
+#include <string>
+#include <vector>
+
+#include "absl/strings/str_cat.h"
+#include "pod_manager.h"
+
+namespace elasticdl::master {
+namespace {
+
+constexpr int kSchedules = 1500;
+constexpr int kSteps = 120;
+
+// Executes decisions as a cluster would and checks what must always hold.
+class Simulation {
+ public:
+  Simulation(uint64_t seed, bool failures, bool create_errors)
+      : random_(seed),
+        failures_(failures),
+        create_errors_(create_errors),
+        relaunches_(static_cast<int64_t>(random_() % 3)),
+        manager_(Options()) {
+    Execute(manager_.Start(now_));
+  }
+
+  void Run() {
+    for (int i = 0; i < kSteps; ++i) {
+      Step();
+      Check();
+    }
+  }
+
+  // No more trouble: everything that was asked for must come true.
+  void Settle() {
+    for (int i = 0; i < 200; ++i) {
+      AdvanceToTimer();
+      for (const std::string& name : Names()) {
+        Pod& pod = pods_[name];
+        if (pod.deleting) {
+          Finish(name, PodPhase::kDeleted, PodEndReason::kDeleted, 0, 0);
+        } else if (!pod.running) {
+          Start(name);
+        }
+      }
+      Check();
+    }
+    if (manager_.outcome().state != JobState::kRunning) return;
+    int64_t running = 0;
+    for (const auto& [name, pod] : pods_) running += pod.running ? 1 : 0;
+    EXPECT_EQ(running + given_up_, ExpectedRunning());
+  }
+
+  void CheckCleanEnd() {
+    if (manager_.outcome().state == JobState::kRunning) {
+      Execute(manager_.SetWorkDone(now_));
+    }
+    for (const std::string& name : Names()) {
+      Finish(name, PodPhase::kSucceeded, PodEndReason::kNone, 0, 0);
+    }
+    EXPECT_TRUE(manager_.all_gone());
+    EXPECT_EQ(manager_.next_wake(), absl::InfiniteFuture());
+    EXPECT_NE(manager_.outcome().state, JobState::kRunning);
+    EXPECT_FALSE(manager_.outcome().reason.empty());
+  }
+
+  const PodManager& manager() const { return manager_; }
+  int64_t given_up() const { return given_up_; }
+
+ private:
+  struct Pod {
+    bool running = false;
+    bool deleting = false;
+  };
+
+  PodManagerOptions Options() {
+    PodManagerOptions options;
+    options.job_name = "r";
+    options.num_workers = 1 + static_cast<int64_t>(random_() % 5);
+    options.relaunch_on_worker_failure = relaunches_;
+    return options;
+  }
+
+  int64_t ExpectedRunning() const {
+    // SetTarget fills the places that were given up before it.
+    return manager_.target() + given_up_ - given_up_since_target_;
+  }
+
+  std::vector<std::string> Names() const {
+    std::vector<std::string> names;
+    for (const auto& [name, pod] : pods_) names.push_back(name);
+    return names;
+  }
+  std::string Pick() {
+    const std::vector<std::string> names = Names();
+    return names.empty() ? "" : names[random_() % names.size()];
+  }
+  bool Chance(int percent) {
+    return random_() % 100 < static_cast<uint64_t>(percent);
+  }
+
+  void AdvanceToTimer() {
+    if (manager_.next_wake() == absl::InfiniteFuture()) return;
+    now_ = std::max(now_, manager_.next_wake());
+    Execute(manager_.OnTimer(now_));
+  }
+
+  void Step() {
+    now_ += absl::Milliseconds(random_() % 3000);
+    const std::string name = Pick();
+    switch (random_() % 8) {
+      case 0:
+      case 1:
+        if (!name.empty()) Start(name);
+        break;
+      case 2:
+        if (!name.empty())
+          Finish(name, PodPhase::kFailed, PodEndReason::kError, -1, 9);
+        break;
+      case 3:
+        if (name.empty()) break;
+        if (failures_) {
+          Finish(name, PodPhase::kFailed, PodEndReason::kError, 1, 0);
+        } else {
+          Finish(name, PodPhase::kDeleted, PodEndReason::kDeleted, 0, 0);
+        }
+        break;
+      case 4:
+        if (Chance(30)) Scale();
+        break;
+      case 5:
+        if (!name.empty() && pods_[name].deleting) {
+          Finish(name, PodPhase::kDeleted, PodEndReason::kDeleted, -1, 9);
+        }
+        break;
+      case 6:
+        if (!last_event_.name.empty()) {
+          Execute(manager_.OnPodEvent(last_event_, now_));
+        }
+        break;
+      default:
+        Execute(manager_.OnTimer(now_));
+        AdvanceToTimer();
+    }
+  }
+
+  void Scale() {
+    const bool running = manager_.outcome().state == JobState::kRunning;
+    auto out =
+        manager_.SetTarget(1 + static_cast<int64_t>(random_() % 6), now_);
+    EXPECT_EQ(out.ok(), running) << out.status();
+    if (!out.ok()) return;
+    given_up_since_target_ = 0;
+    Execute(*out);
+  }
+
+  void Start(const std::string& name) {
+    pods_[name].running = true;
+    PodEvent event;
+    event.name = name;
+    event.phase = PodPhase::kRunning;
+    Send(event);
+  }
+
+  void Finish(const std::string& name, PodPhase phase, PodEndReason reason,
+              int exit_code, int signal) {
+    pods_.erase(name);
+    PodEvent event;
+    event.name = name;
+    event.phase = phase;
+    event.reason = reason;
+    event.exit_code = exit_code;
+    event.signal = signal;
+    Send(event);
+  }
+
+  void Send(const PodEvent& event) {
+    last_event_ = event;
+    Execute(manager_.OnPodEvent(event, now_));
+  }
+
+  void Execute(const PodManager::Decisions& decisions) {
+    for (const PodDecision& decision : decisions) {
+      EXPECT_FALSE(decision.reason.empty());
+      switch (decision.kind) {
+        case PodDecision::Kind::kCreate:
+          Create(decision);
+          break;
+        case PodDecision::Kind::kDelete:
+          if (pods_.count(decision.name) != 0) {
+            pods_[decision.name].deleting = true;
+          }
+          break;
+        case PodDecision::Kind::kGaveUp:
+          ++given_up_;
+          ++given_up_since_target_;
+          break;
+        default:
+          break;
+      }
+    }
+  }
+
+  void Create(const PodDecision& decision) {
+    EXPECT_EQ(manager_.IdOf(decision.name), decision.id);
+    if (create_errors_ && Chance(20)) {
+      refused_.insert(decision.id);
+      // Sometimes the pod is there although the answer was an error.
+      if (Chance(30)) pods_[decision.name];
+      Execute(manager_.CreateFailed(decision.name,
+                                    absl::UnavailableError("later"), now_));
+      return;
+    }
+    if (refused_.count(decision.id) == 0) {
+      EXPECT_GT(decision.id, last_id_) << "an id was used twice";
+      last_id_ = decision.id;
+    }
+    EXPECT_EQ(manager_.outcome().state, JobState::kRunning);
+    pods_[decision.name];
+  }
+
+  void Check() {
+    int64_t wanted = 0;
+    for (const auto& [name, pod] : pods_) wanted += pod.deleting ? 0 : 1;
+    if (!create_errors_) {
+      EXPECT_LE(wanted, manager_.target()) << "more pods than asked for";
+    }
+    for (const PodInfo& pod : manager_.pods()) {
+      EXPECT_LE(pod.failures, relaunches_);
+    }
+    if (given_up_ == 0) {
+      EXPECT_EQ(manager_.outcome().state, JobState::kRunning)
+          << manager_.outcome().reason;
+    }
+  }
+
+  std::mt19937_64 random_;
+  const bool failures_;
+  const bool create_errors_;
+  const int64_t relaunches_;
+  absl::Time now_ = absl::UnixEpoch();
+  PodManager manager_;
+  std::map<std::string, Pod> pods_;
+  std::set<int64_t> refused_;
+  PodEvent last_event_;
+  int64_t last_id_ = -1;
+  int64_t given_up_ = 0;
+  int64_t given_up_since_target_ = 0;
+};
+
+class PodManagerRandomTest : public ::testing::Test {
+ protected:
+  uint64_t FirstSeed() const {
+    return static_cast<uint64_t>(
+               ::testing::UnitTest::GetInstance()->random_seed()) *
+           1000003;
+  }
+};
+
+TEST_F(PodManagerRandomTest, PreemptionAloneNeverLosesAWorker) {
+  for (int i = 0; i < kSchedules && !HasFailure(); ++i) {
+    SCOPED_TRACE(absl::StrCat("seed ", FirstSeed() + i));
+    Simulation simulation(FirstSeed() + i, false, false);
+    simulation.Run();
+    simulation.Settle();
+    EXPECT_EQ(simulation.given_up(), 0);
+    EXPECT_EQ(simulation.manager().outcome().state, JobState::kRunning);
+    simulation.CheckCleanEnd();
+    EXPECT_EQ(simulation.manager().outcome().state, JobState::kSucceeded);
+  }
+}
+
+TEST_F(PodManagerRandomTest, FailuresEndInAReasonNeverInALoop) {
+  for (int i = 0; i < kSchedules && !HasFailure(); ++i) {
+    SCOPED_TRACE(absl::StrCat("seed ", FirstSeed() + i));
+    Simulation simulation(FirstSeed() + i, true, false);
+    simulation.Run();
+    simulation.Settle();
+    simulation.CheckCleanEnd();
+  }
+}
+
+TEST_F(PodManagerRandomTest, CreateErrorsAreOvercome) {
+  for (int i = 0; i < kSchedules && !HasFailure(); ++i) {
+    SCOPED_TRACE(absl::StrCat("seed ", FirstSeed() + i));
+    Simulation simulation(FirstSeed() + i, true, true);
+    simulation.Run();
+    simulation.Settle();
+    simulation.CheckCleanEnd();
+  }
+}
+
+}  // namespace
+}  // namespace elasticdl::master
