@@ -59,8 +59,7 @@ bool TakeNumber(char separator, absl::string_view& text, int64_t& value) {
   return true;
 }
 
-absl::StatusOr<std::pair<std::string, Armed>> ParseOne(
-    absl::string_view part) {
+absl::StatusOr<std::pair<std::string, Armed>> ParseOne(absl::string_view part) {
   const std::pair<absl::string_view, absl::string_view> halves =
       absl::StrSplit(part, absl::MaxSplits('=', 1));
   absl::string_view action = halves.second;

@@ -57,8 +57,8 @@ absl::Status WriteAll(int fd, absl::string_view data, absl::string_view what) {
 absl::Status WriteFileAtomic(const std::string& path, absl::string_view data,
                              uint32_t mode) {
   const std::string temporary = absl::StrCat(path, ".tmp.", getpid());
-  Fd fd(open(temporary.c_str(), O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC,
-             mode));
+  Fd fd(
+      open(temporary.c_str(), O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, mode));
   if (!fd.valid()) {
     return ErrnoToStatus(errno, absl::StrCat("create ", temporary));
   }
@@ -73,8 +73,7 @@ absl::Status WriteFileAtomic(const std::string& path, absl::string_view data,
     unlink(temporary.c_str());
     return status;
   }
-  const std::string parent =
-      std::filesystem::path(path).parent_path().string();
+  const std::string parent = std::filesystem::path(path).parent_path().string();
   return SyncDirectory(parent.empty() ? "." : parent);
 }
 
@@ -89,8 +88,7 @@ absl::Status SyncDirectory(const std::string& path) {
 
 absl::Status MakeDirectories(const std::string& path, uint32_t mode) {
   if (path.empty() || IsDirectory(path)) return absl::OkStatus();
-  const std::string parent =
-      std::filesystem::path(path).parent_path().string();
+  const std::string parent = std::filesystem::path(path).parent_path().string();
   if (parent != path) ELASTICDL_RETURN_IF_ERROR(MakeDirectories(parent, mode));
   if (mkdir(path.c_str(), mode) != 0 && errno != EEXIST) {
     return ErrnoToStatus(errno, absl::StrCat("mkdir ", path));

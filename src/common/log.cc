@@ -59,13 +59,11 @@ bool ParseLogLevel(absl::string_view text, LogLevel& level) {
 
 void InitLog(absl::string_view tag, LogLevel level) {
   Logger().set_level(ToSpdlog(level));
-  Logger().set_pattern(absl::StrCat("[%Y-%m-%d %H:%M:%S.%e] [%l] [", tag,
-                                    "] %v"));
+  Logger().set_pattern(
+      absl::StrCat("[%Y-%m-%d %H:%M:%S.%e] [%l] [", tag, "] %v"));
 }
 
-bool LogEnabled(LogLevel level) {
-  return Logger().should_log(ToSpdlog(level));
-}
+bool LogEnabled(LogLevel level) { return Logger().should_log(ToSpdlog(level)); }
 
 void LogLine(LogLevel level, absl::string_view message) {
   Logger().log(ToSpdlog(level),

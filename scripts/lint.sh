@@ -1,0 +1,57 @@
+#!/usr/bin/env bash
+# What CI checks besides the tests: formatting, banned words, clang with
+# thread-safety analysis (warnings are errors) and clang-tidy.
+set -euo pipefail
+cd "$(dirname "$0")/.."
+
+echo "lint: formatting"
+scripts/format.sh --check
+
+echo "lint: banned constructs"
+bad=0
+ban() {  # ban PATTERN MESSAGE PATHSPEC...
+  local pattern=$1 message=$2
+  shift 2
+  if git grep -nE "$pattern" -- "$@"; then
+    echo "lint: $message" >&2
+    bad=1
+  fi
+}
+ban '\b(u?sleep|nanosleep|sleep_for|sleep_until|SleepFor)\(' \
+  'no sleeps: wait on a CondVar with a deadline or an event' \
+  'src/*.cc' 'src/*.h' 'rendezvous/*' 'collective/*' 'kube/*' 'tests/*.cc'
+ban '\bgetenv\(' 'getenv belongs in src/cli' \
+  'src/*.cc' 'src/*.h' ':!src/cli/*' 'rendezvous/*' 'collective/*'
+ban '^ *using namespace ' 'no using-directives' '*.h' '*.cc' \
+  ':!src/model/*' ':!tests/model/*'
+git ls-files | while read -r file; do
+  if [ -f "$file" ] && [ "$(stat -c %s "$file")" -gt 500000 ]; then
+    echo "lint: $file is larger than 500 kB" >&2
+    exit 1
+  fi
+done || bad=1
+if git grep -nIE '[ 	]+$' -- ':!LICENSE' ':!*.md'; then
+  echo "lint: trailing white space" >&2
+  bad=1
+fi
+[ "$bad" -eq 0 ]
+
+echo "lint: clang with thread-safety analysis"
+cmake --preset clang > /dev/null
+cmake --build build-clang -j "$(nproc)"
+
+echo "lint: clang-tidy"
+# Files that include torch take a minute each and are left to the compiler.
+python3 - build-clang/compile_commands.json << 'PY' |
+import json, os, re, sys
+root = os.getcwd() + "/"
+for entry in json.load(open(sys.argv[1])):
+    path = os.path.normpath(os.path.join(entry["directory"], entry["file"]))
+    if not path.startswith(root): continue
+    path = path[len(root):]
+    if path.startswith("build"): continue
+    if re.match(r"(src|tests)/(model|worker)/|examples/|benchmarks/", path): continue
+    print(path)
+PY
+  sort -u | xargs -r -P "$(nproc)" -n 4 clang-tidy -p build-clang --quiet
+echo "lint: ok"

@@ -1,0 +1,20 @@
+// From the flags of elasticdl-master to the options of the master.
+#pragma once
+
+#include <string>
+#include <vector>
+
+#include "absl/status/statusor.h"
+#include "elasticdl/master.h"
+#include "job_flags.h"
+
+namespace elasticdl::cli {
+
+// `executable` is this program; the worker's is beside it. UNIMPLEMENTED for a
+// strategy that this version does not have. Job folder and token are left to
+// the caller.
+absl::StatusOr<master::MasterOptions> MakeMasterOptions(
+    const JobFlags& flags, const std::string& executable,
+    std::vector<std::string> environment);
+
+}  // namespace elasticdl::cli

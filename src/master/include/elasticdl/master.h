@@ -1,0 +1,80 @@
+// The master process of a job: hands out data, keeps the workers alive, tells
+// the world how it goes.
+#pragma once
+
+#include <cstdint>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "absl/status/status.h"
+#include "absl/status/statusor.h"
+#include "absl/time/time.h"
+#include "elasticdl/v1/job.pb.h"
+
+namespace elasticdl::master {
+
+struct MasterOptions {
+  // What workers are told. job_type, data paths and strategy are set.
+  v1::JobSpec job;
+
+  // Data.
+  int64_t num_minibatches_per_task = 8;
+  int32_t num_epochs = 1;
+  bool shuffle = true;
+  uint64_t seed = 0;
+  // The model may have a data reader of its own, so unreadable data is only an
+  // error when a worker says that it has none.
+  bool model_may_read_data = false;
+  // Evaluate the last version (validation data is given).
+  bool final_evaluation = false;
+
+  int task_max_failures = 3;
+  // Zero = decided from how long tasks take.
+  absl::Duration task_timeout = absl::ZeroDuration();
+  absl::Duration evaluation_start_delay = absl::Seconds(100);
+  absl::Duration evaluation_throttle = absl::ZeroDuration();
+  // A version-V folder or a folder of them; empty = fresh weights.
+  std::string checkpoint_dir_for_init;
+
+  // Pods. Without them, workers are started by hand.
+  bool start_pods = true;
+  int64_t num_workers = 1;
+  int64_t relaunch_on_worker_failure = 1;
+  std::string worker_pod_priority;
+  // Program and arguments of a worker; --worker_id is added.
+  std::vector<std::string> worker_argv;
+  // KEY=VALUE of local pods.
+  std::vector<std::string> environment;
+
+  // Where to listen; port 0 picks a free one.
+  std::string host = "0.0.0.0";
+  int port = 50001;
+  // The job's folder (elasticdl/jobdir.h), locked by the caller.
+  std::string job_dir;
+  std::string token;
+
+  // auto: a live line on a terminal, plain lines in a pipe. none: nothing.
+  std::string display = "auto";
+  std::string event_log;
+  std::string ledger_audit;
+};
+
+// Thread-safe.
+class Master {
+ public:
+  // Opens data and checkpoint, starts to listen. Errors are the user's to mend:
+  // they name the flag, file or port.
+  static absl::StatusOr<std::unique_ptr<Master>> Create(MasterOptions options);
+  virtual ~Master() = default;
+
+  // Runs the job to its end and returns the exit code (0 done, 1 failed,
+  // 4 done but records were set aside). Call once.
+  virtual int Run() = 0;
+
+  // Ends the job in an orderly way. From any thread; the second call is rude:
+  // pods are killed.
+  virtual void Stop(const std::string& reason) = 0;
+};
+
+}  // namespace elasticdl::master

@@ -1,0 +1,510 @@
+#include "job_controller.h"
+
+#include <algorithm>
+#include <utility>
+
+#include "absl/strings/str_cat.h"
+#include "elasticdl/common/log.h"
+#include "elasticdl/common/status.h"
+
+namespace elasticdl::master {
+namespace {
+
+absl::StatusOr<TaskManager> CreateTasks(const JobController::Options& options) {
+  ELASTICDL_ASSIGN_OR_RETURN(TaskManager tasks,
+                             TaskManager::Create(options.tasks));
+  if (options.restore_ledger.has_value()) {
+    const absl::Status restored = tasks.Restore(*options.restore_ledger);
+    if (restored.ok() && !tasks.TrainingDone()) return tasks;
+    // Weights of another data set, or of a training that is over, are a fine
+    // start; their place in the data is not.
+    LogInfo("starting the data from its beginning: ",
+            restored.ok() ? "the checkpoint's training is complete"
+                          : restored.message());
+    ELASTICDL_ASSIGN_OR_RETURN(tasks, TaskManager::Create(options.tasks));
+  }
+  if (!options.restore_from.empty()) {
+    ELASTICDL_RETURN_IF_ERROR(tasks.SetStep(options.restore_step));
+  }
+  return tasks;
+}
+
+}  // namespace
+
+absl::StatusOr<std::unique_ptr<JobController>> JobController::Create(
+    Options options, JobOutput& output, absl::Time now) {
+  ELASTICDL_ASSIGN_OR_RETURN(TaskManager tasks, CreateTasks(options));
+  return std::unique_ptr<JobController>(
+      new JobController(std::move(options), std::move(tasks), output, now));
+}
+
+JobController::JobController(Options options, TaskManager tasks,
+                             JobOutput& output, absl::Time now)
+    : options_(std::move(options)),
+      output_(output),
+      tasks_(std::move(tasks)),
+      evaluation_(options_.evaluation, tasks_, now),
+      first_ledger_(tasks_.Snapshot()) {}
+
+bool JobController::IsTraining() const {
+  return options_.job.job_type() == v1::TRAINING_ONLY ||
+         options_.job.job_type() == v1::TRAINING_WITH_EVALUATION;
+}
+
+int JobController::num_ready_workers() const {
+  return static_cast<int>(
+      std::count_if(workers_.begin(), workers_.end(), [](const auto& entry) {
+        return entry.second.ready && !entry.second.leaving;
+      }));
+}
+
+void JobController::OnMessage(absl::Time now, ConnectionId connection,
+                              const v1::WorkerMessage& message) {
+  if (message.has_hello()) {
+    OnHello(now, connection, message.hello());
+    Advance(now);
+    return;
+  }
+  const auto found = workers_.find(connection);
+  // A stream that was fenced, or that never said Hello.
+  if (found == workers_.end()) {
+    output_.Close(connection,
+                  absl::FailedPreconditionError("not a worker of this job"));
+    return;
+  }
+  WorkerState& worker = found->second;
+  switch (message.message_case()) {
+    case v1::WorkerMessage::kReady:
+      OnReady(now, connection, worker, message.ready());
+      break;
+    case v1::WorkerMessage::kProgress:
+      OnProgress(now, worker, message.progress());
+      break;
+    case v1::WorkerMessage::kTaskDone:
+      OnTaskDone(now, worker, message.task_done());
+      break;
+    case v1::WorkerMessage::kEvaluationDue:
+      OnEvaluationDue(now, worker, message.evaluation_due().step());
+      break;
+    case v1::WorkerMessage::kCheckpointBegin:
+      OnCheckpointBegin(connection, message.checkpoint_begin().step());
+      break;
+    case v1::WorkerMessage::kCheckpointDone:
+      OnCheckpointDone(message.checkpoint_done());
+      break;
+    case v1::WorkerMessage::kStopTraining:
+      output_.OnMessage(absl::StrCat("training stops early: ",
+                                     message.stop_training().reason()));
+      tasks_.StopTraining(message.stop_training().reason());
+      break;
+    case v1::WorkerMessage::kFatal:
+      Fail(now, absl::StrCat("worker ", worker.id, ": ",
+                             message.fatal().message()));
+      break;
+    case v1::WorkerMessage::kLeaving:
+      worker.leaving = true;
+      LoseWorker(now, worker.id, WorkerLoss::kPreempted,
+                 absl::StrCat("left (", message.leaving().reason(), ")"));
+      break;
+    case v1::WorkerMessage::kHello:
+    case v1::WorkerMessage::MESSAGE_NOT_SET:
+      LogWarning("worker ", worker.id, " sent an unknown message");
+      break;
+  }
+  Advance(now);
+}
+
+void JobController::OnHello(absl::Time now, ConnectionId connection,
+                            const v1::Hello& hello) {
+  WorkerState worker;
+  worker.id = hello.worker_id();
+  worker.pid = hello.pid();
+  if (worker.id < 0) worker.id = next_worker_id_;
+  next_worker_id_ = std::max(next_worker_id_, worker.id + 1);
+  // The same worker on a new stream: whatever the old one still says is stale.
+  for (auto it = workers_.begin(); it != workers_.end();) {
+    if (it->second.id != worker.id) {
+      ++it;
+      continue;
+    }
+    output_.Close(it->first, absl::FailedPreconditionError(absl::StrCat(
+                                 "worker ", worker.id, " came back")));
+    it = workers_.erase(it);
+    LoseWorker(now, worker.id, WorkerLoss::kPreempted, "came back");
+  }
+  const bool alone = IsTraining();
+  if (ending_.has_value() || (alone && !workers_.empty())) {
+    Stop(connection, worker,
+         ending_.has_value()
+             ? "the job is ending"
+             : "the Local strategy trains with one worker, and there is one",
+         0);
+    output_.Close(connection, absl::OkStatus());
+    return;
+  }
+  v1::MasterMessage message;
+  v1::Welcome& welcome = *message.mutable_welcome();
+  welcome.set_worker_id(worker.id);
+  *welcome.mutable_job() = options_.job;
+  welcome.set_restore_from(options_.restore_from);
+  // The newest checkpoint of this run, if there is one; its ledger is what the
+  // task manager was cut back to.
+  for (auto it = ledgers_.rbegin(); it != ledgers_.rend(); ++it) {
+    if (it->first != tasks_.step()) continue;
+    if (const auto path = options_.find_checkpoint(it->first)) {
+      welcome.set_restore_from(*path);
+    }
+  }
+  workers_[connection] = worker;
+  output_.Send(connection, std::move(message));
+}
+
+absl::Status JobController::LearnShards(const v1::Ready& ready) {
+  shards_known_ = true;
+  if (!ready.has_shards()) return options_.data_error;
+  TaskManagerOptions& tasks = options_.tasks;
+  tasks.training_shards.assign(ready.training_shards().begin(),
+                               ready.training_shards().end());
+  tasks.validation_shards.assign(ready.validation_shards().begin(),
+                                 ready.validation_shards().end());
+  tasks.prediction_shards.assign(ready.prediction_shards().begin(),
+                                 ready.prediction_shards().end());
+  ELASTICDL_ASSIGN_OR_RETURN(tasks_, CreateTasks(options_));
+  first_ledger_ = tasks_.Snapshot();
+  return absl::OkStatus();
+}
+
+void JobController::OnReady(absl::Time now, ConnectionId connection,
+                            WorkerState& worker, const v1::Ready& ready) {
+  worker.ready = true;
+  output_.OnWorkerReady(worker.id, worker.pid, ready.step());
+  if (!shards_known_) {
+    const absl::Status status = LearnShards(ready);
+    if (!status.ok()) {
+      Fail(now, std::string(status.message()));
+      return;
+    }
+  }
+  if (IsTraining() && ready.step() != tasks_.step()) {
+    // Model and ledger must agree; this worker restored something else.
+    Stop(connection, worker,
+         absl::StrCat("it is at step ", ready.step(), ", the job at ",
+                      tasks_.step()),
+         kExitJobFailed);
+  }
+}
+
+void JobController::OnProgress(absl::Time now, const WorkerState& worker,
+                               const v1::Progress& progress) {
+  for (const v1::Commit& commit : progress.commits()) {
+    const absl::StatusOr<CommittedRange> range =
+        tasks_.Commit(now, worker.id, commit.task_id(), commit.end());
+    if (!range.ok()) {
+      LogWarning("commit of worker ", worker.id, " refused: ",
+                 range.status().message());
+    } else if (range->begin < range->end) {
+      crashes_without_commit_ = 0;
+      output_.OnCommit(*range, progress.step());
+    }
+  }
+  const absl::Status status = tasks_.SetStep(progress.step());
+  if (!status.ok()) LogWarning(status.message());
+  output_.OnProgress(progress);
+}
+
+void JobController::OnTaskDone(absl::Time now, const WorkerState& worker,
+                               const v1::TaskDone& done) {
+  absl::Status status;
+  if (evaluation_.running()) {
+    status = evaluation_.Report(now, worker.id, done);
+    if (absl::IsInvalidArgument(status)) {
+      Fail(now, absl::StrCat("evaluation: ", status.message()));
+      return;
+    }
+  } else {
+    status = tasks_.Done(now, worker.id, done.task_id()).status();
+  }
+  if (!status.ok()) {
+    LogWarning("report of worker ", worker.id, " refused: ", status.message());
+  }
+}
+
+void JobController::OnEvaluationDue(absl::Time now, WorkerState& worker,
+                                    int64_t step) {
+  worker.waiting = true;
+  if (evaluation_.running()) return;
+  evaluate_now_sent_ = false;
+  if (evaluation_.DueAtStep(step) || evaluation_.DueByTime(now)) {
+    const absl::Status status = evaluation_.Start(now, step);
+    if (status.ok()) return;
+    LogWarning("evaluation at step ", step, ": ", status.message());
+  }
+  // Nothing to evaluate (any more): let the worker go on.
+  v1::MasterMessage message;
+  message.mutable_evaluation_done()->set_step(step);
+  SendToAll(message);
+  for (auto& [connection, other] : workers_) other.waiting = false;
+}
+
+void JobController::OnCheckpointBegin(ConnectionId connection, int64_t step) {
+  v1::MasterMessage message;
+  v1::LedgerReply& reply = *message.mutable_ledger();
+  reply.set_step(step);
+  *reply.mutable_ledger() = tasks_.Snapshot();
+  ledgers_[step] = reply.ledger();
+  output_.Send(connection, std::move(message));
+}
+
+void JobController::OnCheckpointDone(const v1::CheckpointDone& done) {
+  last_checkpoint_error_ = done.error();
+  if (done.error().empty()) {
+    // Older ones are not needed any more.
+    ledgers_.erase(ledgers_.begin(), ledgers_.lower_bound(done.step()));
+  } else {
+    ledgers_.erase(done.step());
+  }
+  output_.OnCheckpoint(done);
+}
+
+void JobController::OnClosed(absl::Time now, ConnectionId connection,
+                             const absl::Status& status) {
+  const auto found = workers_.find(connection);
+  if (found == workers_.end()) return;
+  const WorkerState worker = found->second;
+  workers_.erase(found);
+  if (!worker.leaving && !worker.stop_sent) {
+    const std::string reason =
+        status.ok() ? "closed its stream" : std::string(status.message());
+    if (options_.has_pods && !ending_.has_value()) {
+      unexplained_[worker.id] = {now + options_.end_grace, reason};
+    } else {
+      LoseWorker(now, worker.id, WorkerLoss::kCrashed, reason);
+    }
+  }
+  Advance(now);
+}
+
+void JobController::OnWorkerEnded(absl::Time now, int64_t worker_id,
+                                  const WorkerEnd& end) {
+  bool known = unexplained_.erase(worker_id) > 0;
+  for (auto it = workers_.begin(); it != workers_.end(); ++it) {
+    if (it->second.id != worker_id) continue;
+    // The process is gone before its stream: do not wait for that.
+    known = !it->second.leaving && !it->second.stop_sent;
+    output_.Close(it->first, absl::UnavailableError("process ended"));
+    workers_.erase(it);
+    break;
+  }
+  if (known) {
+    LoseWorker(now, worker_id,
+               end.crashed ? WorkerLoss::kCrashed : WorkerLoss::kPreempted,
+               end.reason);
+  }
+  Advance(now);
+}
+
+void JobController::LoseWorker(absl::Time now, int64_t worker_id,
+                               WorkerLoss loss, const std::string& reason) {
+  output_.OnWorkerLost(worker_id, reason);
+  const int taken_back = tasks_.WorkerLost(now, worker_id, loss, reason);
+  if (loss == WorkerLoss::kCrashed) {
+    ++crashes_without_commit_;
+    // Its task takes the blame, unless nothing works at all.
+    if (taken_back > 0 &&
+        crashes_without_commit_ <= options_.tasks.task_max_failures) {
+      blamed_.insert(worker_id);
+    }
+  }
+  // With the only replica goes the model.
+  if (IsTraining() && !tasks_.Finished()) CutBackToCheckpoint(now);
+}
+
+void JobController::CutBackToCheckpoint(absl::Time now) {
+  const v1::Ledger* ledger = &first_ledger_;
+  for (auto it = ledgers_.rbegin(); it != ledgers_.rend(); ++it) {
+    if (options_.find_checkpoint(it->first).has_value()) {
+      ledger = &it->second;
+      break;
+    }
+  }
+  const int64_t before = tasks_.step();
+  const absl::Status status = tasks_.CutBack(now, *ledger);
+  if (!status.ok()) {
+    LogWarning("falling back to step ", ledger->step(), ": ",
+               status.message());
+    return;
+  }
+  evaluation_.CutBack(now, ledger->step());
+  if (before == ledger->step()) return;
+  output_.OnCutBack(ledger->step());
+  output_.OnMessage(absl::StrCat("the model of step ", before,
+                                 " is lost; training continues from step ",
+                                 ledger->step()));
+}
+
+void JobController::Fail(absl::Time now, const std::string& reason) {
+  if (ending_.has_value()) return;
+  ending_ = JobResult{kExitJobFailed, reason};
+  for (auto& [connection, worker] : workers_) {
+    Stop(connection, worker, reason, kExitJobFailed);
+  }
+}
+
+void JobController::StopJob(absl::Time now, const std::string& reason) {
+  if (ending_.has_value()) return;
+  ending_ = JobResult{kExitJobFailed, absl::StrCat("stopped: ", reason)};
+  for (auto& [connection, worker] : workers_) {
+    Stop(connection, worker, reason, 0);
+  }
+}
+
+void JobController::Stop(ConnectionId connection, WorkerState& worker,
+                         const std::string& reason, int exit_code) {
+  if (worker.stop_sent) return;
+  worker.stop_sent = true;
+  v1::MasterMessage message;
+  message.mutable_stop()->set_reason(reason);
+  message.mutable_stop()->set_exit_code(exit_code);
+  output_.Send(connection, std::move(message));
+}
+
+void JobController::SendToAll(const v1::MasterMessage& message) {
+  for (const auto& [connection, worker] : workers_) {
+    if (worker.ready) output_.Send(connection, message);
+  }
+}
+
+void JobController::Advance(absl::Time now) {
+  if (ending_.has_value() || !shards_known_) return;
+  if (tasks_.TrainingDone() && IsTraining()) {
+    for (auto& [connection, worker] : workers_) {
+      if (!worker.ready || worker.training_done_sent) continue;
+      worker.training_done_sent = true;
+      v1::MasterMessage message;
+      message.mutable_training_done();
+      output_.Send(connection, std::move(message));
+    }
+  }
+  AdvanceEvaluation(now);
+  for (auto& [connection, worker] : workers_) {
+    GrantTasks(now, connection, worker);
+  }
+  FinishIfDone();
+}
+
+void JobController::AdvanceEvaluation(absl::Time now) {
+  if (auto result = evaluation_.TakeResult(now)) {
+    output_.OnEvaluation(*result);
+    if (!result->status.ok()) {
+      Fail(now, absl::StrCat("evaluation of step ", result->version, ": ",
+                             result->status.message()));
+      return;
+    }
+    v1::MasterMessage message;
+    v1::EvaluationDone& done = *message.mutable_evaluation_done();
+    done.set_step(result->version);
+    done.mutable_metrics()->insert(result->metrics.begin(),
+                                   result->metrics.end());
+    SendToAll(message);
+    for (auto& [connection, worker] : workers_) worker.waiting = false;
+  }
+  if (evaluation_.running()) return;
+  if (evaluation_.DueAtEnd() && num_ready_workers() > 0) {
+    const absl::Status status = evaluation_.Start(now, tasks_.step());
+    if (!status.ok()) LogWarning("last evaluation: ", status.message());
+  } else if (evaluation_.DueByTime(now) && !evaluate_now_sent_ &&
+             !tasks_.TrainingDone() && num_ready_workers() > 0) {
+    evaluate_now_sent_ = true;
+    v1::MasterMessage message;
+    message.mutable_evaluate_now();
+    SendToAll(message);
+  }
+}
+
+void JobController::GrantTasks(absl::Time now, ConnectionId connection,
+                               WorkerState& worker) {
+  if (!worker.ready || worker.leaving || worker.stop_sent) return;
+  while (true) {
+    const auto room = [&](v1::TaskType type) {
+      return tasks_.NumHeld(worker.id, type) < options_.window;
+    };
+    TaskKinds kinds;
+    kinds.training = !worker.waiting && room(v1::TRAINING);
+    // A worker evaluates the version it stands at: when it waits for that, or
+    // when there is nothing to train.
+    kinds.evaluation = (worker.waiting || tasks_.TrainingDone()) &&
+                       room(v1::EVALUATION);
+    kinds.prediction = room(v1::PREDICTION);
+    kinds.train_end = tasks_.TrainingDone();
+    const GrantResult granted = tasks_.Grant(now, worker.id, kinds);
+    if (!granted.task.has_value()) return;
+    v1::MasterMessage message;
+    *message.mutable_task() = *granted.task;
+    output_.Send(connection, std::move(message));
+  }
+}
+
+void JobController::FinishIfDone() {
+  if (!tasks_.Finished() || evaluation_.running()) return;
+  const TaskSummary summary = tasks_.Summary();
+  JobResult result;
+  result.message = summary.ToString();
+  if (!summary.success) result.exit_code = kExitRecordsSetAside;
+  ending_ = result;
+  for (auto& [connection, worker] : workers_) {
+    Stop(connection, worker, "the job is done", 0);
+  }
+}
+
+std::optional<JobResult> JobController::result() const {
+  if (!ending_.has_value() || !workers_.empty()) return std::nullopt;
+  JobResult result = *ending_;
+  if (result.exit_code == 0 && !last_checkpoint_error_.empty()) {
+    result.exit_code = kExitJobFailed;
+    result.message = absl::StrCat("training is done, but its last checkpoint ",
+                                   "was not saved: ", last_checkpoint_error_);
+  }
+  return result;
+}
+
+void JobController::OnTimer(absl::Time now) {
+  for (auto it = unexplained_.begin(); it != unexplained_.end();) {
+    if (it->second.deadline > now) {
+      ++it;
+      continue;
+    }
+    const int64_t id = it->first;
+    const std::string reason = it->second.reason;
+    it = unexplained_.erase(it);
+    output_.KillWorker(id, reason);
+    LoseWorker(now, id, WorkerLoss::kPreempted, reason);
+  }
+  for (const OverdueTask& overdue : tasks_.Expire(now)) {
+    const std::string reason = absl::StrCat(
+        "silent on task ", overdue.task_id, " for ",
+        absl::FormatDuration(overdue.silent), " (limit ",
+        absl::FormatDuration(overdue.limit), ")");
+    for (auto it = workers_.begin(); it != workers_.end(); ++it) {
+      if (it->second.id != overdue.worker_id) continue;
+      output_.Close(it->first, absl::FailedPreconditionError(reason));
+      workers_.erase(it);
+      break;
+    }
+    output_.KillWorker(overdue.worker_id, reason);
+    LoseWorker(now, overdue.worker_id, WorkerLoss::kCrashed, reason);
+  }
+  Advance(now);
+}
+
+absl::Time JobController::NextTimer() const {
+  absl::Time next = tasks_.NextExpiry();
+  if (!evaluate_now_sent_ && num_ready_workers() > 0) {
+    next = std::min(next, evaluation_.NextDueTime());
+  }
+  for (const auto& [id, unexplained] : unexplained_) {
+    next = std::min(next, unexplained.deadline);
+  }
+  return next;
+}
+
+}  // namespace elasticdl::master

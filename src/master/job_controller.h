@@ -1,0 +1,192 @@
+// The master's decisions about one job: who gets which task, when to evaluate,
+// what a lost worker means, when the job is over. Pure: events in, calls of
+// JobOutput out, time as an argument. docs/architecture.md has the diagram.
+#pragma once
+
+#include <cstdint>
+#include <functional>
+#include <map>
+#include <memory>
+#include <optional>
+#include <set>
+#include <string>
+
+#include "absl/status/status.h"
+#include "absl/status/statusor.h"
+#include "absl/time/time.h"
+#include "elasticdl/rendezvous/stream_server.h"
+#include "elasticdl/v1/job.pb.h"
+#include "elasticdl/v1/master.pb.h"
+#include "evaluation.h"
+#include "task_manager.h"
+
+namespace elasticdl::master {
+
+using rendezvous::ConnectionId;
+
+// How a job ended.
+struct JobResult {
+  int exit_code = 0;
+  std::string message;
+};
+inline constexpr int kExitJobFailed = 1;
+// Done, but some records were set aside (quarantine).
+inline constexpr int kExitRecordsSetAside = 4;
+
+// What the controller wants done or known. Must not call back.
+class JobOutput {
+ public:
+  virtual ~JobOutput() = default;
+  virtual void Send(ConnectionId connection, v1::MasterMessage message) = 0;
+  virtual void Close(ConnectionId connection, const absl::Status& status) = 0;
+  // The worker's process must go (it hangs or is not wanted).
+  virtual void KillWorker(int64_t worker_id, const std::string& reason) = 0;
+
+  // For the event log, the audit and people.
+  virtual void OnWorkerReady(int64_t worker_id, int64_t pid, int64_t step) = 0;
+  virtual void OnWorkerLost(int64_t worker_id, const std::string& reason) = 0;
+  virtual void OnCommit(const CommittedRange& range, int64_t step) = 0;
+  // Every commit after `step` is void: the model fell back to that step.
+  virtual void OnCutBack(int64_t step) = 0;
+  virtual void OnProgress(const v1::Progress& progress) = 0;
+  virtual void OnCheckpoint(const v1::CheckpointDone& done) = 0;
+  virtual void OnEvaluation(const EvaluationResult& result) = 0;
+  // Anything else worth a line.
+  virtual void OnMessage(const std::string& text) = 0;
+};
+
+// How the process of a worker ended, as far as its pod tells.
+struct WorkerEnd {
+  bool crashed = false;
+  std::string reason;
+};
+
+// Thread-compatible.
+class JobController {
+ public:
+  struct Options {
+    v1::JobSpec job;
+    // Its shards may be replaced by those of a worker whose model has a data
+    // reader of its own. Without such a worker, `data_error` (if not OK: why
+    // the shards are not known) fails the job.
+    TaskManagerOptions tasks;
+    absl::Status data_error;
+    EvaluationOptions evaluation;
+    // Start from this version-V folder and, if it has one that fits, its
+    // ledger; `restore_step` is its V.
+    std::string restore_from;
+    int64_t restore_step = 0;
+    std::optional<v1::Ledger> restore_ledger;
+    // One task in use, one read ahead.
+    int window = 2;
+    // Workers are pods of ours: how one ended will be told by OnWorkerEnded.
+    bool has_pods = true;
+    // How long after its stream broke a worker's pod may take to say why.
+    absl::Duration end_grace = absl::Seconds(5);
+    // The folder of the complete checkpoint of a step, if it is on disk.
+    std::function<std::optional<std::string>(int64_t step)> find_checkpoint;
+  };
+
+  // `output` must outlive the controller.
+  static absl::StatusOr<std::unique_ptr<JobController>> Create(
+      Options options, JobOutput& output, absl::Time now);
+
+  // ---- events ----
+  void OnMessage(absl::Time now, ConnectionId connection,
+                 const v1::WorkerMessage& message);
+  void OnClosed(absl::Time now, ConnectionId connection,
+                const absl::Status& status);
+  void OnWorkerEnded(absl::Time now, int64_t worker_id, const WorkerEnd& end);
+  // Ends the job: workers are told, then it is over.
+  void Fail(absl::Time now, const std::string& reason);
+  // Asked for by a person; the outcome is a failure unless all was done.
+  void StopJob(absl::Time now, const std::string& reason);
+  void OnTimer(absl::Time now);
+  // When OnTimer wants to be called next.
+  absl::Time NextTimer() const;
+
+  // Set once every worker is told and gone.
+  std::optional<JobResult> result() const;
+  // The job is ending: no worker shall be relaunched.
+  bool ending() const { return ending_.has_value(); }
+  // It is ending because all work is done.
+  bool succeeding() const {
+    return ending_.has_value() && ending_->exit_code != kExitJobFailed;
+  }
+
+  TaskProgress progress() const { return tasks_.progress(); }
+  int num_ready_workers() const;
+  // Was the crash of this worker counted against the task it held? Then it does
+  // not count against the worker.
+  bool BlamedOnTask(int64_t worker_id) const {
+    return blamed_.count(worker_id) != 0;
+  }
+
+ private:
+  struct WorkerState {
+    int64_t id = 0;
+    int64_t pid = 0;
+    bool ready = false;
+    // Waits for EvaluationDone.
+    bool waiting = false;
+    bool training_done_sent = false;
+    bool stop_sent = false;
+    bool leaving = false;
+  };
+  // The stream is gone, the pod has not said why.
+  struct Unexplained {
+    absl::Time deadline;
+    std::string reason;
+  };
+
+  JobController(Options options, TaskManager tasks, JobOutput& output,
+                absl::Time now);
+
+  void OnHello(absl::Time now, ConnectionId connection,
+               const v1::Hello& hello);
+  void OnReady(absl::Time now, ConnectionId connection, WorkerState& worker,
+               const v1::Ready& ready);
+  absl::Status LearnShards(const v1::Ready& ready);
+  void OnProgress(absl::Time now, const WorkerState& worker,
+                  const v1::Progress& progress);
+  void OnTaskDone(absl::Time now, const WorkerState& worker,
+                  const v1::TaskDone& done);
+  void OnEvaluationDue(absl::Time now, WorkerState& worker, int64_t step);
+  void OnCheckpointBegin(ConnectionId connection, int64_t step);
+  void OnCheckpointDone(const v1::CheckpointDone& done);
+  void LoseWorker(absl::Time now, int64_t worker_id, WorkerLoss loss,
+                  const std::string& reason);
+  void CutBackToCheckpoint(absl::Time now);
+
+  // Carries out whatever the state calls for; after every event.
+  void Advance(absl::Time now);
+  void AdvanceEvaluation(absl::Time now);
+  void GrantTasks(absl::Time now, ConnectionId connection,
+                  WorkerState& worker);
+  void SendToAll(const v1::MasterMessage& message);
+  void FinishIfDone();
+  void Stop(ConnectionId connection, WorkerState& worker,
+            const std::string& reason, int exit_code);
+  bool IsTraining() const;
+
+  Options options_;
+  JobOutput& output_;
+  // Set by the first worker that is ready.
+  bool shards_known_ = false;
+  TaskManager tasks_;
+  EvaluationService evaluation_;
+  std::map<ConnectionId, WorkerState> workers_;
+  std::map<int64_t, Unexplained> unexplained_;
+  std::set<int64_t> blamed_;
+  int crashes_without_commit_ = 0;
+  int64_t next_worker_id_ = 0;
+  bool evaluate_now_sent_ = false;
+  // Ledgers of checkpoints that are, or may be, on disk; by step.
+  std::map<int64_t, v1::Ledger> ledgers_;
+  // The ledger to fall back to without any checkpoint.
+  v1::Ledger first_ledger_;
+  std::string last_checkpoint_error_;
+  std::optional<JobResult> ending_;
+};
+
+}  // namespace elasticdl::master

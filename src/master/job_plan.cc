@@ -1,0 +1,109 @@
+#include "job_plan.h"
+
+#include <string>
+#include <utility>
+
+#include "absl/strings/str_cat.h"
+#include "absl/strings/str_split.h"
+#include "elasticdl/checkpoint/checkpoint.h"
+#include "elasticdl/common/file.h"
+#include "elasticdl/common/log.h"
+#include "elasticdl/common/status.h"
+#include "elasticdl/data/reader.h"
+
+namespace elasticdl::master {
+namespace {
+
+using Shards = std::vector<v1::LedgerShard>;
+
+absl::StatusOr<Shards> ListShards(const std::string& flag,
+                                  const std::string& origin,
+                                  const std::string& params) {
+  Shards shards;
+  if (origin.empty()) return shards;
+  ELASTICDL_ASSIGN_OR_RETURN(const data::ReaderParams parsed,
+                             data::ParseReaderParams(params));
+  auto reader = data::OpenDataReader(origin, parsed);
+  if (!reader.ok()) return Annotate(reader.status(), flag);
+  auto made = (*reader)->CreateShards();
+  if (!made.ok()) return Annotate(made.status(), flag);
+  for (const data::Shard& shard : *made) {
+    v1::LedgerShard& added = shards.emplace_back();
+    added.set_name(shard.name);
+    added.set_begin(shard.begin);
+    added.set_end(shard.end);
+  }
+  return shards;
+}
+
+absl::Status AddShards(const v1::JobSpec& job, TaskManagerOptions& tasks) {
+  ELASTICDL_ASSIGN_OR_RETURN(
+      tasks.training_shards,
+      ListShards("--training_data", job.training_data(),
+                 job.data_reader_params()));
+  ELASTICDL_ASSIGN_OR_RETURN(
+      tasks.validation_shards,
+      ListShards("--validation_data", job.validation_data(),
+                 job.data_reader_params()));
+  ELASTICDL_ASSIGN_OR_RETURN(
+      tasks.prediction_shards,
+      ListShards("--prediction_data", job.prediction_data(),
+                 job.data_reader_params()));
+  return absl::OkStatus();
+}
+
+absl::Status AddCheckpoint(const std::string& dir, bool training,
+                           JobController::Options& plan) {
+  if (dir.empty()) return absl::OkStatus();
+  auto path = checkpoint::Resolve(dir);
+  if (!path.ok()) return Annotate(path.status(), "--checkpoint_dir_for_init");
+  plan.restore_from = *path;
+  ELASTICDL_ASSIGN_OR_RETURN(const checkpoint::Loaded loaded,
+                             checkpoint::Load(*path));
+  plan.restore_step = loaded.version;
+  if (training && loaded.ledger.has_value()) {
+    plan.restore_ledger = loaded.ledger;
+  }
+  return absl::OkStatus();
+}
+
+}  // namespace
+
+absl::StatusOr<JobController::Options> PlanJob(const MasterOptions& options) {
+  const v1::JobSpec& job = options.job;
+  const bool training = job.job_type() == v1::TRAINING_ONLY ||
+                        job.job_type() == v1::TRAINING_WITH_EVALUATION;
+  JobController::Options plan;
+  plan.job = job;
+  plan.has_pods = options.start_pods;
+  TaskManagerOptions& tasks = plan.tasks;
+  tasks.minibatch_size = job.minibatch_size();
+  tasks.num_minibatches_per_task = options.num_minibatches_per_task;
+  tasks.num_epochs = options.num_epochs;
+  tasks.shuffle = options.shuffle;
+  tasks.seed = options.seed;
+  tasks.max_step = job.max_step();
+  tasks.task_max_failures = options.task_max_failures;
+  tasks.task_timeout = options.task_timeout;
+  tasks.final_evaluation = options.final_evaluation;
+  tasks.train_end_task = training;
+  const absl::Status data = AddShards(job, tasks);
+  if (!data.ok()) {
+    if (!options.model_may_read_data) return data;
+    plan.data_error = data;
+  }
+  plan.evaluation.evaluation_steps = job.evaluation_steps();
+  plan.evaluation.start_delay = options.evaluation_start_delay;
+  plan.evaluation.throttle = options.evaluation_throttle;
+  ELASTICDL_RETURN_IF_ERROR(
+      AddCheckpoint(options.checkpoint_dir_for_init, training, plan));
+  plan.find_checkpoint =
+      [dir = job.checkpoint_dir()](int64_t step) -> std::optional<std::string> {
+    const std::string path = JoinPath(dir, absl::StrCat("version-", step));
+    if (dir.empty() || !checkpoint::Verify(path).ok()) return std::nullopt;
+    return path;
+  };
+  return plan;
+}
+
+}  // namespace elasticdl::master

@@ -1,0 +1,94 @@
+// Tells what happens in a job to everybody who listens: event log, audit, the
+// person at the terminal, the status page.
+#pragma once
+
+#include <cstdint>
+#include <deque>
+#include <functional>
+#include <map>
+#include <memory>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "absl/status/statusor.h"
+#include "absl/time/time.h"
+#include "elasticdl/jobdir.h"
+#include "elasticdl/master.h"
+#include "elasticdl/v1/master.pb.h"
+#include "evaluation.h"
+#include "event_log.h"
+#include "http_status.h"
+#include "pod_manager.h"
+#include "progress_display.h"
+#include "task_manager.h"
+
+namespace elasticdl::master {
+
+// Records per second over the last seconds. Thread-compatible.
+class RateMeter {
+ public:
+  explicit RateMeter(absl::Duration window = absl::Seconds(5))
+      : window_(window) {}
+  void Add(absl::Time now, int64_t records);
+  double PerSecond(absl::Time now);
+
+ private:
+  const absl::Duration window_;
+  std::deque<std::pair<absl::Time, int64_t>> samples_;
+  int64_t sum_ = 0;
+};
+
+// Runs on the master's loop thread; the status page's threads see snapshots.
+class JobReporter {
+ public:
+  // What the status page may ask for; called on its threads.
+  struct Commands {
+    std::function<void(const std::string& reason)> stop;
+    std::function<absl::Status(int64_t num_workers)> scale;
+  };
+  static absl::StatusOr<std::unique_ptr<JobReporter>> Create(
+      const MasterOptions& options, const jobdir::JobDir& jobdir,
+      Commands commands);
+  ~JobReporter();
+
+  void JobStarted(int64_t num_workers);
+  void PodStarted(const std::string& pod, int64_t id, pid_t pid);
+  void PodEnded(const std::string& pod, int64_t id, const std::string& reason,
+                bool failure);
+  void WorkerReady(int64_t worker_id, int64_t pid, int64_t step);
+  void WorkerLost(int64_t worker_id, const std::string& reason);
+  void Committed(const CommittedRange& range, int64_t step);
+  void CutBack(int64_t step);
+  void Progress(const v1::Progress& progress, const TaskProgress& tasks);
+  void Checkpoint(const v1::CheckpointDone& done);
+  void Evaluation(const EvaluationResult& result);
+  void Message(const std::string& text);
+  void Quarantined(const QuarantinedRange& range);
+  void JobEnded(int exit_code, const std::string& message);
+
+  // Draws and publishes what is due.
+  void Tick(absl::Time now, const TaskProgress& tasks, int ready_workers,
+            const std::vector<PodInfo>& pods);
+  absl::Time next_tick() const;
+
+ private:
+  JobReporter(const MasterOptions& options);
+  void Say(const std::string& text);
+
+  const MasterOptions options_;
+  std::unique_ptr<EventLog> events_;
+  std::unique_ptr<LedgerAudit> audit_;
+  std::unique_ptr<ProgressDisplay> display_;
+  std::unique_ptr<HttpStatus> http_;
+
+  RateMeter rate_;
+  std::optional<double> loss_;
+  int64_t target_workers_ = 0;
+  int64_t step_ = 0;
+  std::vector<StatusEvaluation> evaluations_;
+  std::string state_ = "starting";
+  bool audit_failed_ = false;
+};
+
+}  // namespace elasticdl::master

@@ -1,0 +1,334 @@
+#include "elasticdl/master.h"
+
+#include <algorithm>
+#include <functional>
+#include <limits>
+#include <utility>
+
+#include "absl/strings/str_cat.h"
+#include "absl/strings/str_join.h"
+#include "elasticdl/common/clock.h"
+#include "elasticdl/common/log.h"
+#include "elasticdl/common/queue.h"
+#include "elasticdl/common/status.h"
+#include "elasticdl/jobdir.h"
+#include "elasticdl/rendezvous/stream_server.h"
+#include "job_controller.h"
+#include "job_plan.h"
+#include "job_reporter.h"
+#include "local_pod_backend.h"
+#include "pod_manager.h"
+
+namespace elasticdl::master {
+namespace {
+
+// How long workers have to end when the job has failed or was stopped; a job
+// that is done waits for their last checkpoint.
+constexpr absl::Duration kEndGrace = absl::Seconds(20);
+constexpr absl::Duration kDoneGrace = absl::Minutes(15);
+
+// Everything happens on the thread that calls Run: other threads post what they
+// have seen.
+class MasterImpl : public Master,
+                   public rendezvous::StreamSink,
+                   public JobOutput {
+ public:
+  explicit MasterImpl(MasterOptions options)
+      : options_(std::move(options)),
+        jobdir_(jobdir::JobDir::FromPath(options_.job_dir)),
+        posted_(std::numeric_limits<size_t>::max()) {}
+  ~MasterImpl() override { ShutDown(); }
+
+  absl::Status SetUp();
+  int Run() override;
+  void Stop(const std::string& reason) override {
+    Post([this, reason](absl::Time now) { OnStop(now, reason); });
+  }
+
+  // StreamSink.
+  void OnMessage(ConnectionId connection, v1::WorkerMessage message) override {
+    Post([this, connection, message = std::move(message)](absl::Time now) {
+      controller_->OnMessage(now, connection, message);
+      if (message.has_leaving()) NoteLeaving(connection);
+      if (message.has_hello()) {
+        worker_of_[connection] = message.hello().worker_id();
+      }
+    });
+  }
+  void OnClosed(ConnectionId connection, const absl::Status& status) override {
+    Post([this, connection, status](absl::Time now) {
+      controller_->OnClosed(now, connection, status);
+      worker_of_.erase(connection);
+    });
+  }
+
+  // JobOutput.
+  void Send(ConnectionId connection, v1::MasterMessage message) override {
+    server_->Send(connection, std::move(message));
+  }
+  void Close(ConnectionId connection, const absl::Status& status) override {
+    server_->Close(connection, status);
+  }
+  void KillWorker(int64_t worker_id, const std::string& reason) override {
+    if (pods_ == nullptr) return;
+    auto decisions = pods_->Replace(worker_id, reason, Clock::Real().Now());
+    if (decisions.ok()) Execute(*std::move(decisions));
+  }
+  void OnWorkerReady(int64_t worker_id, int64_t pid, int64_t step) override {
+    reporter_->WorkerReady(worker_id, pid, step);
+  }
+  void OnWorkerLost(int64_t worker_id, const std::string& reason) override {
+    reporter_->WorkerLost(worker_id, reason);
+  }
+  void OnCommit(const CommittedRange& range, int64_t step) override {
+    reporter_->Committed(range, step);
+  }
+  void OnCutBack(int64_t step) override { reporter_->CutBack(step); }
+  void OnProgress(const v1::Progress& progress) override {
+    reporter_->Progress(progress, controller_->progress());
+  }
+  void OnCheckpoint(const v1::CheckpointDone& done) override {
+    reporter_->Checkpoint(done);
+  }
+  void OnEvaluation(const EvaluationResult& result) override {
+    reporter_->Evaluation(result);
+  }
+  void OnMessage(const std::string& text) override {
+    reporter_->Message(text);
+  }
+
+ private:
+  using Task = std::function<void(absl::Time now)>;
+
+  void Post(Task task) { posted_.Push(std::move(task)); }
+  absl::Status Listen();
+  absl::Status SetUpPods();
+  void OnStop(absl::Time now, const std::string& reason);
+  void OnPodEvent(absl::Time now, const PodEvent& event);
+  void NoteLeaving(ConnectionId connection);
+  void Execute(std::vector<PodDecision> decisions);
+  void CreatePod(const PodDecision& decision);
+  void CheckPods(absl::Time now);
+  void BeginEnding(absl::Time now);
+  void OnTimers(absl::Time now);
+  absl::Time NextWake() const;
+  bool Over(absl::Time now) const;
+  void ShutDown();
+
+  const MasterOptions options_;
+  const jobdir::JobDir jobdir_;
+  // Own synchronisation.
+  Queue<Task> posted_;
+
+  // Used on the loop's thread only.
+  std::unique_ptr<JobReporter> reporter_;
+  std::unique_ptr<JobController> controller_;
+  std::unique_ptr<PodManager> pods_;
+  std::map<ConnectionId, int64_t> worker_of_;
+  int stops_ = 0;
+  // Set when the job is ending: when patience ends.
+  std::optional<absl::Time> give_up_;
+
+  // Thread-safe; their threads call Post.
+  std::unique_ptr<rendezvous::StreamServer> server_;
+  std::unique_ptr<PodBackend> backend_;
+};
+
+absl::Status MasterImpl::SetUp() {
+  ELASTICDL_ASSIGN_OR_RETURN(JobController::Options plan, PlanJob(options_));
+  ELASTICDL_ASSIGN_OR_RETURN(
+      controller_,
+      JobController::Create(std::move(plan), *this, Clock::Real().Now()));
+  ELASTICDL_RETURN_IF_ERROR(Listen());
+  JobReporter::Commands commands;
+  commands.stop = [this](const std::string& reason) { Stop(reason); };
+  ELASTICDL_ASSIGN_OR_RETURN(
+      reporter_, JobReporter::Create(options_, jobdir_, std::move(commands)));
+  if (options_.start_pods) ELASTICDL_RETURN_IF_ERROR(SetUpPods());
+  return absl::OkStatus();
+}
+
+absl::Status MasterImpl::Listen() {
+  rendezvous::StreamServer::Options options;
+  options.address = absl::StrCat(options_.host, ":", options_.port);
+  options.token = options_.token;
+  ELASTICDL_ASSIGN_OR_RETURN(server_,
+                             rendezvous::StreamServer::Start(options, *this));
+  const std::string address = absl::StrCat("localhost:", server_->port());
+  LogInfo("job ", options_.job.job_name(), " listens on ", options_.host, ":",
+          server_->port());
+  return jobdir_.WriteAddress(address);
+}
+
+absl::Status MasterImpl::SetUpPods() {
+  PodManagerOptions options;
+  options.job_name = options_.job.job_name();
+  options.num_workers = options_.num_workers;
+  options.relaunch_on_worker_failure = options_.relaunch_on_worker_failure;
+  ELASTICDL_ASSIGN_OR_RETURN(options.priority,
+                             ParseWorkerPriority(options_.worker_pod_priority));
+  pods_ = std::make_unique<PodManager>(options);
+  LocalPodBackend::Options backend;
+  backend.environment = options_.environment;
+  ELASTICDL_ASSIGN_OR_RETURN(
+      backend_, LocalPodBackend::Start(backend, [this](const PodEvent& event) {
+        Post([this, event](absl::Time now) { OnPodEvent(now, event); });
+      }));
+  return absl::OkStatus();
+}
+
+int MasterImpl::Run() {
+  absl::Time now = Clock::Real().Now();
+  reporter_->JobStarted(options_.num_workers);
+  if (pods_ != nullptr) Execute(pods_->Start(now));
+  while (!Over(now)) {
+    std::optional<Task> task = posted_.Pop(NextWake() - now);
+    now = Clock::Real().Now();
+    if (task.has_value()) (*task)(now);
+    OnTimers(now);
+    CheckPods(now);
+    if (controller_->ending() && !give_up_.has_value()) BeginEnding(now);
+  }
+  const JobResult result = controller_->result().value_or(
+      JobResult{kExitJobFailed, "some workers did not end in time"});
+  ShutDown();
+  reporter_->JobEnded(result.exit_code, result.message);
+  return result.exit_code;
+}
+
+void MasterImpl::OnTimers(absl::Time now) {
+  if (controller_->NextTimer() <= now) controller_->OnTimer(now);
+  if (pods_ != nullptr && pods_->next_wake() <= now) {
+    Execute(pods_->OnTimer(now));
+  }
+  reporter_->Tick(now, controller_->progress(),
+                  controller_->num_ready_workers(),
+                  pods_ == nullptr ? std::vector<PodInfo>() : pods_->pods());
+}
+
+absl::Time MasterImpl::NextWake() const {
+  absl::Time next =
+      std::min(controller_->NextTimer(), reporter_->next_tick());
+  if (pods_ != nullptr) next = std::min(next, pods_->next_wake());
+  if (give_up_.has_value()) next = std::min(next, *give_up_);
+  return next;
+}
+
+bool MasterImpl::Over(absl::Time now) const {
+  if (!give_up_.has_value()) return false;
+  if (now >= *give_up_) return true;
+  return controller_->result().has_value() &&
+         (pods_ == nullptr || pods_->all_gone());
+}
+
+void MasterImpl::OnStop(absl::Time now, const std::string& reason) {
+  reporter_->Message(absl::StrCat("stopping (", reason, ")"));
+  controller_->StopJob(now, reason);
+  // The second time, nobody is asked any more.
+  if (++stops_ > 1) give_up_ = now;
+}
+
+void MasterImpl::BeginEnding(absl::Time now) {
+  const bool done = controller_->succeeding();
+  give_up_ = now + (done ? kDoneGrace : kEndGrace);
+  if (pods_ == nullptr) return;
+  Execute(done ? pods_->SetWorkDone(now)
+               : pods_->Stop("the job is ending", now));
+}
+
+void MasterImpl::CheckPods(absl::Time now) {
+  if (pods_ == nullptr || controller_->ending()) return;
+  const PodsOutcome& outcome = pods_->outcome();
+  if (outcome.state == JobState::kFailed) {
+    controller_->Fail(now, outcome.reason);
+  } else if (outcome.state == JobState::kSucceeded) {
+    controller_->Fail(now, "all workers have ended, but there is work left");
+  }
+}
+
+void MasterImpl::NoteLeaving(ConnectionId connection) {
+  const auto found = worker_of_.find(connection);
+  if (pods_ != nullptr && found != worker_of_.end()) {
+    pods_->NoteLeaving(found->second);
+  }
+}
+
+void MasterImpl::OnPodEvent(absl::Time now, const PodEvent& event) {
+  const int64_t id = pods_->IdOf(event.name);
+  if (event.phase == PodPhase::kRunning) {
+    jobdir_.WritePid(event.name, event.pid).IgnoreError();
+    reporter_->PodStarted(event.name, id, event.pid);
+  }
+  const bool ended = event.phase == PodPhase::kSucceeded ||
+                     event.phase == PodPhase::kFailed ||
+                     event.phase == PodPhase::kDeleted;
+  if (ended && id >= 0) {
+    jobdir_.RemovePid(event.name);
+    // The controller first: if the crash is the fault of a task, it does not
+    // count against the worker.
+    controller_->OnWorkerEnded(
+        now, id, {IsProcessFailure(event), DescribePodEnd(event)});
+    if (controller_->BlamedOnTask(id)) pods_->ForgiveFailure(id);
+  }
+  Execute(pods_->OnPodEvent(event, now));
+}
+
+void MasterImpl::Execute(std::vector<PodDecision> decisions) {
+  for (const PodDecision& decision : decisions) {
+    switch (decision.kind) {
+      case PodDecision::Kind::kCreate:
+        CreatePod(decision);
+        break;
+      case PodDecision::Kind::kDelete: {
+        const absl::Status status =
+            backend_->Delete(decision.name, decision.grace);
+        if (!status.ok() && !absl::IsNotFound(status)) {
+          LogWarning("deleting ", decision.name, ": ", status.message());
+        }
+        break;
+      }
+      case PodDecision::Kind::kEnded:
+      case PodDecision::Kind::kDelayed:
+      case PodDecision::Kind::kGaveUp:
+        LogInfo(PodDecisionKindName(decision.kind), " ", decision.name, ": ",
+                decision.reason);
+        break;
+    }
+  }
+}
+
+void MasterImpl::CreatePod(const PodDecision& decision) {
+  PodSpec spec;
+  spec.name = decision.name;
+  spec.id = decision.id;
+  spec.priority = decision.priority;
+  spec.argv = options_.worker_argv;
+  spec.argv.push_back(absl::StrCat("--worker_id=", decision.id));
+  spec.argv.push_back(
+      absl::StrCat("--master_addr=localhost:", server_->port()));
+  spec.log_file = jobdir_.LogFile(decision.name);
+  if (decision.replaces >= 0) {
+    reporter_->Message(absl::StrCat("starting worker ", decision.id,
+                                    " in place of worker ", decision.replaces));
+  }
+  LogInfo("create ", decision.name, ": ", decision.reason);
+  const absl::Status status = backend_->Create(spec);
+  if (status.ok()) return;
+  LogWarning("creating ", decision.name, ": ", status.message());
+  Execute(pods_->CreateFailed(decision.name, status, Clock::Real().Now()));
+}
+
+void MasterImpl::ShutDown() {
+  if (backend_ != nullptr) backend_->Stop();
+  if (server_ != nullptr) server_->Shutdown(absl::Seconds(1));
+}
+
+}  // namespace
+
+absl::StatusOr<std::unique_ptr<Master>> Master::Create(MasterOptions options) {
+  auto master = std::make_unique<MasterImpl>(std::move(options));
+  ELASTICDL_RETURN_IF_ERROR(master->SetUp());
+  return master;
+}
+
+}  // namespace elasticdl::master

@@ -1,0 +1,101 @@
+// Inline parts of elasticdl/model/embedding.h: model files link nothing of
+// ours.
+#pragma once
+
+#include "elasticdl/model/embedding.h"
+
+namespace elasticdl {
+namespace internal {
+
+inline torch::Tensor InitialEmbeddings(const EmbeddingOptions& options) {
+  const int64_t rows =
+      options.input_dim() > 0 ? options.input_dim() : options.capacity();
+  TORCH_CHECK_VALUE(rows > 0 && options.output_dim() > 0,
+                    "Embedding: sizes must be positive");
+  torch::Tensor table = torch::zeros({rows, options.output_dim()});
+  const std::string& initializer = options.initializer();
+  const double scale = options.initial_scale();
+  if (initializer == "uniform") {
+    table.uniform_(-scale, scale);
+  } else if (initializer == "normal") {
+    table.normal_(0.0, scale);
+  } else {
+    TORCH_CHECK_VALUE(initializer == "zeros", "Embedding: initializer '",
+                      initializer, "' is not uniform, normal or zeros");
+  }
+  return table;
+}
+
+// Leaves out the ids where `keep` is false, and moves the offsets accordingly.
+inline SparseIds Prune(const SparseIds& sparse, const torch::Tensor& keep) {
+  // before[i]: number of kept ids before position i.
+  const torch::Tensor before =
+      torch::cat({torch::zeros({1}, torch::kLong), keep.cumsum(0)});
+  return {sparse.ids.masked_select(keep),
+          before.index_select(0, sparse.offsets)};
+}
+
+}  // namespace internal
+
+inline EmbeddingImpl::EmbeddingImpl(EmbeddingOptions options)
+    : options_(std::move(options)) {
+  const std::string& combiner = options_.combiner();
+  TORCH_CHECK_VALUE(combiner.empty() || combiner == "mean" ||
+                        combiner == "sum" || combiner == "sqrtn",
+                    "Embedding: combiner '", combiner,
+                    "' is not mean, sum or sqrtn");
+  embeddings_ =
+      register_parameter("embeddings", internal::InitialEmbeddings(options_));
+}
+
+inline torch::Tensor EmbeddingImpl::Rows(const torch::Tensor& ids) const {
+  if (options_.input_dim() > 0) return ids;
+  // Fibonacci hashing; int64 multiplication wraps around. The shift keeps the
+  // well-mixed upper bits, the mask makes it non-negative.
+  const int64_t kMultiplier = -7046029254386353131;
+  return ids.mul(kMultiplier)
+      .__rshift__(20)
+      .bitwise_and(0xFFFFFFFFFFF)
+      .remainder(options_.capacity());
+}
+
+inline torch::Tensor EmbeddingImpl::forward(const torch::Tensor& ids) {
+  const torch::Tensor wide = ids.to(torch::kLong);
+  if (!options_.combiner().empty()) {
+    TORCH_CHECK_VALUE(wide.dim() == 2, "Embedding with a combiner: ids (B, L) ",
+                      "or SparseIds are wanted, not ", wide.dim(),
+                      " dimensions");
+    return Combine({wide.reshape({-1}),
+                    torch::arange(wide.size(0), torch::kLong) * wide.size(1)});
+  }
+  const int64_t least = options_.mask_zero() ? 1 : 0;
+  const torch::Tensor keep = wide.ge(least);
+  if (keep.all().item<bool>()) return torch::embedding(embeddings_, Rows(wide));
+  return torch::embedding(embeddings_, Rows(wide.clamp_min(0))) *
+         keep.unsqueeze(-1).to(embeddings_.scalar_type());
+}
+
+inline torch::Tensor EmbeddingImpl::forward(const SparseIds& sparse) {
+  TORCH_CHECK_VALUE(!options_.combiner().empty(),
+                    "Embedding of SparseIds needs a combiner");
+  return Combine({sparse.ids.to(torch::kLong), sparse.offsets});
+}
+
+inline torch::Tensor EmbeddingImpl::Combine(const SparseIds& sparse) {
+  const int64_t least = options_.mask_zero() ? 1 : 0;
+  const torch::Tensor keep = sparse.ids.ge(least);
+  const SparseIds kept =
+      keep.all().item<bool>() ? sparse : internal::Prune(sparse, keep);
+  const torch::Tensor sums = std::get<0>(
+      torch::embedding_bag(embeddings_, Rows(kept.ids), kept.offsets,
+                           /*scale_grad_by_freq=*/false, /*mode=*/0));
+  if (options_.combiner() == "sum") return sums;
+  const torch::Tensor ends = torch::cat(
+      {kept.offsets.slice(0, 1), torch::full({kept.offsets.size(0) > 0 ? 1 : 0},
+                                             kept.ids.size(0), torch::kLong)});
+  const torch::Tensor counts =
+      (ends - kept.offsets).clamp_min(1).to(sums.scalar_type()).unsqueeze(1);
+  return options_.combiner() == "mean" ? sums / counts : sums / counts.sqrt();
+}
+
+}  // namespace elasticdl

@@ -1,0 +1,132 @@
+// Loads a model definition for the worker: a C++ model file, a ready-built .so
+// or a TorchScript file behind one class.
+#pragma once
+
+#include <torch/torch.h>
+
+#include <map>
+#include <memory>
+#include <optional>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "absl/status/status.h"
+#include "absl/status/statusor.h"
+#include "elasticdl/data/reader.h"
+#include "elasticdl/model.h"
+#include "elasticdl/model/compiler.h"
+
+namespace elasticdl::model {
+
+// A model's tensors. Thread-compatible.
+class Network {
+ public:
+  using Tensors = std::vector<std::pair<std::string, torch::Tensor>>;
+
+  virtual ~Network() = default;
+  // In an order that depends on the definition alone: the same on every worker
+  // and at every start. The tensors share their memory with the model.
+  virtual const Tensors& parameters() const = 0;
+  virtual const Tensors& buffers() const = 0;
+  // Switches dropout, batch normalisation and the like.
+  virtual void Train() = 0;
+  virtual void Eval() = 0;
+  // The model's output; part of the autograd graph unless the caller holds a
+  // torch::NoGradGuard. INTERNAL with the exception's text.
+  virtual absl::StatusOr<Outputs> Forward(const Features& features) = 0;
+  // Whole module, as libtorch loads it (torch::load or torch::jit::load).
+  virtual absl::StatusOr<std::string> Serialize() const = 0;
+};
+
+// Sums of one metric; the fields of the message MetricSums.
+struct MetricSums {
+  std::string name;
+  std::string kind;
+  std::vector<double> sums;
+};
+
+// The evaluation metrics of one evaluation. Thread-compatible.
+class MetricSet {
+ public:
+  explicit MetricSet(Metrics metrics) : metrics_(std::move(metrics)) {}
+  // INTERNAL names the metric that threw.
+  absl::Status Update(const torch::Tensor& labels, const Outputs& outputs);
+  // The sums since the last Take; starts again from 0.
+  std::vector<MetricSums> Take();
+
+ private:
+  Metrics metrics_;
+};
+
+// The callbacks of one training. Runs on the training thread. Hooks fail with
+// INTERNAL when a callback throws.
+class CallbackSet {
+ public:
+  explicit CallbackSet(Callbacks callbacks)
+      : callbacks_(std::move(callbacks)) {}
+  absl::Status OnTrainBatchBegin(int64_t step);
+  absl::Status OnEvaluationEnd(int64_t step,
+                               const std::map<std::string, double>& metrics);
+  absl::Status OnTrainEnd();
+  // What the callbacks ask for: the last one that set a rate wins.
+  std::optional<double> learning_rate() const;
+  // The reason of a stop, if one was asked for.
+  std::optional<std::string> stop_reason() const;
+  bool empty() const { return callbacks_.empty(); }
+
+ private:
+  Callbacks callbacks_;
+};
+
+// Where predictions go. Thread-compatible.
+class PredictionProcessor {
+ public:
+  virtual ~PredictionProcessor() = default;
+  virtual absl::Status Process(const Outputs& predictions,
+                               int64_t worker_id) = 0;
+};
+
+// A loaded definition. Thread-safe: Feed may run in reader threads while
+// another thread trains. A loaded library stays in the process until its end, so
+// networks, readers, metrics and callbacks may outlive the model.
+class Model {
+ public:
+  virtual ~Model() = default;
+
+  // A new network with initial values from `seed`.
+  virtual absl::StatusOr<std::unique_ptr<Network>> CreateNetwork(
+      uint64_t seed) = 0;
+  virtual absl::StatusOr<torch::Tensor> Loss(const torch::Tensor& labels,
+                                             const Outputs& outputs) = 0;
+  virtual absl::StatusOr<OptimizerSpec> Optimizer() = 0;
+  // Decodes a minibatch. When the model's function throws, DATA_LOSS names the
+  // first record that alone makes it throw (see BadRecord), or INTERNAL if none
+  // alone does.
+  virtual absl::StatusOr<Batch> Feed(Records records, Mode mode,
+                                     const Metadata& metadata) = 0;
+  virtual absl::StatusOr<MetricSet> CreateMetrics() = 0;
+  // Empty set when the model has none.
+  virtual absl::StatusOr<CallbackSet> CreateCallbacks() = 0;
+  // Null when the model has no reader of its own.
+  virtual absl::StatusOr<std::unique_ptr<data::DataReader>> OpenReader(
+      const std::string& origin, const data::ReaderParams& params) = 0;
+  // Null when the model has no processor of its own.
+  virtual absl::StatusOr<std::unique_ptr<PredictionProcessor>>
+  CreatePredictionProcessor() = 0;
+};
+
+// Finds, compiles (see Compile) and loads what the options name. NOT_FOUND for
+// a missing file; INVALID_ARGUMENT for a missing or wrong function, source that
+// does not compile (with the compiler's words), or an .so of another version.
+absl::StatusOr<std::unique_ptr<Model>> Load(const LoadOptions& options);
+
+// Index in the minibatch of the record named by a Feed error.
+std::optional<int64_t> BadRecord(const absl::Status& status);
+
+// Writes <dir>/model.pt (torch::load into the same network, or torch::jit::load
+// for TorchScript) and <dir>/state_dict.pt (a dictionary for Python's
+// torch.load). Each file is replaced atomically.
+absl::Status ExportTo(const std::string& dir, const Network& network);
+
+}  // namespace elasticdl::model

@@ -1,0 +1,184 @@
+// A model from a TorchScript file.
+#include "torchscript_model.h"
+
+#include <torch/script.h>
+
+#include <sstream>
+#include <utility>
+
+#include "absl/strings/str_cat.h"
+#include "elasticdl/common/status.h"
+#include "model_base.h"
+
+namespace elasticdl::model {
+namespace {
+
+c10::IValue ToDict(const Features& features) {
+  c10::Dict<std::string, torch::Tensor> dict;
+  for (const auto& [name, tensor] : features.items()) dict.insert(name, tensor);
+  return dict;
+}
+
+// Arguments for a forward with these parameters (without self): all features as
+// a dictionary, the only one, or one by each name.
+std::vector<c10::IValue> Arguments(const std::vector<c10::Argument>& parameters,
+                                   const Features& features) {
+  if (parameters.size() == 1 &&
+      parameters[0].type()->kind() == c10::TypeKind::DictType) {
+    return {ToDict(features)};
+  }
+  if (features.size() == 1) return {features.tensor()};
+  std::vector<c10::IValue> arguments;
+  for (const c10::Argument& parameter : parameters) {
+    if (!features.Has(parameter.name()) && parameter.default_value()) break;
+    arguments.emplace_back(features.at(parameter.name()));
+  }
+  return arguments;
+}
+
+Outputs ToOutputs(const c10::IValue& value) {
+  if (value.isTensor()) return value.toTensor();
+  Outputs outputs;
+  if (value.isTuple()) {
+    const auto& elements = value.toTupleRef().elements();
+    for (size_t i = 0; i < elements.size(); ++i) {
+      outputs.Add(std::to_string(i), elements[i].toTensor());
+    }
+    return outputs;
+  }
+  if (!value.isGenericDict()) {
+    throw std::invalid_argument("forward gave " + value.tagKind() +
+                                ", not a tensor, tuple or dictionary");
+  }
+  for (const auto& item : value.toGenericDict()) {
+    outputs.Add(item.key().toStringRef(), item.value().toTensor());
+  }
+  return outputs;
+}
+
+class ScriptNetwork : public Network {
+ public:
+  ScriptNetwork(std::string path, torch::jit::Module module)
+      : path_(std::move(path)), module_(std::move(module)) {
+    for (const auto& item : module_.named_parameters()) {
+      parameters_.emplace_back(item.name, item.value);
+    }
+    for (const auto& item : module_.named_buffers()) {
+      buffers_.emplace_back(item.name, item.value);
+    }
+    const auto& schema = module_.get_method("forward").function().getSchema();
+    forward_parameters_.assign(schema.arguments().begin() + 1,
+                               schema.arguments().end());
+  }
+
+  const Tensors& parameters() const override { return parameters_; }
+  const Tensors& buffers() const override { return buffers_; }
+  void Train() override { module_.train(); }
+  void Eval() override { module_.eval(); }
+
+  absl::StatusOr<Outputs> Forward(const Features& features) override {
+    Outputs outputs;
+    ELASTICDL_RETURN_IF_ERROR(CallUser(path_, "forward", [&] {
+      outputs =
+          ToOutputs(module_.forward(Arguments(forward_parameters_, features)));
+    }));
+    return outputs;
+  }
+
+  absl::StatusOr<std::string> Serialize() const override {
+    std::ostringstream out;
+    ELASTICDL_RETURN_IF_ERROR(
+        CallUser(path_, "save", [&] { module_.save(out); }));
+    return std::move(out).str();
+  }
+
+ private:
+  const std::string path_;
+  torch::jit::Module module_;
+  std::vector<c10::Argument> forward_parameters_;
+  Tensors parameters_;
+  Tensors buffers_;
+};
+
+class ScriptModel : public ModelBase {
+ public:
+  ScriptModel(const LoadOptions& options, std::string path)
+      : ModelBase(std::move(path), options) {}
+
+  absl::Status Init();
+
+  absl::StatusOr<std::unique_ptr<Network>> CreateNetwork(
+      uint64_t seed) override {
+    std::unique_ptr<Network> network;
+    // Dropout and the like start from the seed all the same.
+    torch::manual_seed(seed);
+    std::string error;
+    if (!plugin::Guard(&error, [&] {
+          network = std::make_unique<ScriptNetwork>(path(),
+                                                    torch::jit::load(path()));
+        })) {
+      return absl::InvalidArgumentError(
+          absl::StrCat("loading TorchScript file ", path(), ": ", error));
+    }
+    return network;
+  }
+  absl::StatusOr<std::unique_ptr<data::DataReader>> OpenReader(
+      const std::string&, const data::ReaderParams&) override {
+    return std::unique_ptr<data::DataReader>();
+  }
+  absl::StatusOr<std::unique_ptr<PredictionProcessor>>
+  CreatePredictionProcessor() override {
+    return std::unique_ptr<PredictionProcessor>();
+  }
+
+ private:
+  absl::Status FlagError(const std::string& flag, const std::string& value,
+                         const absl::Status& status) {
+    return absl::InvalidArgumentError(
+        absl::StrCat("--", flag, "=", value, " with TorchScript model ", path(),
+                     ": ", status.message()));
+  }
+};
+
+absl::Status ScriptModel::Init() {
+  Functions functions;
+  auto loss = BuiltinLoss(names().loss);
+  if (!loss.ok()) return FlagError("loss", names().loss, loss.status());
+  functions.loss = *std::move(loss);
+
+  auto spec = OptimizerSpec::Parse(names().optimizer);
+  if (!spec.ok()) {
+    return FlagError("optimizer", names().optimizer, spec.status());
+  }
+  functions.optimizer = [spec = *std::move(spec)] { return spec; };
+
+  auto feed = BuiltinFeed(names().feed);
+  if (!feed.ok()) return FlagError("feed", names().feed, feed.status());
+  functions.feed = *std::move(feed);
+
+  // Default: what suits the loss.
+  const std::string text = names().eval_metrics_fn.empty() ||
+                                   names().eval_metrics_fn == "eval_metrics_fn"
+                               ? DefaultMetrics(names().loss)
+                               : names().eval_metrics_fn;
+  auto metrics = BuiltinMetrics(text);
+  if (!metrics.ok()) {
+    return FlagError("eval_metrics_fn", text, metrics.status());
+  }
+  functions.metrics = *std::move(metrics);
+  set_functions(std::move(functions));
+  return absl::OkStatus();
+}
+
+}  // namespace
+
+absl::StatusOr<std::unique_ptr<Model>> LoadTorchScript(
+    const LoadOptions& options, const std::string& path) {
+  auto model = std::make_unique<ScriptModel>(options, path);
+  ELASTICDL_RETURN_IF_ERROR(model->Init());
+  // A file that is no TorchScript is an error now, not at the first step.
+  ELASTICDL_RETURN_IF_ERROR(model->CreateNetwork(0).status());
+  return model;
+}
+
+}  // namespace elasticdl::model

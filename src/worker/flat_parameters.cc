@@ -1,0 +1,69 @@
+#include "flat_parameters.h"
+
+#include "absl/strings/str_cat.h"
+
+namespace elasticdl::worker {
+
+absl::StatusOr<FlatParameters> FlatParameters::Adopt(
+    const NamedTensors& parameters) {
+  FlatParameters flat;
+  int64_t total = 0;
+  for (const auto& [name, parameter] : parameters) {
+    if (!parameter.requires_grad()) continue;
+    if (parameter.scalar_type() != torch::kFloat32 || !parameter.is_cpu() ||
+        parameter.layout() != torch::kStrided) {
+      return absl::InvalidArgumentError(absl::StrCat(
+          "parameter '", name, "' is ", parameter.toString(),
+          "; only dense float32 parameters can be trained"));
+    }
+    Slice slice;
+    slice.name = name;
+    slice.shape = parameter.sizes().vec();
+    slice.offset = static_cast<size_t>(total);
+    slice.size = static_cast<size_t>(parameter.numel());
+    total += parameter.numel();
+    flat.slices_.push_back(std::move(slice));
+    flat.parameters_.push_back(parameter);
+  }
+  if (total == 0) {
+    return absl::InvalidArgumentError("the model has no trainable parameter");
+  }
+  flat.values_ = torch::empty({total}, torch::kFloat32);
+  flat.gradients_ = torch::zeros({total}, torch::kFloat32);
+  torch::NoGradGuard no_grad;
+  for (size_t i = 0; i < flat.parameters_.size(); ++i) {
+    const Slice& slice = flat.slices_[i];
+    torch::Tensor& parameter = flat.parameters_[i];
+    const auto view = [&](const torch::Tensor& whole) {
+      return whole
+          .narrow(0, static_cast<int64_t>(slice.offset),
+                  static_cast<int64_t>(slice.size))
+          .view(slice.shape);
+    };
+    torch::Tensor values = view(flat.values_);
+    values.copy_(parameter);
+    parameter.set_data(values);
+    flat.gradient_views_.push_back(view(flat.gradients_));
+    parameter.mutable_grad() = flat.gradient_views_.back();
+  }
+  return flat;
+}
+
+void FlatParameters::CollectGradients() {
+  for (size_t i = 0; i < parameters_.size(); ++i) {
+    torch::Tensor& gradient = parameters_[i].mutable_grad();
+    const torch::Tensor& view = gradient_views_[i];
+    if (gradient.is_same(view)) continue;
+    torch::NoGradGuard no_grad;
+    if (gradient.defined() && gradient.data_ptr() != view.data_ptr()) {
+      if (gradient.is_sparse()) {
+        view.copy_(gradient.to_dense());
+      } else {
+        view.copy_(gradient);
+      }
+    }
+    gradient = view;
+  }
+}
+
+}  // namespace elasticdl::worker

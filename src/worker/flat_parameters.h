@@ -1,0 +1,56 @@
+// A network's parameters as one flat array, their gradients as another. The
+// tensors of the network are views of them: an optimizer or a collective works
+// on one contiguous range and nothing is copied.
+#pragma once
+
+#include <torch/types.h>
+
+#include <cstdint>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "absl/status/status.h"
+#include "absl/status/statusor.h"
+
+namespace elasticdl::worker {
+
+using NamedTensors = std::vector<std::pair<std::string, torch::Tensor>>;
+
+// Thread-compatible.
+class FlatParameters {
+ public:
+  // Moves the values of `parameters` (those that require a gradient) into the
+  // flat array and makes each tensor a view of it. INVALID_ARGUMENT for a
+  // parameter that is not a float32 tensor in memory.
+  static absl::StatusOr<FlatParameters> Adopt(const NamedTensors& parameters);
+
+  float* values() { return values_.data_ptr<float>(); }
+  float* gradients() { return gradients_.data_ptr<float>(); }
+  size_t size() const { return static_cast<size_t>(values_.numel()); }
+
+  void ZeroGradients() { gradients_.zero_(); }
+
+  // Where each parameter lies in the arrays.
+  struct Slice {
+    std::string name;
+    std::vector<int64_t> shape;
+    size_t offset = 0;
+    size_t size = 0;
+  };
+  const std::vector<Slice>& slices() const { return slices_; }
+
+  // Backward may have replaced a gradient by a tensor of its own (a model that
+  // sets .grad): copies it back and re-ties the view. Call before reading
+  // gradients().
+  void CollectGradients();
+
+ private:
+  torch::Tensor values_;
+  torch::Tensor gradients_;
+  std::vector<Slice> slices_;
+  std::vector<torch::Tensor> parameters_;
+  std::vector<torch::Tensor> gradient_views_;
+};
+
+}  // namespace elasticdl::worker

@@ -1,0 +1,55 @@
+// A worker process: attaches to its master, trains, evaluates and predicts what
+// it is given. No libtorch in this header.
+#pragma once
+
+#include <cstdint>
+#include <functional>
+#include <memory>
+#include <string>
+
+#include "absl/status/statusor.h"
+#include "absl/time/time.h"
+
+namespace elasticdl::worker {
+
+struct WorkerOptions {
+  std::string master_addr = "localhost:50001";
+  std::string token;
+  // Below 0: the master gives one.
+  int64_t worker_id = -1;
+  absl::Duration connect_timeout = absl::Seconds(30);
+  // Replace what the master says, unless empty.
+  std::string model_zoo;
+  std::string model_def;
+  std::string model_params;
+  // Threads for tensor operations; 0: what the master says, or all cores.
+  int num_threads = 0;
+  // Where compiled models are kept, and the program whose toolchain file says
+  // how to compile (elasticdl/model/compiler.h).
+  std::string model_cache_dir;
+  std::string executable;
+};
+
+// Thread-safe.
+class Worker {
+ public:
+  static std::unique_ptr<Worker> Create(WorkerOptions options);
+  virtual ~Worker() = default;
+
+  // Runs until the job is over. The exit code: 0 = done or left in an orderly
+  // way, otherwise the reason is in the log. Call once.
+  virtual int Run() = 0;
+
+  // Leave: finish the step, hand the data back, return from Run with 0. May be
+  // called from any thread; idempotent.
+  virtual void Leave() = 0;
+};
+
+// Exit codes of a worker beside 0.
+inline constexpr int kExitFailed = 1;      // this job cannot work here
+inline constexpr int kExitMasterLost = 3;  // the stream to the master broke
+
+// Compiles the model and returns the path of the result (--compile_only).
+absl::StatusOr<std::string> CompileModel(const WorkerOptions& options);
+
+}  // namespace elasticdl::worker

@@ -1,0 +1,132 @@
+// What a worker does for its job once it knows it: a loop over events (messages
+// of the master, minibatches that are ready, a wish to leave). One thread.
+#pragma once
+
+#include <cstdint>
+#include <deque>
+#include <functional>
+#include <map>
+#include <memory>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "absl/status/status.h"
+#include "absl/time/time.h"
+#include "batch_pipeline.h"
+#include "elasticdl/checkpoint/async_saver.h"
+#include "elasticdl/common/clock.h"
+#include "elasticdl/common/queue.h"
+#include "elasticdl/model/loader.h"
+#include "elasticdl/v1/master.pb.h"
+#include "prediction_writer.h"
+#include "replica.h"
+#include "trainer.h"
+
+namespace elasticdl::worker {
+
+struct Event {
+  enum class Kind { kMessage, kTraining, kOther, kLeave, kMasterLost };
+  Kind kind = Kind::kMessage;
+  // kMessage.
+  v1::MasterMessage message;
+  // kTraining, kOther (evaluation and prediction): shared with its feeder.
+  std::shared_ptr<Minibatch> minibatch;
+};
+using EventQueue = Queue<Event>;
+
+// Sends to the master; must not block. Called from several threads.
+using SendFunction = std::function<void(v1::WorkerMessage)>;
+
+// Runs on the training thread.
+class JobRunner {
+ public:
+  // `model` and `events` must outlive the runner; `send` is also called by the
+  // thread that saves checkpoints.
+  static absl::StatusOr<std::unique_ptr<JobRunner>> Create(
+      const v1::Welcome& welcome, model::Model& model, EventQueue& events,
+      SendFunction send);
+  ~JobRunner();
+
+  // Says Ready and works until Stop, Leave or the loss of the master. Returns
+  // the exit code.
+  int Run();
+
+  // A task from the master; thread-safe and non-blocking, so that reading ahead
+  // goes on during a step.
+  void AddTask(v1::Task task);
+
+ private:
+  JobRunner(const v1::Welcome& welcome, model::Model& model,
+            EventQueue& events, SendFunction send);
+  absl::Status SetUp(const v1::Welcome& welcome);
+  absl::StatusOr<data::DataReader*> OpenReader(const std::string& origin);
+  // Tells the master the shards, if only the model's own reader knows them.
+  absl::Status AddShards(v1::Ready& ready);
+  absl::StatusOr<std::unique_ptr<BatchPipeline>> MakePipeline(
+      const std::string& origin, Mode mode, Event::Kind kind);
+
+  // Each returns an error that fails the job.
+  absl::Status Handle(Event event);
+  absl::Status HandleMessage(const v1::MasterMessage& message);
+  absl::Status Train(Minibatch& minibatch);
+  absl::Status AfterStep(const Minibatch& minibatch, double loss);
+  absl::Status Evaluate(Minibatch& minibatch);
+  absl::Status Predict(Minibatch& minibatch);
+  absl::Status TrainEnd(const v1::Task& task);
+  absl::Status OnEvaluationDone(const v1::EvaluationDone& done);
+
+  void SendProgress();
+  void RequestEvaluation();
+  void BeginCheckpoint();
+  void SubmitCheckpoint(const v1::LedgerReply& reply);
+  void FinishCheckpoints();
+  void StartLeaving();
+  void SendDone(const v1::Task& task, int64_t records,
+                std::vector<model::MetricSums> metrics);
+  void Fail(const absl::Status& status);
+  bool CheckpointsWanted() const { return !job_.checkpoint_dir().empty(); }
+
+  const v1::JobSpec job_;
+  const int64_t worker_id_;
+  model::Model& model_;
+  EventQueue& events_;
+  const SendFunction send_;
+
+  std::map<std::string, std::unique_ptr<data::DataReader>> readers_;
+  bool has_own_reader_ = false;
+  std::unique_ptr<Replica> replica_;
+  std::unique_ptr<Trainer> trainer_;
+  std::optional<model::CallbackSet> callbacks_;
+  std::optional<model::MetricSet> metrics_;
+  std::unique_ptr<model::PredictionProcessor> processor_;
+  std::optional<PredictionWriter> writer_;
+  std::unique_ptr<checkpoint::AsyncSaver> saver_;
+
+  // Waiting for EvaluationDone: minibatches are put aside.
+  bool paused_ = false;
+  std::deque<std::shared_ptr<Minibatch>> held_;
+  // No more training on this worker (max_step, early stop): data is let go.
+  bool training_over_ = false;
+  bool leaving_ = false;
+  std::optional<int> exit_code_;
+
+  // Not yet reported.
+  std::map<int64_t, int64_t> commits_;
+  int64_t uncommitted_records_ = 0;
+  absl::Time last_progress_;
+  double last_loss_ = 0;
+  double learning_rate_ = 0;
+  int64_t evaluated_records_ = 0;
+
+  // Copies of the model that wait for their ledger, by step.
+  std::map<int64_t, checkpoint::OwnedSnapshot> waiting_snapshots_;
+  int64_t last_checkpoint_step_ = -1;
+
+  // Last: their threads use what is above.
+  std::unique_ptr<BatchPipeline> training_;
+  std::unique_ptr<BatchPipeline> evaluation_;
+  std::unique_ptr<BatchPipeline> prediction_;
+};
+
+}  // namespace elasticdl::worker

@@ -1,0 +1,35 @@
+// Default destination of predictions: one CSV file per worker.
+#pragma once
+
+#include <string>
+#include <vector>
+
+#include "absl/status/status.h"
+#include "absl/status/statusor.h"
+#include "elasticdl/common/file.h"
+#include "elasticdl/model/types.h"
+
+namespace elasticdl::worker {
+
+// Thread-compatible. Rows `shard,record,<output 0>,<output 1>…`; the rows of a
+// task reach the file together (Flush), so a worker that dies leaves whole
+// tasks. Outputs with a name have it in the header.
+class PredictionWriter {
+ public:
+  // Appends to <dir>/predictions-worker-<id>.csv.
+  static absl::StatusOr<PredictionWriter> Open(const std::string& dir,
+                                               int64_t worker_id);
+  // INVALID_ARGUMENT when the outputs do not have one row per record.
+  absl::Status Add(const std::string& shard,
+                   const std::vector<int64_t>& records,
+                   const Outputs& outputs);
+  absl::Status Flush();
+
+ private:
+  Fd fd_;
+  std::string path_;
+  std::string pending_;
+  bool header_written_ = false;
+};
+
+}  // namespace elasticdl::worker

@@ -1,0 +1,207 @@
+#include "replica.h"
+
+#include <cmath>
+#include <cstring>
+#include <utility>
+
+#include "elasticdl/common/log.h"
+#include "elasticdl/common/status.h"
+
+namespace elasticdl::worker {
+namespace {
+
+v1::DataType ToDataType(torch::ScalarType type) {
+  switch (type) {
+    case torch::kFloat32:
+      return v1::DT_FLOAT;
+    case torch::kFloat64:
+      return v1::DT_DOUBLE;
+    case torch::kInt32:
+      return v1::DT_INT32;
+    case torch::kInt64:
+      return v1::DT_INT64;
+    case torch::kUInt8:
+      return v1::DT_UINT8;
+    case torch::kInt8:
+      return v1::DT_INT8;
+    case torch::kInt16:
+      return v1::DT_INT16;
+    case torch::kBool:
+      return v1::DT_BOOL;
+    case torch::kBFloat16:
+      return v1::DT_BFLOAT16;
+    case torch::kFloat16:
+      return v1::DT_HALF;
+    default:
+      return v1::DT_INVALID;
+  }
+}
+
+absl::Span<const char> Bytes(const void* data, size_t size) {
+  return absl::MakeConstSpan(static_cast<const char*>(data), size);
+}
+
+}  // namespace
+
+absl::StatusOr<std::unique_ptr<Replica>> Replica::Create(model::Model& model,
+                                                         uint64_t seed,
+                                                         bool with_optimizer) {
+  ELASTICDL_ASSIGN_OR_RETURN(auto network, model.CreateNetwork(seed));
+  // Views below need contiguous tensors; buffers are rarely anything else.
+  for (const auto& [name, tensor] : network->buffers()) {
+    if (!tensor.is_contiguous() ||
+        ToDataType(tensor.scalar_type()) == v1::DT_INVALID) {
+      return absl::InvalidArgumentError(
+          absl::StrCat("buffer '", name, "' of the model is ",
+                       tensor.toString(), ", which cannot be saved"));
+    }
+  }
+  std::unique_ptr<Replica> replica(new Replica(model, std::move(network)));
+  if (with_optimizer) ELASTICDL_RETURN_IF_ERROR(replica->SetUpOptimizer());
+  return replica;
+}
+
+absl::Status Replica::SetUpOptimizer() {
+  ELASTICDL_ASSIGN_OR_RETURN(FlatParameters flat,
+                             FlatParameters::Adopt(network_->parameters()));
+  flat_ = std::make_unique<FlatParameters>(std::move(flat));
+  ELASTICDL_ASSIGN_OR_RETURN(optim::OptimizerSpec spec, model_.Optimizer());
+  ELASTICDL_ASSIGN_OR_RETURN(spec, spec.Canonical());
+  ELASTICDL_ASSIGN_OR_RETURN(optimizer_, optim::Optimizer::Create(spec));
+  optimizer_spec_ = spec.ToString();
+  const size_t num_slots = optimizer_->slot_names().size();
+  for (size_t i = 0; i < num_slots; ++i) {
+    slots_.emplace_back(flat_->size(), optimizer_->initial_slot_value(i));
+    slot_pointers_.push_back(slots_.back().data());
+  }
+  return absl::OkStatus();
+}
+
+void Replica::SetTraining(bool training) {
+  // Walking the modules on every step would cost more than a small layer.
+  if (training == training_) return;
+  training_ = training;
+  if (training) {
+    network_->Train();
+  } else {
+    network_->Eval();
+  }
+}
+
+absl::StatusOr<double> Replica::ComputeGradients(const Batch& batch) {
+  SetTraining(true);
+  flat_->ZeroGradients();
+  ELASTICDL_ASSIGN_OR_RETURN(const Outputs outputs,
+                             network_->Forward(batch.features));
+  ELASTICDL_ASSIGN_OR_RETURN(const torch::Tensor loss,
+                             model_.Loss(batch.labels, outputs));
+  if (loss.numel() != 1) {
+    return absl::InvalidArgumentError(
+        absl::StrCat("loss must return one number, not ", loss.numel()));
+  }
+  const double value = loss.item<double>();
+  if (!std::isfinite(value)) {
+    return absl::AbortedError(
+        absl::StrCat("the loss is ", value, " at step ", step_ + 1,
+                     "; a smaller learning rate may help"));
+  }
+  try {
+    loss.backward();
+  } catch (const std::exception& error) {
+    return absl::InternalError(absl::StrCat("backward: ", error.what()));
+  }
+  flat_->CollectGradients();
+  return value;
+}
+
+void Replica::ApplyGradients(double learning_rate) {
+  ++step_;
+  optimizer_->Apply(flat_->values(), flat_->gradients(),
+                    slot_pointers_.data(), flat_->size(), learning_rate,
+                    step_);
+}
+
+absl::StatusOr<Outputs> Replica::Predict(const Features& features) {
+  SetTraining(false);
+  torch::NoGradGuard no_grad;
+  return network_->Forward(features);
+}
+
+std::vector<checkpoint::NamedTensor> Replica::Variables() const {
+  std::vector<checkpoint::NamedTensor> variables;
+  for (const auto* tensors : {&network_->parameters(), &network_->buffers()}) {
+    for (const auto& [name, tensor] : *tensors) {
+      checkpoint::NamedTensor variable;
+      variable.name = name;
+      variable.dtype = ToDataType(tensor.scalar_type());
+      variable.shape = tensor.sizes().vec();
+      variable.bytes = Bytes(tensor.data_ptr(), tensor.nbytes());
+      variables.push_back(std::move(variable));
+    }
+  }
+  return variables;
+}
+
+checkpoint::Snapshot Replica::View() const {
+  checkpoint::Snapshot snapshot;
+  snapshot.version = step_;
+  snapshot.variables = Variables();
+  snapshot.optimizer = optimizer_spec_;
+  snapshot.optimizer_step = step_;
+  if (optimizer_ == nullptr) return snapshot;
+  for (size_t i = 0; i < slots_.size(); ++i) {
+    for (const FlatParameters::Slice& slice : flat_->slices()) {
+      checkpoint::NamedTensor slot;
+      slot.name =
+          checkpoint::SlotName(slice.name, optimizer_->slot_names()[i]);
+      slot.shape = slice.shape;
+      slot.bytes = Bytes(slots_[i].data() + slice.offset,
+                         slice.size * sizeof(float));
+      snapshot.slots.push_back(std::move(slot));
+    }
+  }
+  return snapshot;
+}
+
+absl::Status Replica::Restore(const checkpoint::Loaded& loaded) {
+  const std::vector<checkpoint::NamedTensor> variables = Variables();
+  ELASTICDL_RETURN_IF_ERROR(
+      checkpoint::CheckCompatible(loaded, variables));
+  for (const checkpoint::NamedTensor& variable : variables) {
+    const auto* source = loaded.FindVariable(variable.name);
+    // The views are of our own tensors: writing to them is writing the model.
+    memcpy(const_cast<char*>(variable.bytes.data()), source->bytes.data(),
+           variable.bytes.size());
+  }
+  step_ = loaded.version;
+  if (optimizer_ != nullptr) RestoreSlots(loaded);
+  return absl::OkStatus();
+}
+
+void Replica::RestoreSlots(const checkpoint::Loaded& loaded) {
+  const auto type = [](const std::string& spec) {
+    return spec.substr(0, spec.find('('));
+  };
+  if (type(loaded.optimizer) != type(optimizer_spec_)) {
+    LogWarning("checkpoint ", loaded.path, " was made with ",
+               loaded.optimizer.empty() ? "no optimizer" : loaded.optimizer,
+               "; the state of ", optimizer_spec_, " starts anew");
+    return;
+  }
+  for (size_t i = 0; i < slots_.size(); ++i) {
+    for (const FlatParameters::Slice& slice : flat_->slices()) {
+      const auto* source =
+          loaded.FindSlot(slice.name, optimizer_->slot_names()[i]);
+      const size_t bytes = slice.size * sizeof(float);
+      if (source == nullptr || source->bytes.size() != bytes) {
+        LogWarning("checkpoint ", loaded.path, " has no ",
+                   optimizer_->slot_names()[i], " of ", slice.name,
+                   "; it starts anew");
+        continue;
+      }
+      memcpy(slots_[i].data() + slice.offset, source->bytes.data(), bytes);
+    }
+  }
+}
+
+}  // namespace elasticdl::worker

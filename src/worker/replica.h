@@ -1,0 +1,69 @@
+// One worker's copy of what is trained: network, flat parameters, optimizer and
+// its state, step. Strategies (Trainer) decide what happens to the gradients
+// between ComputeGradients and ApplyGradients.
+#pragma once
+
+#include <cstdint>
+#include <memory>
+#include <vector>
+
+#include "absl/status/status.h"
+#include "absl/status/statusor.h"
+#include "elasticdl/checkpoint/snapshot.h"
+#include "elasticdl/model/loader.h"
+#include "elasticdl/optim.h"
+#include "flat_parameters.h"
+
+namespace elasticdl::worker {
+
+// Runs on the training thread.
+class Replica {
+ public:
+  // `model` must outlive the replica. `with_optimizer` false: for evaluation
+  // and prediction, where a model file needs no optimizer.
+  static absl::StatusOr<std::unique_ptr<Replica>> Create(model::Model& model,
+                                                         uint64_t seed,
+                                                         bool with_optimizer);
+
+  // Forward and backward: the flat gradients are those of this batch's mean
+  // loss. Returns the loss. ABORTED when the loss is not finite.
+  absl::StatusOr<double> ComputeGradients(const Batch& batch);
+  // One update with the flat gradients; step() grows by one.
+  void ApplyGradients(double learning_rate);
+
+  // Output of the network in evaluation mode, without gradients.
+  absl::StatusOr<Outputs> Predict(const Features& features);
+
+  int64_t step() const { return step_; }
+  double learning_rate() const { return optimizer_->learning_rate(); }
+  FlatParameters& parameters() { return *flat_; }
+  const model::Network& network() const { return *network_; }
+
+  // A view of the state, valid until the next update. Without a ledger.
+  checkpoint::Snapshot View() const;
+  // Takes over variables, optimizer state (when it is of the same optimizer;
+  // else it starts anew, with a warning) and step. FAILED_PRECONDITION for a
+  // checkpoint of another model.
+  absl::Status Restore(const checkpoint::Loaded& loaded);
+
+ private:
+  Replica(model::Model& model, std::unique_ptr<model::Network> network)
+      : model_(model), network_(std::move(network)) {}
+  absl::Status SetUpOptimizer();
+  void RestoreSlots(const checkpoint::Loaded& loaded);
+  void SetTraining(bool training);
+  std::vector<checkpoint::NamedTensor> Variables() const;
+
+  model::Model& model_;
+  const std::unique_ptr<model::Network> network_;
+  // Set when there is an optimizer.
+  std::unique_ptr<FlatParameters> flat_;
+  std::unique_ptr<optim::Optimizer> optimizer_;
+  std::string optimizer_spec_;
+  std::vector<std::vector<float>> slots_;
+  std::vector<float*> slot_pointers_;
+  bool training_ = false;
+  int64_t step_ = 0;
+};
+
+}  // namespace elasticdl::worker

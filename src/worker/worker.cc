@@ -1,0 +1,193 @@
+#include "elasticdl/worker.h"
+
+#include <torch/torch.h>
+#include <unistd.h>
+
+#include <limits>
+#include <utility>
+
+#include "elasticdl/common/failpoint.h"
+#include "elasticdl/common/log.h"
+#include "elasticdl/common/status.h"
+#include "elasticdl/common/thread.h"
+#include "elasticdl/model/loader.h"
+#include "elasticdl/rendezvous/stream_client.h"
+#include "job_runner.h"
+
+namespace elasticdl::worker {
+namespace {
+
+// How long a worker waits for its last messages to leave.
+constexpr absl::Duration kCloseTimeout = absl::Seconds(10);
+
+void Override(const std::string& mine, std::string* theirs) {
+  if (!mine.empty()) *theirs = mine;
+}
+
+absl::StatusOr<model::LoadOptions> MakeLoadOptions(
+    const WorkerOptions& options, v1::ModelSpec spec) {
+  if (!options.model_def.empty() || !options.model_zoo.empty()) {
+    spec.set_model_zoo(options.model_zoo);
+  }
+  Override(options.model_def, spec.mutable_model_def());
+  Override(options.model_params, spec.mutable_model_params());
+  model::LoadOptions load;
+  load.model_zoo = spec.model_zoo();
+  load.model_def = spec.model_def();
+  load.model_params = spec.model_params();
+  // An empty name keeps the default one.
+  Override(spec.feed(), &load.feed);
+  Override(spec.loss(), &load.loss);
+  Override(spec.optimizer(), &load.optimizer);
+  Override(spec.eval_metrics_fn(), &load.eval_metrics_fn);
+  Override(spec.callbacks(), &load.callbacks);
+  Override(spec.custom_data_reader(), &load.custom_data_reader);
+  Override(spec.prediction_outputs_processor(),
+           &load.prediction_outputs_processor);
+  load.cache_dir = options.model_cache_dir;
+  ELASTICDL_ASSIGN_OR_RETURN(load.toolchain,
+                             model::FindToolchain(options.executable));
+  return load;
+}
+
+class WorkerImpl : public Worker {
+ public:
+  explicit WorkerImpl(WorkerOptions options)
+      : options_(std::move(options)),
+        events_(std::numeric_limits<size_t>::max()) {}
+
+  int Run() override;
+  void Leave() override {
+    Event event;
+    event.kind = Event::Kind::kLeave;
+    events_.Push(std::move(event));
+  }
+
+ private:
+  absl::StatusOr<v1::Welcome> Attach();
+  int RunJob(const v1::Welcome& welcome);
+  int ReportSetUpFailure(const absl::Status& status);
+  void ReceiveMessages(JobRunner& runner);
+
+  const WorkerOptions options_;
+  EventQueue events_;
+  std::unique_ptr<rendezvous::StreamClient> stream_;
+};
+
+absl::StatusOr<v1::Welcome> WorkerImpl::Attach() {
+  rendezvous::StreamClient::Options options;
+  options.address = options_.master_addr;
+  options.token = options_.token;
+  options.connect_timeout = options_.connect_timeout;
+  ELASTICDL_ASSIGN_OR_RETURN(stream_,
+                             rendezvous::StreamClient::Connect(options));
+  v1::WorkerMessage message;
+  v1::Hello& hello = *message.mutable_hello();
+  hello.set_worker_id(options_.worker_id);
+  hello.set_pid(getpid());
+  char host[256] = "";
+  gethostname(host, sizeof(host) - 1);
+  hello.set_host(host);
+  stream_->Send(std::move(message));
+  std::optional<v1::MasterMessage> answer =
+      stream_->Receive(options_.connect_timeout);
+  if (!answer.has_value()) {
+    return stream_->ended()
+               ? Annotate(stream_->status().ok()
+                              ? absl::UnavailableError("stream closed")
+                              : stream_->status(),
+                          absl::StrCat("attaching to the master at ",
+                                       options_.master_addr))
+               : absl::DeadlineExceededError(
+                     absl::StrCat("the master at ", options_.master_addr,
+                                  " does not answer Hello"));
+  }
+  if (answer->has_stop()) {
+    return absl::FailedPreconditionError(
+        absl::StrCat("the master does not want this worker: ",
+                     answer->stop().reason()));
+  }
+  if (!answer->has_welcome()) {
+    return absl::InternalError("the master's first message is no Welcome");
+  }
+  return answer->welcome();
+}
+
+int WorkerImpl::Run() {
+  const absl::StatusOr<v1::Welcome> welcome = Attach();
+  if (!welcome.ok()) {
+    LogError(welcome.status().message());
+    return absl::IsFailedPrecondition(welcome.status()) ? 0 : kExitMasterLost;
+  }
+  LogInfo("worker ", welcome->worker_id(), " of job ",
+          welcome->job().job_name());
+  const absl::Status armed = InitFailpoints(welcome->job().failpoints());
+  if (!armed.ok()) return ReportSetUpFailure(armed);
+  const int threads = options_.num_threads > 0
+                          ? options_.num_threads
+                          : welcome->job().num_threads();
+  if (threads > 0) torch::set_num_threads(threads);
+  const int code = RunJob(*welcome);
+  stream_->Close(kCloseTimeout);
+  return code;
+}
+
+int WorkerImpl::RunJob(const v1::Welcome& welcome) {
+  absl::StatusOr<model::LoadOptions> load =
+      MakeLoadOptions(options_, welcome.job().model());
+  if (!load.ok()) return ReportSetUpFailure(load.status());
+  absl::StatusOr<std::unique_ptr<model::Model>> model = model::Load(*load);
+  if (!model.ok()) return ReportSetUpFailure(model.status());
+  const SendFunction send = [this](v1::WorkerMessage message) {
+    stream_->Send(std::move(message));
+  };
+  auto runner = JobRunner::Create(welcome, **model, events_, send);
+  if (!runner.ok()) return ReportSetUpFailure(runner.status());
+  Thread receiver("receiver", [&] { ReceiveMessages(**runner); });
+  const int code = (*runner)->Run();
+  // Ends the receiver: nothing more is wanted of the master.
+  stream_->Close(kCloseTimeout);
+  receiver.Join();
+  return code;
+}
+
+int WorkerImpl::ReportSetUpFailure(const absl::Status& status) {
+  LogError(status.message());
+  v1::WorkerMessage message;
+  message.mutable_fatal()->set_message(std::string(status.message()));
+  stream_->Send(std::move(message));
+  // Wait for Stop, so that the message is known to have arrived.
+  while (auto answer = stream_->Receive(kCloseTimeout)) {
+    if (answer->has_stop()) break;
+  }
+  return kExitFailed;
+}
+
+void WorkerImpl::ReceiveMessages(JobRunner& runner) {
+  while (auto message = stream_->Receive(absl::InfiniteDuration())) {
+    if (message->has_task()) {
+      runner.AddTask(std::move(*message->mutable_task()));
+      continue;
+    }
+    Event event;
+    event.message = *std::move(message);
+    events_.Push(std::move(event));
+  }
+  Event lost;
+  lost.kind = Event::Kind::kMasterLost;
+  events_.Push(std::move(lost));
+}
+
+}  // namespace
+
+std::unique_ptr<Worker> Worker::Create(WorkerOptions options) {
+  return std::make_unique<WorkerImpl>(std::move(options));
+}
+
+absl::StatusOr<std::string> CompileModel(const WorkerOptions& options) {
+  ELASTICDL_ASSIGN_OR_RETURN(const model::LoadOptions load,
+                             MakeLoadOptions(options, v1::ModelSpec()));
+  return model::Compile(load);
+}
+
+}  // namespace elasticdl::worker
