@@ -1,27 +1,129 @@
 #include "commands/local_job.h"
 
+#include <unistd.h>
+
 #include <cstdio>
+#include <filesystem>
+#include <utility>
+
+#include "absl/strings/str_cat.h"
+#include "absl/strings/str_join.h"
+#include "absl/strings/str_split.h"
+#include "commands/local_job_client.h"
+#include "commands/local_job_launch.h"
+#include "elasticdl/common/file.h"
+#include "elasticdl/jobdir.h"
 
 namespace elasticdl::cli {
 namespace {
 
-int NotYet(const char* what) {
-  std::fprintf(stderr, "elasticdl %s: not available in this build yet\n", what);
+// Enough to show an error and what led to it.
+constexpr size_t kLastLogLines = 10;
+
+int Fail(const std::string& command, const absl::Status& status) {
+  std::fprintf(stderr, "elasticdl %s: %s\n", command.c_str(),
+               std::string(status.message()).c_str());
   return 1;
+}
+
+// The master is installed beside the client.
+std::string MasterProgram() {
+  std::error_code error;
+  const auto self = std::filesystem::read_symlink("/proc/self/exe", error);
+  return (self.parent_path() / "elasticdl-master").string();
+}
+
+std::vector<std::string> Environment() {
+  std::vector<std::string> environment;
+  for (char** entry = environ; *entry != nullptr; ++entry) {
+    environment.emplace_back(*entry);
+  }
+  return environment;
+}
+
+std::string LastLines(const std::string& path) {
+  const auto text = ReadFile(path);
+  if (!text.ok()) return "";
+  std::vector<std::string> lines =
+      absl::StrSplit(*text, '\n', absl::SkipEmpty());
+  if (lines.size() > kLastLogLines) {
+    lines.erase(lines.begin(), lines.end() - kLastLogLines);
+  }
+  return absl::StrJoin(lines, "\n");
+}
+
+void TellSuccess(const JobFlags& flags, const jobdir::JobDir& dir) {
+  if (!flags.output.empty()) {
+    std::printf("model:       %s\n", flags.output.c_str());
+  }
+  if (!flags.checkpoint_dir.empty() && flags.checkpoint_steps > 0) {
+    std::printf("checkpoints: %s\n", flags.checkpoint_dir.c_str());
+  }
+  if (!flags.prediction_output_dir.empty()) {
+    std::printf("predictions: %s\n", flags.prediction_output_dir.c_str());
+  }
+  std::printf("logs:        %s\n", dir.LogsDir().c_str());
+}
+
+void TellFailure(const std::string& command, int exit_code,
+                 const jobdir::JobDir& dir) {
+  const JobEnd end = ReadJobEnd(dir);
+  if (!end.reason.empty()) {
+    std::fprintf(stderr, "elasticdl %s: job %s %s: %s\n", command.c_str(),
+                 dir.job_name().c_str(), end.state.c_str(), end.reason.c_str());
+  } else {
+    std::fprintf(
+        stderr,
+        "elasticdl %s: the master of job %s ended with exit code %d; the end "
+        "of its log:\n%s\n",
+        command.c_str(), dir.job_name().c_str(), exit_code,
+        LastLines(dir.LogFile("master")).c_str());
+  }
+  std::fprintf(stderr, "logs: %s\n", dir.LogsDir().c_str());
+}
+
+void TellDetached(const jobdir::JobDir& dir) {
+  std::printf(
+      "job %s is running\n"
+      "  elasticdl top --job_name=%s\n"
+      "  elasticdl logs --job_name=%s --follow\n"
+      "  elasticdl stop --job_name=%s\n",
+      dir.job_name().c_str(), dir.job_name().c_str(), dir.job_name().c_str(),
+      dir.job_name().c_str());
 }
 
 }  // namespace
 
-int RunLocalJob(const std::string& command, const JobFlags& /*flags*/,
-                const FlagSet& /*set*/) {
-  return NotYet(command.c_str());
+int RunLocalJob(const std::string& command, const JobFlags& flags,
+                const FlagSet& set) {
+  return RunLocalJob(command, flags, set, MasterProgram());
 }
-int RunList(const std::vector<std::string>& /*args*/) { return NotYet("list"); }
-int RunTop(const std::vector<std::string>& /*args*/) { return NotYet("top"); }
-int RunScale(const std::vector<std::string>& /*args*/) {
-  return NotYet("scale");
+
+int RunLocalJob(const std::string& command, const JobFlags& flags,
+                const FlagSet& set, const std::string& master_program) {
+  const jobdir::JobDir dir(flags.state_dir, flags.job_name);
+  const absl::StatusOr<jobdir::JobLock> lock = jobdir::JobLock::Acquire(dir);
+  if (!lock.ok()) return Fail(command, lock.status());
+  LaunchOptions launch;
+  launch.program = master_program;
+  launch.args = set.ToArgs();
+  // Found again whether or not they were given here.
+  launch.args.push_back(absl::StrCat("--job_name=", flags.job_name));
+  launch.args.push_back(absl::StrCat("--state_dir=", flags.state_dir));
+  launch.args.push_back("--pod_backend=local");
+  launch.args.push_back("--port=0");
+  if (flags.detach) launch.args.push_back("--display=none");
+  launch.environment = Environment();
+  launch.detach = flags.detach;
+  const int exit_code = LaunchMaster(launch, dir, *lock);
+  if (exit_code != 0) {
+    TellFailure(command, exit_code, dir);
+  } else if (flags.detach) {
+    TellDetached(dir);
+  } else {
+    TellSuccess(flags, dir);
+  }
+  return exit_code;
 }
-int RunLogs(const std::vector<std::string>& /*args*/) { return NotYet("logs"); }
-int RunStop(const std::vector<std::string>& /*args*/) { return NotYet("stop"); }
 
 }  // namespace elasticdl::cli

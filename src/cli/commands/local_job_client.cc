@@ -1,0 +1,152 @@
+#include "commands/local_job_client.h"
+
+#include <httplib.h>
+#include <stdlib.h>
+
+#include <nlohmann/json.hpp>
+#include <utility>
+#include <vector>
+
+#include "absl/strings/numbers.h"
+#include "absl/strings/str_cat.h"
+#include "absl/strings/str_join.h"
+#include "absl/strings/str_split.h"
+#include "elasticdl/common/status.h"
+#include "elasticdl/process.h"
+#include "environment.h"
+
+namespace elasticdl::cli {
+namespace {
+
+using Json = nlohmann::json;
+
+// {"error": "…"} of the status server, or the body as it is.
+std::string ErrorOf(const std::string& body) {
+  const Json json = Json::parse(body, nullptr, /*allow_exceptions=*/false);
+  if (json.is_object() && json.contains("error") && json["error"].is_string()) {
+    return json["error"].get<std::string>();
+  }
+  return body;
+}
+
+absl::Status CodeToStatus(int code, const std::string& message) {
+  switch (code) {
+    case 400:
+      return absl::InvalidArgumentError(message);
+    case 401:
+      return absl::UnauthenticatedError(message);
+    case 404:
+      return absl::NotFoundError(message);
+    case 409:
+      return absl::FailedPreconditionError(message);
+    case 503:
+      return absl::UnavailableError(message);
+    default:
+      return absl::InternalError(absl::StrCat("HTTP ", code, ": ", message));
+  }
+}
+
+absl::StatusOr<std::string> Request(const jobdir::JobDir& dir, bool post,
+                                    const std::string& path) {
+  if (!dir.IsRunning()) {
+    return absl::FailedPreconditionError(
+        absl::StrCat("job ", dir.job_name(), " is not running"));
+  }
+  ELASTICDL_ASSIGN_OR_RETURN(const std::string token, dir.ReadToken());
+  const absl::StatusOr<std::string> address = dir.ReadHttpAddress();
+  if (!address.ok()) {
+    return absl::UnavailableError(
+        absl::StrCat("job ", dir.job_name(), ": its master is not ready yet"));
+  }
+  httplib::Client client("http://" + *address);
+  client.set_connection_timeout(2);
+  client.set_read_timeout(5);
+  const httplib::Headers headers = {{"Authorization", "Bearer " + token}};
+  const httplib::Result reply =
+      post ? client.Post(path, headers, "", "text/plain")
+           : client.Get(path, headers);
+  if (!reply) {
+    return absl::UnavailableError(
+        absl::StrCat("job ", dir.job_name(), ": no answer from its master at ",
+                     *address, " (", httplib::to_string(reply.error()), ")"));
+  }
+  if (reply->status != 200) {
+    return CodeToStatus(
+        reply->status,
+        absl::StrCat("job ", dir.job_name(), ": ", ErrorOf(reply->body)));
+  }
+  return reply->body;
+}
+
+}  // namespace
+
+absl::StatusOr<jobdir::JobLock> AdoptOrAcquireLock(const jobdir::JobDir& dir) {
+  const std::string text = GetEnv(kLockFdVariable);
+  unsetenv(kLockFdVariable);
+  if (text.empty()) return jobdir::JobLock::Acquire(dir);
+  int fd = -1;
+  if (!absl::SimpleAtoi(text, &fd)) {
+    return absl::InvalidArgumentError(
+        absl::StrCat(kLockFdVariable, "='", text, "' is not a number"));
+  }
+  return jobdir::JobLock::Adopt(dir, fd);
+}
+
+absl::StatusOr<jobdir::JobDir> FindJob(const std::string& state_dir,
+                                       const std::string& name) {
+  std::vector<jobdir::JobDir> running;
+  std::vector<std::string> names;
+  for (const jobdir::JobDir& job : jobdir::ListJobs(state_dir)) {
+    if (job.job_name() == name) return job;
+    if (!job.IsRunning()) continue;
+    running.push_back(job);
+    names.push_back(job.job_name());
+  }
+  const std::string known =
+      names.empty() ? "no job is running on this machine"
+                    : absl::StrCat("running: ", absl::StrJoin(names, ", "));
+  if (!name.empty()) {
+    return absl::NotFoundError(absl::StrCat("no job named ", name, " (", known,
+                                            "; elasticdl list shows all)"));
+  }
+  if (running.size() == 1) return running[0];
+  return absl::FailedPreconditionError(
+      absl::StrCat("--job_name is needed: ", known));
+}
+
+absl::StatusOr<std::string> HttpGet(const jobdir::JobDir& dir,
+                                    const std::string& path) {
+  return Request(dir, /*post=*/false, path);
+}
+
+absl::StatusOr<std::string> HttpPost(const jobdir::JobDir& dir,
+                                     const std::string& path) {
+  return Request(dir, /*post=*/true, path);
+}
+
+Fd WatchMaster(const jobdir::JobDir& dir) {
+  const auto pids = dir.ReadPids();
+  const auto it = pids.find("master");
+  if (it == pids.end()) return Fd();
+  Fd pidfd = process::OpenPidfd(it->second);
+  // The number may belong to somebody else by now.
+  return dir.IsRunning() ? std::move(pidfd) : Fd();
+}
+
+JobEnd ReadJobEnd(const jobdir::JobDir& dir) {
+  JobEnd end;
+  const auto text = ReadFile(dir.EventsFile());
+  if (!text.ok()) return end;
+  const std::vector<std::string> lines =
+      absl::StrSplit(*text, '\n', absl::SkipEmpty());
+  for (auto line = lines.rbegin(); line != lines.rend(); ++line) {
+    const Json json = Json::parse(*line, nullptr, /*allow_exceptions=*/false);
+    if (!json.is_object() || json.value("event", "") != "job_end") continue;
+    end.state = json.value("state", "");
+    end.reason = json.value("reason", "");
+    return end;
+  }
+  return end;
+}
+
+}  // namespace elasticdl::cli

@@ -1,0 +1,45 @@
+// Talking to the master of a job on this machine.
+#pragma once
+
+#include <string>
+
+#include "absl/status/statusor.h"
+#include "elasticdl/common/file.h"
+#include "elasticdl/jobdir.h"
+
+namespace elasticdl::cli {
+
+// The environment variable by which the client hands the job's lock (an open
+// descriptor) to the master.
+inline constexpr char kLockFdVariable[] = "ELASTICDL_LOCK_FD";
+
+// For the master's main: takes over the lock that the client passed on, or,
+// started by hand, acquires it. Errors as of jobdir::JobLock.
+absl::StatusOr<jobdir::JobLock> AdoptOrAcquireLock(const jobdir::JobDir& dir);
+
+// The job called `name`; with an empty name the only one that runs. NOT_FOUND
+// and FAILED_PRECONDITION name the jobs to choose from.
+absl::StatusOr<jobdir::JobDir> FindJob(const std::string& state_dir,
+                                       const std::string& name);
+
+// One request to the status server of the job. The body of the answer;
+// UNAVAILABLE when the master does not answer, FAILED_PRECONDITION when the job
+// does not run, INVALID_ARGUMENT, … with the master's words.
+absl::StatusOr<std::string> HttpGet(const jobdir::JobDir& dir,
+                                    const std::string& path);
+absl::StatusOr<std::string> HttpPost(const jobdir::JobDir& dir,
+                                     const std::string& path);
+
+// A descriptor that becomes readable when the job's master has ended; empty
+// when it does not run.
+Fd WatchMaster(const jobdir::JobDir& dir);
+
+// How the job ended, from its events. Empty state when it has not (or was
+// killed).
+struct JobEnd {
+  std::string state;
+  std::string reason;
+};
+JobEnd ReadJobEnd(const jobdir::JobDir& dir);
+
+}  // namespace elasticdl::cli

@@ -1,0 +1,29 @@
+// Running a master as a child of the client, and leaving nothing behind.
+#pragma once
+
+#include <string>
+#include <vector>
+
+#include "elasticdl/jobdir.h"
+
+namespace elasticdl::cli {
+
+struct LaunchOptions {
+  // The program elasticdl-master.
+  std::string program;
+  std::vector<std::string> args;
+  // KEY=VALUE.
+  std::vector<std::string> environment;
+  // Return once the master listens, and let it run on.
+  bool detach = false;
+};
+
+// Starts the master with the job's lock, waits for it and returns its exit code
+// (128 + n after signal n; 1 when it cannot be started). SIGINT, SIGTERM and
+// SIGHUP are passed on as SIGTERM once; a second one kills it. When it has
+// ended, whatever it left behind is killed too; if this process is killed, the
+// master and its pods end with it. Call from the main thread.
+int LaunchMaster(const LaunchOptions& options, const jobdir::JobDir& dir,
+                 const jobdir::JobLock& lock);
+
+}  // namespace elasticdl::cli

@@ -1,0 +1,405 @@
+// The client's side of a local job, with shell scripts as master and a small
+// HTTP server as its status page.
+#include "commands/local_job.h"
+
+#include <fcntl.h>
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+#include <httplib.h>
+#include <poll.h>
+#include <signal.h>
+#include <sys/prctl.h>
+#include <sys/stat.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include <cstdlib>
+#include <future>
+#include <memory>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "absl/strings/numbers.h"
+#include "absl/strings/str_cat.h"
+#include "absl/strings/str_split.h"
+#include "commands/local_job_client.h"
+#include "commands/local_job_launch.h"
+#include "elasticdl/common/file.h"
+#include "elasticdl/common/thread.h"
+#include "elasticdl/jobdir.h"
+#include "elasticdl/process.h"
+#include "support/temp_dir.h"
+
+namespace elasticdl::cli {
+namespace {
+
+using ::testing::HasSubstr;
+
+bool EndsSoon(int pidfd) {
+  pollfd fd = {pidfd, POLLIN, 0};
+  return poll(&fd, 1, 20000) == 1;
+}
+
+class LocalJobTest : public ::testing::Test {
+ protected:
+  LocalJobTest() {
+    EXPECT_EQ(mkfifo(never_.c_str(), 0600), 0);
+    EXPECT_EQ(mkfifo(ready_.c_str(), 0600), 0);
+    flags_.job_name = "j";
+    flags_.state_dir = root_.path();
+  }
+
+  // An executable script.
+  std::string Script(const std::string& body) {
+    const std::string path = root_.Path("master.sh");
+    EXPECT_TRUE(
+        WriteFileAtomic(path, absl::StrCat("#!/bin/sh\n", body), 0755).ok());
+    return path;
+  }
+  int Run(const std::string& body) {
+    return RunLocalJob("train", flags_, set_, Script(body));
+  }
+  // Runs the client in a process of its own and waits until the master says
+  // that it is up; what the master wrote to the FIFO.
+  std::string Fork(const std::string& body) {
+    const std::string script = Script(body);
+    client_ = fork();
+    if (client_ == 0) _exit(RunLocalJob("train", flags_, set_, script));
+    return *ReadFile(ready_);
+  }
+  int WaitClient() {
+    int status = 0;
+    waitpid(client_, &status, 0);
+    return WIFEXITED(status) ? WEXITSTATUS(status) : -WTERMSIG(status);
+  }
+  // Pids that the master has written, as descriptors.
+  static std::vector<Fd> Watch(const std::string& pids) {
+    std::vector<Fd> fds;
+    for (absl::string_view word :
+         absl::StrSplit(pids, absl::ByAnyChar(" \n"), absl::SkipEmpty())) {
+      pid_t pid = 0;
+      EXPECT_TRUE(absl::SimpleAtoi(word, &pid)) << pids;
+      fds.push_back(process::OpenPidfd(pid));
+      EXPECT_TRUE(fds.back().valid());
+    }
+    return fds;
+  }
+
+  test::TempDir root_;
+  const std::string never_ = root_.Path("never");
+  const std::string ready_ = root_.Path("ready");
+  JobFlags flags_;
+  FlagSet set_{"elasticdl train", ""};
+  jobdir::JobDir dir_{root_.path(), "j"};
+  pid_t client_ = 0;
+};
+
+TEST_F(LocalJobTest, ReturnsTheMastersExitCode) {
+  EXPECT_EQ(Run("exit 0"), 0);
+  ::testing::internal::CaptureStderr();
+  EXPECT_EQ(Run("echo it broke >&2; exit 3"), 3);
+  const std::string error = ::testing::internal::GetCapturedStderr();
+  EXPECT_THAT(error, HasSubstr("it broke"));
+  EXPECT_THAT(error, HasSubstr("exit code 3"));
+  EXPECT_EQ(*ReadFile(dir_.LogFile("master")), "it broke\n");
+  EXPECT_FALSE(dir_.IsRunning());
+}
+
+TEST_F(LocalJobTest, ShowsTheReasonThatTheMasterLogged) {
+  ::testing::internal::CaptureStderr();
+  EXPECT_EQ(Run(absl::StrCat(
+                "echo '{\"event\":\"job_end\",\"state\":\"failed\",\"reason\":"
+                "\"no worker is left\"}' > ",
+                dir_.EventsFile(), "; exit 1")),
+            1);
+  EXPECT_THAT(::testing::internal::GetCapturedStderr(),
+              HasSubstr("job j failed: no worker is left"));
+}
+
+TEST_F(LocalJobTest, PassesFlagsOnAndTellsWhereThingsAre) {
+  int64_t batch = 64;
+  set_.Add("minibatch_size", &batch, FlagInfo());
+  ASSERT_TRUE(set_.Parse({"--minibatch_size=32"}).ok());
+  flags_.output = "/models/m";
+  ::testing::internal::CaptureStdout();
+  EXPECT_EQ(Run("echo progress; for a; do echo $a >&2; done"), 0);
+  const std::string output = ::testing::internal::GetCapturedStdout();
+  EXPECT_THAT(output, HasSubstr("progress\n"));
+  EXPECT_THAT(output, HasSubstr("/models/m"));
+  EXPECT_THAT(output, HasSubstr(dir_.LogsDir()));
+  EXPECT_EQ(*ReadFile(dir_.LogFile("master")),
+            absl::StrCat("--minibatch_size=32\n--job_name=j\n--state_dir=",
+                         root_.path(), "\n--pod_backend=local\n--port=0\n"));
+}
+
+TEST_F(LocalJobTest, MissingMasterIsAClearError) {
+  ::testing::internal::CaptureStderr();
+  EXPECT_EQ(RunLocalJob("train", flags_, set_, root_.Path("none")), 1);
+  EXPECT_THAT(::testing::internal::GetCapturedStderr(),
+              HasSubstr("no such program"));
+}
+
+TEST_F(LocalJobTest, SecondJobOfTheNameIsRefused) {
+  const auto lock = jobdir::JobLock::Acquire(dir_);
+  ASSERT_TRUE(lock.ok());
+  ::testing::internal::CaptureStderr();
+  EXPECT_EQ(Run("exit 0"), 1);
+  EXPECT_THAT(::testing::internal::GetCapturedStderr(),
+              HasSubstr("a job named j is running"));
+}
+
+TEST_F(LocalJobTest, MasterGetsTheLock) {
+  // The descriptor in the variable is the lock file.
+  EXPECT_EQ(Run(absl::StrCat("[ /proc/self/fd/$ELASTICDL_LOCK_FD -ef ",
+                             dir_.LockFile(), " ]")),
+            0);
+}
+
+TEST_F(LocalJobTest, FirstInterruptAsksSecondKills) {
+  const std::vector<Fd> pids = Watch(
+      Fork(absl::StrCat("trap '' TERM; echo $$ > ", ready_, "; cat ", never_)));
+  kill(client_, SIGINT);
+  kill(client_, SIGTERM);
+  EXPECT_EQ(WaitClient(), 128 + SIGKILL);
+  EXPECT_TRUE(EndsSoon(pids[0].get()));
+}
+
+TEST_F(LocalJobTest, InterruptReachesTheMasterAsTerm) {
+  Fork(absl::StrCat("trap 'exit 7' TERM; echo $$ > ", ready_, "; cat ", never_,
+                    " & wait"));
+  kill(client_, SIGINT);
+  EXPECT_EQ(WaitClient(), 7);
+}
+
+TEST_F(LocalJobTest, KilledClientTakesTheMasterAlong) {
+  const std::vector<Fd> pids =
+      Watch(Fork(absl::StrCat("echo $$ > ", ready_, "; exec cat ", never_)));
+  kill(client_, SIGKILL);
+  EXPECT_EQ(WaitClient(), -SIGKILL);
+  EXPECT_TRUE(EndsSoon(pids[0].get()));
+}
+
+TEST_F(LocalJobTest, NothingSurvivesTheMaster) {
+  // A grandchild in a session of its own, which no signal of the group reaches.
+  const std::vector<Fd> pids = Watch(Fork(absl::StrCat(
+      "setsid cat ", never_, " & echo $! > ", ready_, "; exit 0")));
+  EXPECT_EQ(WaitClient(), 0);
+  // Dead when the client has returned, not a moment later.
+  pollfd fd = {pids[0].get(), POLLIN, 0};
+  EXPECT_EQ(poll(&fd, 1, 0), 1);
+}
+
+TEST_F(LocalJobTest, DetachReturnsWhenTheMasterListens) {
+  prctl(PR_SET_CHILD_SUBREAPER, 1);
+  flags_.detach = true;
+  ::testing::internal::CaptureStdout();
+  EXPECT_EQ(Run(absl::StrCat("echo 127.0.0.1:1 > ", dir_.path(), "/a; mv ",
+                             dir_.path(), "/a ", dir_.path(),
+                             "/address; exec cat ", never_)),
+            0);
+  EXPECT_THAT(::testing::internal::GetCapturedStdout(),
+              HasSubstr("job j is running"));
+  EXPECT_TRUE(dir_.IsRunning());
+  const pid_t master = dir_.ReadPids()["master"];
+  const Fd watch = WatchMaster(dir_);
+  EXPECT_TRUE(watch.valid());
+  kill(master, SIGKILL);
+  EXPECT_TRUE(EndsSoon(watch.get()));
+  waitpid(master, nullptr, 0);
+  EXPECT_FALSE(dir_.IsRunning());
+  prctl(PR_SET_CHILD_SUBREAPER, 0);
+}
+
+TEST_F(LocalJobTest, DetachReportsAMasterThatFails) {
+  flags_.detach = true;
+  EXPECT_EQ(Run("exit 9"), 9);
+}
+
+TEST_F(LocalJobTest, MasterStartedByHandAcquiresItsLock) {
+  unsetenv(kLockFdVariable);
+  EXPECT_TRUE(AdoptOrAcquireLock(dir_).ok());
+  const auto lock = jobdir::JobLock::Acquire(dir_);
+  setenv(kLockFdVariable, absl::StrCat(dup(lock->fd())).c_str(), 1);
+  EXPECT_TRUE(AdoptOrAcquireLock(dir_).ok());
+  EXPECT_EQ(getenv(kLockFdVariable), nullptr);
+  setenv(kLockFdVariable, "x", 1);
+  EXPECT_FALSE(AdoptOrAcquireLock(dir_).ok());
+}
+
+// A running job with a status server that records requests.
+class JobCommandsTest : public LocalJobTest {
+ protected:
+  JobCommandsTest() : lock_(*jobdir::JobLock::Acquire(dir_)) {
+    const std::string token = *dir_.ReadToken();
+    const auto answer = [this, token](const httplib::Request& request,
+                                      httplib::Response& response) {
+      EXPECT_EQ(request.get_header_value("Authorization"), "Bearer " + token);
+      requests_.push_back(absl::StrCat(request.method, " ", request.target));
+      response.status = code_;
+      response.set_content(body_, "application/json");
+    };
+    server_.Get(".*", answer);
+    server_.Post(".*", answer);
+    const int port = server_.bind_to_any_port("127.0.0.1");
+    EXPECT_TRUE(dir_.WriteHttpAddress(absl::StrCat("127.0.0.1:", port)).ok());
+    // Called once the server accepts: only then does stop() have an effect.
+    server_.new_task_queue = [this] {
+      accepting_.set_value();
+      return new httplib::ThreadPool(1);
+    };
+    thread_ = Thread("server", [this] { server_.listen_after_bind(); });
+    accepting_.get_future().wait();
+  }
+  ~JobCommandsTest() override {
+    server_.stop();
+    thread_.Join();
+  }
+  std::vector<std::string> Args(std::vector<std::string> more = {}) const {
+    more.push_back("--state_dir=" + root_.path());
+    return more;
+  }
+
+  std::optional<jobdir::JobLock> lock_;
+  httplib::Server server_;
+  std::promise<void> accepting_;
+  Thread thread_;
+  int code_ = 200;
+  std::string body_ = R"({"job":"j","state":"running","generation":2,"step":5,
+    "epoch":1,"records_per_s":10.5,"loss":0.5,"workers":1,"target_workers":2,
+    "pods":[{"name":"elasticdl-worker-j-0","id":0,"type":"worker","pid":42,
+    "state":"Running"}],"evaluations":[{"step":5,"metrics":{"auc":0.75}}]})";
+  std::vector<std::string> requests_;
+};
+
+TEST_F(JobCommandsTest, TopPrintsTheJsonOfTheMaster) {
+  ::testing::internal::CaptureStdout();
+  EXPECT_EQ(RunTop(Args({"--job_name=j", "--json"})), 0);
+  EXPECT_EQ(::testing::internal::GetCapturedStdout(), body_ + "\n");
+  EXPECT_THAT(requests_, ::testing::ElementsAre("GET /api/status"));
+}
+
+TEST_F(JobCommandsTest, TopIsReadableAndFindsTheOnlyJob) {
+  ::testing::internal::CaptureStdout();
+  EXPECT_EQ(RunTop(Args()), 0);
+  const std::string text = ::testing::internal::GetCapturedStdout();
+  EXPECT_THAT(text, HasSubstr("j: running, epoch 1, step 5, 10 records/s, "
+                              "loss 0.5, workers 1/2, generation 2"));
+  EXPECT_THAT(text, HasSubstr("elasticdl-worker-j-0"));
+  EXPECT_THAT(text, HasSubstr("0.75"));
+}
+
+TEST_F(JobCommandsTest, AnswersThatAreNotJsonDoNotCrash) {
+  for (const char* body : {"", "x", "[]", "{\"pods\":[1,null]}"}) {
+    body_ = body;
+    ::testing::internal::CaptureStdout();
+    EXPECT_EQ(RunTop(Args()), 0) << body;
+    ::testing::internal::GetCapturedStdout();
+  }
+}
+
+TEST_F(JobCommandsTest, ScaleAsksTheMaster) {
+  EXPECT_EQ(RunScale(Args({"--num_workers=4"})), 0);
+  EXPECT_THAT(requests_,
+              ::testing::ElementsAre("POST /api/scale?num_workers=4"));
+  EXPECT_EQ(RunScale(Args()), 2);
+  EXPECT_EQ(RunScale(Args({"--num_workers=0"})), 2);
+  code_ = 409;
+  body_ = R"({"error":"the job is ending"})";
+  ::testing::internal::CaptureStderr();
+  EXPECT_EQ(RunScale(Args({"--num_workers=4"})), 1);
+  EXPECT_THAT(::testing::internal::GetCapturedStderr(),
+              HasSubstr("job j: the job is ending"));
+}
+
+TEST_F(JobCommandsTest, StopAsksAndWaitsForTheEnd) {
+  const pid_t master = fork();
+  if (master == 0) {
+    pause();
+    _exit(0);
+  }
+  ASSERT_TRUE(dir_.WritePid("master", master).ok());
+  ::testing::internal::CaptureStderr();
+  EXPECT_EQ(RunStop(Args({"--timeout=0"})), 1);
+  EXPECT_THAT(::testing::internal::GetCapturedStderr(),
+              HasSubstr("has not ended"));
+  kill(master, SIGKILL);
+  EXPECT_EQ(RunStop(Args()), 0);
+  waitpid(master, nullptr, 0);
+  EXPECT_THAT(requests_, ::testing::Each(std::string("POST /api/stop")));
+}
+
+TEST_F(JobCommandsTest, JobsThatDoNotRunAreNamed) {
+  ::testing::internal::CaptureStderr();
+  EXPECT_EQ(RunTop(Args({"--job_name=other"})), 1);
+  EXPECT_THAT(::testing::internal::GetCapturedStderr(),
+              HasSubstr("no job named other (running: j"));
+  lock_.reset();
+  ::testing::internal::CaptureStderr();
+  EXPECT_EQ(RunStop(Args({"--job_name=j"})), 1);
+  EXPECT_THAT(::testing::internal::GetCapturedStderr(),
+              HasSubstr("job j is not running"));
+  lock_ = *jobdir::JobLock::Acquire(dir_);
+  EXPECT_TRUE(dir_.WriteHttpAddress("127.0.0.1:1").ok());
+  ::testing::internal::CaptureStderr();
+  EXPECT_EQ(RunTop(Args()), 1);
+  EXPECT_THAT(::testing::internal::GetCapturedStderr(),
+              HasSubstr("no answer from its master"));
+}
+
+TEST_F(JobCommandsTest, ListShowsRunningAndEndedJobs) {
+  {
+    const jobdir::JobDir ended(root_.path(), "ended");
+    ASSERT_TRUE(jobdir::JobLock::Acquire(ended).ok());
+    ASSERT_TRUE(WriteFileAtomic(
+                    ended.EventsFile(),
+                    "{\"event\":\"job_end\",\"state\":\"succeeded\"}\n{torn")
+                    .ok());
+    ASSERT_TRUE(
+        jobdir::JobLock::Acquire(jobdir::JobDir(root_.path(), "lost")).ok());
+  }
+  ::testing::internal::CaptureStdout();
+  EXPECT_EQ(RunList(Args()), 0);
+  const std::string text = ::testing::internal::GetCapturedStdout();
+  EXPECT_THAT(text, ::testing::ContainsRegex("ended +succeeded"));
+  EXPECT_THAT(text, ::testing::ContainsRegex("j +running"));
+  EXPECT_THAT(text, ::testing::ContainsRegex("lost +killed"));
+}
+
+TEST_F(JobCommandsTest, LogsByPodNameOrItsEnd) {
+  ASSERT_TRUE(WriteFileAtomic(dir_.LogFile("master"), "m\n").ok());
+  ASSERT_TRUE(
+      WriteFileAtomic(dir_.LogFile("elasticdl-worker-j-0"), "w0\n").ok());
+  const auto logs = [&](std::vector<std::string> args) {
+    ::testing::internal::CaptureStdout();
+    EXPECT_EQ(RunLogs(Args(std::move(args))), 0);
+    return ::testing::internal::GetCapturedStdout();
+  };
+  EXPECT_EQ(logs({"master"}), "m\n");
+  EXPECT_EQ(logs({"0"}), "w0\n");
+  EXPECT_EQ(logs({"elasticdl-worker-j-0"}), "w0\n");
+  EXPECT_EQ(logs({}), "==> elasticdl-worker-j-0 <==\nw0\n==> master <==\nm\n");
+  EXPECT_EQ(RunLogs(Args({"7"})), 1);
+}
+
+TEST_F(JobCommandsTest, LogsFollowUntilTheMasterEnds) {
+  const std::string log = dir_.LogFile("master");
+  ASSERT_TRUE(WriteFileAtomic(log, "one\n").ok());
+  const pid_t master = fork();
+  if (master == 0) {
+    // Ends when it has written what is to be followed.
+    execl("/bin/sh", "sh", "-c",
+          absl::StrCat("read x < ", ready_, "; echo two >> ", log).c_str(),
+          nullptr);
+  }
+  ASSERT_TRUE(dir_.WritePid("master", master).ok());
+  ::testing::internal::CaptureStdout();
+  const Fd go(open(ready_.c_str(), O_WRONLY | O_CLOEXEC));
+  ASSERT_EQ(write(go.get(), "go\n", 3), 3);
+  EXPECT_EQ(RunLogs(Args({"master", "--follow"})), 0);
+  EXPECT_EQ(::testing::internal::GetCapturedStdout(), "one\ntwo\n");
+  waitpid(master, nullptr, 0);
+}
+
+}  // namespace
+}  // namespace elasticdl::cli
