@@ -93,9 +93,7 @@ class MasterImpl : public Master,
   void OnEvaluation(const EvaluationResult& result) override {
     reporter_->Evaluation(result);
   }
-  void OnMessage(const std::string& text) override {
-    reporter_->Message(text);
-  }
+  void OnMessage(const std::string& text) override { reporter_->Message(text); }
 
  private:
   using Task = std::function<void(absl::Time now)>;
@@ -207,8 +205,7 @@ void MasterImpl::OnTimers(absl::Time now) {
 }
 
 absl::Time MasterImpl::NextWake() const {
-  absl::Time next =
-      std::min(controller_->NextTimer(), reporter_->next_tick());
+  absl::Time next = std::min(controller_->NextTimer(), reporter_->next_tick());
   if (pods_ != nullptr) next = std::min(next, pods_->next_wake());
   if (give_up_.has_value()) next = std::min(next, *give_up_);
   return next;

@@ -384,9 +384,8 @@ absl::Status JobRunner::Predict(Minibatch& minibatch) {
   if (processor_ != nullptr) {
     ELASTICDL_RETURN_IF_ERROR(processor_->Process(outputs, worker_id_));
   } else {
-    ELASTICDL_RETURN_IF_ERROR(
-        writer_->Add(minibatch.task().range().shard(),
-                     minibatch.record_numbers(), outputs));
+    ELASTICDL_RETURN_IF_ERROR(writer_->Add(
+        minibatch.task().range().shard(), minibatch.record_numbers(), outputs));
   }
   if (minibatch.last_of_task()) {
     if (writer_.has_value()) ELASTICDL_RETURN_IF_ERROR(writer_->Flush());
@@ -427,8 +426,7 @@ void JobRunner::BeginCheckpoint() {
   const int64_t step = replica_->step();
   last_checkpoint_step_ = step;
   // The copy is the pause of training; writing goes on beside it.
-  waiting_snapshots_[step] =
-      checkpoint::OwnedSnapshot::Copy(replica_->View());
+  waiting_snapshots_[step] = checkpoint::OwnedSnapshot::Copy(replica_->View());
   v1::WorkerMessage message;
   message.mutable_checkpoint_begin()->set_step(step);
   send_(std::move(message));
@@ -442,18 +440,17 @@ void JobRunner::SubmitCheckpoint(const v1::LedgerReply& reply) {
   snapshot.snapshot.ledger = reply.ledger();
   const absl::Time start = Clock::Real().Now();
   saver_->Submit(
-      std::move(snapshot),
-      [send = send_, step = reply.step(),
-       start](const absl::StatusOr<std::string>& path) {
+      std::move(snapshot), [send = send_, step = reply.step(),
+                            start](const absl::StatusOr<std::string>& path) {
         if (absl::IsCancelled(path.status())) {
-          LogDebug("checkpoint of step ", step, " was overtaken by a newer one");
+          LogDebug("checkpoint of step ", step,
+                   " was overtaken by a newer one");
           return;
         }
         v1::WorkerMessage message;
         v1::CheckpointDone& done = *message.mutable_checkpoint_done();
         done.set_step(step);
-        done.set_seconds(
-            absl::ToDoubleSeconds(Clock::Real().Now() - start));
+        done.set_seconds(absl::ToDoubleSeconds(Clock::Real().Now() - start));
         if (path.ok()) {
           done.set_path(*path);
         } else {
