@@ -8,18 +8,18 @@
 #include <vector>
 
 #include "absl/strings/str_cat.h"
+#include "checkpoint/memory_dir.h"
 #include "checkpoint/test_snapshot.h"
 #include "elasticdl/common/failpoint.h"
 #include "elasticdl/common/file.h"
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
-#include "support/temp_dir.h"
 
 namespace elasticdl::checkpoint {
 namespace {
 
-using ::elasticdl::test::TempDir;
 using test::ExpectSame;
+using test::MemoryDir;
 using test::MustSave;
 using test::TestSnapshot;
 using test::Versions;
@@ -42,7 +42,7 @@ std::string Message(const absl::Status& status) {
 }
 
 TEST(CheckpointTest, RoundTrips) {
-  TempDir dir;
+  MemoryDir dir;
   const TestSnapshot snapshot(120);
   const std::string path = MustSave(dir.Path("a/b"), snapshot.get());
   EXPECT_EQ(path, dir.Path("a/b/version-120"));
@@ -63,7 +63,7 @@ TEST(CheckpointTest, RoundTrips) {
 }
 
 TEST(CheckpointTest, RoundTripsWithoutSlotsAndLedger) {
-  TempDir dir;
+  MemoryDir dir;
   TestSnapshot snapshot(0);
   snapshot.get().slots.clear();
   snapshot.get().ledger.reset();
@@ -75,7 +75,7 @@ TEST(CheckpointTest, RoundTripsWithoutSlotsAndLedger) {
 }
 
 TEST(CheckpointTest, DividesIntoFiles) {
-  TempDir dir;
+  MemoryDir dir;
   const TestSnapshot snapshot(5);
   SaveOptions options;
   options.max_file_bytes = 100;
@@ -90,7 +90,7 @@ TEST(CheckpointTest, DividesIntoFiles) {
 }
 
 TEST(CheckpointTest, ReplacesAVersionOfTheSameNumber) {
-  TempDir dir;
+  MemoryDir dir;
   MustSave(dir.path(), TestSnapshot(3, 10).get());
   const TestSnapshot second(3, 2000);
   const absl::StatusOr<Loaded> loaded =
@@ -101,7 +101,7 @@ TEST(CheckpointTest, ReplacesAVersionOfTheSameNumber) {
 }
 
 TEST(CheckpointTest, RefusesBadSnapshots) {
-  TempDir dir;
+  MemoryDir dir;
   TestSnapshot twice(1);
   twice.get().variables[1].name = twice.get().variables[0].name;
   EXPECT_EQ(Save(dir.path(), twice.get()).status().code(),
@@ -118,7 +118,7 @@ TEST(CheckpointTest, RefusesBadSnapshots) {
 
 // Defect 7 of the original: 0 deleted each checkpoint just written.
 TEST(CheckpointTest, KeepsAllWithZero) {
-  TempDir dir;
+  MemoryDir dir;
   for (int64_t v = 1; v <= 6; ++v) {
     MustSave(dir.path(), TestSnapshot(v).get(), 0);
   }
@@ -126,7 +126,7 @@ TEST(CheckpointTest, KeepsAllWithZero) {
 }
 
 TEST(CheckpointTest, PrunesTheOldestByNumber) {
-  TempDir dir;
+  MemoryDir dir;
   for (const int64_t v : {9, 10, 100, 101}) {
     MustSave(dir.path(), TestSnapshot(v).get(), 2);
   }
@@ -136,7 +136,7 @@ TEST(CheckpointTest, PrunesTheOldestByNumber) {
 }
 
 TEST(CheckpointTest, PruningLeavesNewerAndIncompleteVersionsAlone) {
-  TempDir dir;
+  MemoryDir dir;
   MustSave(dir.path(), TestSnapshot(1).get());
   MustSave(dir.path(), TestSnapshot(50).get());
   const std::string torn = MustSave(dir.path(), TestSnapshot(2).get());
@@ -150,7 +150,7 @@ TEST(CheckpointTest, PruningLeavesNewerAndIncompleteVersionsAlone) {
 }
 
 TEST(CheckpointTest, AFailedPruneDoesNotFailTheSave) {
-  TempDir dir;
+  MemoryDir dir;
   MustSave(dir.path(), TestSnapshot(1).get());
   ASSERT_TRUE(InitFailpoints("checkpoint.delete=error").ok());
   MustSave(dir.path(), TestSnapshot(2).get(), 1);
@@ -159,7 +159,7 @@ TEST(CheckpointTest, AFailedPruneDoesNotFailTheSave) {
 }
 
 TEST(CheckpointTest, ListsNothingWhereNothingIs) {
-  TempDir dir;
+  MemoryDir dir;
   EXPECT_THAT(Versions(dir.Path("missing")), ElementsAre());
   const absl::Status status = Newest(dir.Path("missing")).status();
   EXPECT_EQ(status.code(), absl::StatusCode::kNotFound);
@@ -168,7 +168,7 @@ TEST(CheckpointTest, ListsNothingWhereNothingIs) {
 }
 
 TEST(CheckpointTest, SkipsTornVersionsWithAReason) {
-  TempDir dir;
+  MemoryDir dir;
   MustSave(dir.path(), TestSnapshot(1).get());
   const std::string two = MustSave(dir.path(), TestSnapshot(2).get());
   const std::string three = MustSave(dir.path(), TestSnapshot(3).get());
@@ -192,7 +192,7 @@ TEST(CheckpointTest, SkipsTornVersionsWithAReason) {
 }
 
 TEST(CheckpointTest, ResolvesAVersionOrADirectory) {
-  TempDir dir;
+  MemoryDir dir;
   MustSave(dir.path(), TestSnapshot(5).get());
   MustSave(dir.path(), TestSnapshot(40).get());
   EXPECT_EQ(*Resolve(dir.Path("version-5/")), dir.Path("version-5"));
@@ -209,7 +209,7 @@ TEST(CheckpointTest, ResolvesAVersionOrADirectory) {
 }
 
 TEST(CheckpointTest, NamesTheFileThatIsBad) {
-  TempDir dir;
+  MemoryDir dir;
   const uint64_t seed = std::random_device()();
   SCOPED_TRACE(testing::Message() << "seed " << seed);
   std::mt19937_64 random(seed);
@@ -245,7 +245,7 @@ TEST(CheckpointTest, NamesTheFileThatIsBad) {
 }
 
 TEST(CheckpointTest, TellsACheckpointOfAnotherModel) {
-  TempDir dir;
+  MemoryDir dir;
   const TestSnapshot snapshot(1, 50);
   const absl::StatusOr<Loaded> loaded =
       Load(MustSave(dir.path(), snapshot.get()));
@@ -267,7 +267,7 @@ TEST(CheckpointTest, TellsACheckpointOfAnotherModel) {
 }
 
 TEST(CheckpointTest, ErrorsWhileWritingLeaveNothingBehind) {
-  TempDir dir;
+  MemoryDir dir;
   MustSave(dir.path(), TestSnapshot(1).get());
   for (const char* point :
        {"checkpoint.write", "checkpoint.fsync", "checkpoint.rename"}) {
@@ -293,7 +293,7 @@ TEST(CheckpointTest, ErrorsWhileWritingLeaveNothingBehind) {
 }
 
 TEST(CheckpointTest, FileWhereTheDirectoryShouldBe) {
-  TempDir dir;
+  MemoryDir dir;
   Overwrite(dir.Path("file"), "x");
   EXPECT_FALSE(Save(dir.Path("file"), TestSnapshot(1).get()).ok());
   EXPECT_FALSE(ListVersions(dir.Path("file")).ok());
