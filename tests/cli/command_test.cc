@@ -217,6 +217,10 @@ TEST(ZooTest, InitWritesADockerfile) {
   const test::TempDir dir;
   ASSERT_TRUE(MakeDirectories(dir.Path("zoo/mnist")).ok());
   ASSERT_TRUE(WriteFileAtomic(dir.Path("zoo/packages.txt"), "libgomp1\n").ok());
+  for (const char* model : {"zoo/mnist/net.cc", "zoo/a.cc"}) {
+    ASSERT_TRUE(WriteFileAtomic(dir.Path(model), "Net custom_model();").ok());
+  }
+  ASSERT_TRUE(WriteFileAtomic(dir.Path("zoo/helper.cc"), "int i;").ok());
   ASSERT_TRUE(MakeDirectories(dir.Path("specs")).ok());
   ASSERT_TRUE(WriteFileAtomic(dir.Path("specs/spec.json"), "{}\n").ok());
   const std::vector<std::string> init = {"zoo", "init", "--model_zoo=zoo",
@@ -229,7 +233,10 @@ TEST(ZooTest, InitWritesADockerfile) {
             "COPY zoo /model_zoo\n"
             "RUN apt-get update && xargs -a /model_zoo/packages.txt apt-get "
             "install -y\n"
-            "RUN elasticdl-worker --compile_only --model_zoo=/model_zoo\n"
+            "RUN elasticdl-worker --compile_only --model_zoo=/model_zoo "
+            "--model_def=a.custom_model\n"
+            "RUN elasticdl-worker --compile_only --model_zoo=/model_zoo "
+            "--model_def=mnist.net.custom_model\n"
             "COPY spec.json /cluster_spec/spec.json\n");
   EXPECT_EQ(ReadFile(dir.Path("spec.json")).value(), "{}\n");
 
