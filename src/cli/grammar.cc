@@ -445,6 +445,17 @@ absl::Status CheckKubeName(absl::string_view text, size_t max_size, bool dots) {
              ", a letter or digit first and last");
 }
 
+absl::Status CheckImageName(const std::string& text) {
+  for (char c : text) {
+    if (!absl::ascii_isalnum(static_cast<unsigned char>(c)) &&
+        !absl::StrContains("._-/:@", c)) {
+      return Bad("'", text, "' is not the name of an image, such as ",
+                 "registry.example.com/me/zoo:1.0");
+    }
+  }
+  return absl::OkStatus();
+}
+
 absl::Status CheckRegex(const std::string& text) {
   try {
     std::regex compiled(text);
