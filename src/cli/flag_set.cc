@@ -302,7 +302,10 @@ absl::Status FlagSet::Parse(const std::vector<std::string>& args) {
 }
 
 int FlagSet::ParseOrExitCode(const std::vector<std::string>& args) {
-  const absl::Status status = Parse(args);
+  return Report(Parse(args));
+}
+
+int FlagSet::Report(const absl::Status& status) const {
   if (absl::IsCancelled(status)) {
     std::fputs(Help().c_str(), stdout);
     return 0;

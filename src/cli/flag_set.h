@@ -70,6 +70,11 @@ class FlagSet {
   // code when the program should end now (0 help, 2 usage), or -1 to go on.
   int ParseOrExitCode(const std::vector<std::string>& args);
 
+  // Prints the hints and, unless `status` is OK, what went wrong: help for
+  // CANCELLED, else a line on stderr. Exit codes as ParseOrExitCode; for what
+  // is checked after Parse.
+  int Report(const absl::Status& status) const;
+
   // Sets a flag as if it had been given. For code that translates old flags.
   absl::Status Set(const std::string& name, const std::string& value);
   // Forgets that a flag was given; its target keeps its value.

@@ -1,0 +1,238 @@
+// Rules between job flags, and what is derived from several of them.
+#include <algorithm>
+
+#include "absl/strings/ascii.h"
+#include "absl/strings/match.h"
+#include "absl/strings/str_cat.h"
+#include "absl/time/clock.h"
+#include "elasticdl/common/status.h"
+#include "grammar.h"
+#include "job_flags.h"
+
+namespace elasticdl::cli {
+namespace {
+
+constexpr char kLocal[] = "Local";
+constexpr char kPsStrategy[] = "ParameterServerStrategy";
+constexpr char kAllreduce[] = "AllreduceStrategy";
+// The longest pod name is elasticdl-<job>-master and must fit 63 characters.
+constexpr size_t kMaxJobName = 63 - 17;
+
+template <typename... Args>
+absl::Status Bad(const Args&... args) {
+  return absl::InvalidArgumentError(absl::StrCat(args...));
+}
+
+bool IsClient(JobCommand command) {
+  return command == JobCommand::kTrain || command == JobCommand::kEvaluate ||
+         command == JobCommand::kPredict;
+}
+
+// A local job's name is a folder and part of process titles.
+absl::Status CheckLocalJobName(const std::string& name) {
+  bool good = name.size() <= 100;
+  for (char c : name) {
+    good = good && (absl::ascii_isalnum(static_cast<unsigned char>(c)) ||
+                    c == '-' || c == '_' || c == '.');
+  }
+  if (good && !absl::StartsWith(name, ".") && !absl::StartsWith(name, "-")) {
+    return absl::OkStatus();
+  }
+  return Bad("--job_name: '", name,
+             "' may hold letters, digits, '-', '_' and '.' only, at most 100, "
+             "with a letter or digit first");
+}
+
+absl::Status CheckJob(JobCommand command, const JobFlags& f) {
+  if (f.image_name.empty()) {
+    if (!f.yaml.empty()) {
+      return Bad(
+          "--yaml needs --image_name: only a job on a cluster has pods "
+          "to write down");
+    }
+    return CheckLocalJobName(f.job_name);
+  }
+  if (f.job_name.empty()) {
+    return Bad(
+        "missing required flag --job_name (a job on a cluster needs a "
+        "name that is unique in its namespace)");
+  }
+  return Annotate(CheckKubeName(f.job_name, kMaxJobName, false), "--job_name");
+}
+
+absl::Status CheckData(JobCommand command, const JobFlags& f) {
+  if (!f.prediction_data.empty() &&
+      (!f.training_data.empty() || !f.validation_data.empty())) {
+    return Bad(
+        "--prediction_data goes with neither --training_data nor "
+        "--validation_data");
+  }
+  if (!f.prediction_data.empty() && f.checkpoint_dir_for_init.empty() &&
+      command != JobCommand::kWorker) {
+    return Bad(
+        "--prediction_data needs --checkpoint_dir_for_init, the model "
+        "to predict with");
+  }
+  const bool starts_job = IsClient(command) || command == JobCommand::kMaster;
+  if (!starts_job || f.RunsJobCommand()) return absl::OkStatus();
+  if (f.model_def.empty()) return Bad("missing required flag --model_def");
+  if (command == JobCommand::kTrain && f.training_data.empty()) {
+    return Bad("missing required flag --training_data");
+  }
+  if (command == JobCommand::kMaster && f.training_data.empty() &&
+      f.validation_data.empty() && f.prediction_data.empty()) {
+    return Bad(
+        "missing required flag --training_data (or --validation_data, "
+        "--prediction_data)");
+  }
+  if (f.training_data.empty() && !f.validation_data.empty() &&
+      f.checkpoint_dir_for_init.empty()) {
+    return Bad(
+        "--validation_data without --training_data needs "
+        "--checkpoint_dir_for_init, the model to evaluate");
+  }
+  return absl::OkStatus();
+}
+
+absl::Status CheckWorkers(JobFlags* f, FlagSet* set) {
+  if (f->Strategy() == kLocal && f->num_workers != 1) {
+    if (set->IsSet("num_workers")) {
+      return Bad("--num_workers=", f->num_workers,
+                 ": the Local strategy has one worker");
+    }
+    ELASTICDL_RETURN_IF_ERROR(set->Set("num_workers", "1"));
+  }
+  if (f->max_workers != 0 && f->max_workers < f->num_workers) {
+    return Bad("--max_workers=", f->max_workers,
+               " is less than --num_workers=", f->num_workers);
+  }
+  if (f->min_workers > f->num_workers) {
+    return Bad("--min_workers=", f->min_workers,
+               " is more than --num_workers=", f->num_workers);
+  }
+  return absl::OkStatus();
+}
+
+absl::Status AdjustStrategy(JobFlags* f, FlagSet* set) {
+  if (f->distribution_strategy == kPsStrategy && f->num_ps_pods == 0) {
+    set->AddHint("--num_ps_pods is 0: training with AllreduceStrategy");
+    ELASTICDL_RETURN_IF_ERROR(set->Set("distribution_strategy", kAllreduce));
+  }
+  if (f->Strategy() != kPsStrategy) {
+    if (f->num_ps_pods > 0) {
+      set->AddHint(
+          absl::StrCat("--num_ps_pods has no effect under ", f->Strategy()));
+    }
+    return absl::OkStatus();
+  }
+  if (!f->use_async && f->get_model_steps != 1) {
+    set->AddHint("--get_model_steps is 1 in synchronous training");
+    ELASTICDL_RETURN_IF_ERROR(set->Set("get_model_steps", "1"));
+  }
+  if (f->use_async && f->grads_to_wait != 1) {
+    set->AddHint("--grads_to_wait is 1 in asynchronous training");
+    ELASTICDL_RETURN_IF_ERROR(set->Set("grads_to_wait", "1"));
+  }
+  if (f->lr_staleness_modulation && !f->use_async) {
+    set->AddHint("--lr_staleness_modulation has no effect without --use_async");
+  }
+  return absl::OkStatus();
+}
+
+absl::Status AdjustCheckpoint(JobFlags* f, FlagSet* set) {
+  if (f->checkpoint_steps > 0 && f->checkpoint_dir.empty()) {
+    set->AddHint("no --checkpoint_dir: checkpoints go to ./checkpoint_dir");
+    return set->Set("checkpoint_dir", "checkpoint_dir");
+  }
+  return absl::OkStatus();
+}
+
+void HintEvaluation(const JobFlags& f, FlagSet* set) {
+  if (!f.validation_data.empty()) return;
+  if (f.evaluation_steps > 0) {
+    set->AddHint("--evaluation_steps has no effect without --validation_data");
+  }
+  if (f.evaluation_throttle_secs > 0) {
+    set->AddHint(
+        "--evaluation_throttle_secs has no effect without --validation_data");
+  }
+}
+
+}  // namespace
+
+std::string JobFlags::Strategy() const {
+  if (!distribution_strategy.empty()) return distribution_strategy;
+  return num_ps_pods > 0 ? kPsStrategy : kAllreduce;
+}
+
+std::string JobFlags::JobType() const {
+  if (!job_type.empty()) return job_type;
+  if (!prediction_data.empty()) return "prediction_only";
+  if (training_data.empty() && !validation_data.empty()) {
+    return "evaluation_only";
+  }
+  // Validation data is always used, if only at the end.
+  return validation_data.empty() ? "training_only" : "training_with_evaluation";
+}
+
+bool JobFlags::RunsJobCommand() const {
+  return !job_command.empty() && !need_elasticdl_job_service;
+}
+
+int64_t JobFlags::MaxWorkers() const {
+  return max_workers == 0 ? num_workers : max_workers;
+}
+
+absl::Status ValidateJobFlags(JobCommand command, JobFlags* flags,
+                              FlagSet* set) {
+  ELASTICDL_RETURN_IF_ERROR(CheckData(command, *flags));
+  ELASTICDL_RETURN_IF_ERROR(CheckJob(command, *flags));
+  if (command == JobCommand::kPs) return absl::OkStatus();
+  ELASTICDL_RETURN_IF_ERROR(AdjustStrategy(flags, set));
+  if (command == JobCommand::kWorker) return absl::OkStatus();
+  ELASTICDL_RETURN_IF_ERROR(CheckWorkers(flags, set));
+  HintEvaluation(*flags, set);
+  return AdjustCheckpoint(flags, set);
+}
+
+std::string DefaultJobName(const std::string& model_def, absl::Time now) {
+  std::string model = model_def;
+  if (absl::EndsWith(model, ".pt")) model.resize(model.size() - 3);
+  // a.b.fn → b; path/net → net.
+  if (const size_t slash = model.rfind('/'); slash != std::string::npos) {
+    model = model.substr(slash + 1);
+  } else if (const size_t dot = model.rfind('.'); dot != std::string::npos) {
+    model.resize(dot);
+    if (const size_t before = model.rfind('.'); before != std::string::npos) {
+      model = model.substr(before + 1);
+    }
+  }
+  std::string name;
+  for (char c : absl::AsciiStrToLower(model)) {
+    const bool plain = absl::ascii_isalnum(static_cast<unsigned char>(c));
+    if (plain) name += c;
+    if (!plain && !name.empty() && name.back() != '-') name += '-';
+  }
+  const std::string suffix =
+      absl::FormatTime("%m%d-%H%M%S", now, absl::LocalTimeZone());
+  name.resize(std::min(name.size(), kMaxJobName - suffix.size() - 1));
+  while (!name.empty() && name.back() == '-') name.pop_back();
+  if (name.empty()) name = "job";
+  return absl::StrCat(name, "-", suffix);
+}
+
+int ParseJobFlags(JobCommand command, const std::vector<std::string>& args,
+                  JobFlags* flags, FlagSet* set) {
+  AddJobFlags(command, flags, set);
+  absl::Status status = set->Parse(args);
+  if (status.ok()) status = TranslateLegacyFlags(flags, set);
+  if (status.ok()) status = ValidateJobFlags(command, flags, set);
+  const bool starts_job = IsClient(command) || command == JobCommand::kMaster;
+  if (status.ok() && starts_job && flags->job_name.empty()) {
+    status =
+        set->Set("job_name", DefaultJobName(flags->model_def, absl::Now()));
+  }
+  return set->Report(status);
+}
+
+}  // namespace elasticdl::cli
