@@ -1,0 +1,95 @@
+// Evaluation during and after training: when it is due, and one value per
+// metric from the sums that workers send.
+#pragma once
+
+#include <cstdint>
+#include <map>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "absl/status/status.h"
+#include "absl/time/time.h"
+#include "elasticdl/v1/master.pb.h"
+#include "task_manager.h"
+
+namespace elasticdl::master {
+
+struct EvaluationOptions {
+  // Evaluate at every step that is a multiple; 0 = never.
+  int64_t evaluation_steps = 0;
+  // Evaluate by time: first after start_delay, then `throttle` after the end of
+  // the one before. Zero throttle = never.
+  absl::Duration start_delay = absl::Seconds(100);
+  absl::Duration throttle = absl::ZeroDuration();
+};
+
+struct EvaluationResult {
+  int64_t version = 0;
+  // The value per metric, or why there is none.
+  absl::Status status;
+  std::map<std::string, double> metrics;
+  int64_t records = 0;
+  // Set aside after too many failures; above 0 the values are not of all data.
+  int64_t skipped_records = 0;
+  absl::Duration duration;
+};
+
+// Thread-compatible. Pure; time is an argument. Works on the evaluation tasks
+// of a TaskManager, which hands them out, redoes those of lost workers and
+// makes sure that each range is reported once.
+class EvaluationService {
+ public:
+  // `tasks` outlives this. `now`: the start of the job.
+  EvaluationService(const EvaluationOptions& options, TaskManager& tasks,
+                    absl::Time now);
+
+  // The worker stands at `step`: is this a step to evaluate at? Each step once.
+  bool DueAtStep(int64_t step) const;
+  // Time for one at whatever step comes next. Stays true until Start.
+  bool DueByTime(absl::Time now) const;
+  // When DueByTime will be true; InfiniteFuture while one runs, or never.
+  absl::Time NextDueTime() const;
+  // Training is done and its last version is not evaluated yet.
+  bool DueAtEnd() const;
+
+  // Creates the tasks. FAILED_PRECONDITION while one runs.
+  absl::Status Start(absl::Time now, int64_t version);
+  bool running() const { return running_; }
+  int64_t version() const { return version_; }
+
+  // A worker's TaskDone of an EVALUATION task. A repeated one is ignored; one
+  // of a task that the worker does not hold is FAILED_PRECONDITION; metrics
+  // whose names, kinds or lengths differ from the other workers' are
+  // INVALID_ARGUMENT, and the task stays open.
+  absl::Status Report(absl::Time now, int64_t worker_id,
+                      const v1::TaskDone& done);
+  // The result, once, when all tasks are reported or set aside. To be asked
+  // after Report, and after a task failed or a worker was lost.
+  std::optional<EvaluationResult> TakeResult(absl::Time now);
+
+  // After TaskManager::CutBack: the model is at `step` again; an evaluation of
+  // a later version is void.
+  void CutBack(absl::Time now, int64_t step);
+
+ private:
+  struct Sums {
+    std::string kind;
+    std::vector<double> sums;
+  };
+
+  absl::Status Check(const v1::TaskDone& done) const;
+  void Add(const v1::TaskDone& done);
+  void Close(absl::Time now);
+
+  const EvaluationOptions options_;
+  TaskManager& tasks_;
+  absl::Time next_due_;
+  bool running_ = false;
+  int64_t version_ = -1;  // Of the running or last one.
+  absl::Time started_;
+  bool any_report_ = false;
+  std::map<std::string, Sums> sums_;
+};
+
+}  // namespace elasticdl::master

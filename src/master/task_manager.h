@@ -1,0 +1,199 @@
+// The data ledger: which records are trained, handed out, due again or set
+// aside. docs/design/0001-data-ledger.md explains states and events.
+#pragma once
+
+#include <cstdint>
+#include <deque>
+#include <map>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "absl/status/status.h"
+#include "absl/status/statusor.h"
+#include "absl/strings/string_view.h"
+#include "absl/time/time.h"
+#include "elasticdl/v1/ledger.pb.h"
+#include "elasticdl/v1/master.pb.h"
+#include "range_queue.h"
+#include "task_types.h"
+
+namespace elasticdl::master {
+
+// Thread-compatible. A pure state machine: no threads, no I/O, time is an
+// argument and must not go backwards. Calls about a task that this worker does
+// not hold (any more) get FAILED_PRECONDITION and change nothing: a worker that
+// was given up and wakes again is fenced off by that.
+class TaskManager {
+ public:
+  // INVALID_ARGUMENT as Validate().
+  static absl::StatusOr<TaskManager> Create(TaskManagerOptions options);
+
+  // The next task for the worker: evaluation first, then training, prediction,
+  // train end. A worker may hold several (one in use, others read ahead); how
+  // many is the caller's decision (NumHeld). Near the end of the last epoch
+  // tasks get smaller, so that all workers finish together.
+  GrantResult Grant(absl::Time now, int64_t worker_id,
+                    const TaskKinds& kinds = TaskKinds());
+  // The worker's unfinished tasks of the type.
+  int NumHeld(int64_t worker_id, v1::TaskType type) const;
+
+  // TRAINING: all positions before `end` are in the model. Returns what is new;
+  // begin == end when the same commit came before. Going backwards, or beyond
+  // the task, is FAILED_PRECONDITION. The task is done when its end is reached.
+  absl::StatusOr<CommittedRange> Commit(absl::Time now, int64_t worker_id,
+                                        int64_t task_id, int64_t end);
+  // EVALUATION, PREDICTION, TRAIN_END_CALLBACK: all of it is done. False when
+  // the same report came before.
+  absl::StatusOr<bool> Done(absl::Time now, int64_t worker_id, int64_t task_id);
+  // OK when the worker holds the task, else FAILED_PRECONDITION.
+  absl::Status CheckHeld(int64_t worker_id, int64_t task_id) const;
+  // NONE when nobody holds the task.
+  v1::TaskType HeldType(int64_t task_id) const;
+
+  // The worker could not do the task but lives. The rest is due again, or set
+  // aside after task_max_failures; true when the latter happened.
+  absl::StatusOr<bool> Fail(absl::Time now, int64_t worker_id, int64_t task_id,
+                            absl::string_view message);
+  // The worker is gone. What it held is due again, first of all, from where it
+  // committed last. Only the task in use, and only when crashed, counts a
+  // failure. Returns the number of tasks taken back; 0 for unknown workers.
+  int WorkerLost(absl::Time now, int64_t worker_id, WorkerLoss loss,
+                 absl::string_view message = "");
+
+  // The model is at `step` now (the largest reported counts). Call it after the
+  // commits of that step. Reaching max_step ends the training; a step beyond it
+  // is FAILED_PRECONDITION.
+  absl::Status SetStep(int64_t step);
+  int64_t step() const { return step_; }
+  // Ends the training early; what is left is discarded knowingly, but stays due
+  // in the ledger. Commits of tasks in use are still accepted.
+  void StopTraining(absl::string_view reason);
+
+  // Tasks over the validation data for `version`. FAILED_PRECONDITION while
+  // another evaluation runs or without validation data.
+  absl::Status StartEvaluation(int64_t version);
+  // Forgets the running evaluation, if any; its tasks become stale.
+  void CancelEvaluation(absl::Time now);
+  // The running or last evaluation; nullopt before the first.
+  std::optional<EvaluationProgress> evaluation() const;
+  bool EvaluationRunning() const;
+  // Training is done and final_evaluation asks for one of version step().
+  bool FinalEvaluationDue() const;
+
+  // Workers that were silent for too long on the task in use, and when the next
+  // will be unless it reports. Nothing changes; give them up with WorkerLost.
+  // While an evaluation runs, training tasks are not overdue: their holders may
+  // be waiting for it.
+  std::vector<OverdueTask> Expire(absl::Time now) const;
+  absl::Time NextExpiry() const;  // InfiniteFuture: never.
+
+  // All training data is committed or set aside, or training was stopped.
+  bool TrainingDone() const;
+  // Nothing is left to do.
+  bool Finished() const;
+  TaskProgress progress() const;
+  TaskSummary Summary() const;
+
+  // The training's ledger as of now.
+  v1::Ledger Snapshot() const;
+  // Continues where a snapshot was taken; before the first Grant only. Other
+  // data, block size or shuffling: FAILED_PRECONDITION names the difference;
+  // an impossible ledger is DATA_LOSS. num_epochs and max_step may differ.
+  absl::Status Restore(const v1::Ledger& ledger);
+  // The model fell back to `ledger` (a snapshot of this or a former run):
+  // everything after it is due again and all training tasks become stale. What
+  // was learnt of bad ranges since is kept. An evaluation of a lost version is
+  // cancelled. Errors as Restore; FAILED_PRECONDITION after train end.
+  absl::Status CutBack(absl::Time now, const v1::Ledger& ledger);
+
+ private:
+  enum class TrainEnd { kNotWanted, kDue, kHeld, kDone, kFailed };
+  struct Held {
+    int64_t worker_id = 0;
+    v1::TaskType type = v1::NONE;
+    Range range;  // What is not committed yet.
+  };
+  struct FinishedTask {
+    int64_t task_id = 0;
+    int64_t end = 0;
+  };
+  struct Worker {
+    std::vector<int64_t> tasks;  // Unfinished, oldest first.
+    // The last finished ones, to recognise repeated reports.
+    std::deque<FinishedTask> finished;
+    // When the task in use was begun, and the last sign of it.
+    absl::Time in_use_since;
+    absl::Time last_report;
+  };
+  struct Evaluation {
+    int64_t version = 0;
+    RangeQueue queue;
+    int64_t done_records = 0;
+    bool complete = false;
+  };
+
+  TaskManager(TaskManagerOptions options, RangeQueue training,
+              RangeQueue validation, RangeQueue prediction);
+
+  // task_manager.cc: hand-out and reports.
+  std::optional<v1::Task> GrantFrom(absl::Time now, int64_t worker_id,
+                                    const TaskKinds& kinds);
+  std::optional<v1::Task> Hand(absl::Time now, int64_t worker_id,
+                               v1::TaskType type, const Range& range);
+  int64_t TrainingTaskLimit() const;
+  NoTask WhyNothing(const TaskKinds& kinds) const;
+  bool TrainEndReady() const;
+  int NumHeld(v1::TaskType type) const;
+  // The queue that the type's ranges come from; null for TRAIN_END_CALLBACK.
+  RangeQueue* QueueOf(v1::TaskType type);
+  bool WasFinished(int64_t worker_id, int64_t task_id,
+                   std::optional<int64_t> end) const;
+  void Complete(absl::Time now, int64_t task_id);
+  // Takes the task from its worker without any other consequence.
+  Held Drop(absl::Time now, int64_t task_id);
+  void TakeBack(const Held& held, bool front);
+  // True when the rest of the task was set aside.
+  bool CountFailure(const Held& held, absl::string_view message);
+  void CheckEvaluationComplete(absl::Time now);
+  void StopAtMaxStep();
+
+  // task_clock.cc: who is overdue.
+  void RestartClocks(absl::Time now);
+  int64_t TaskInUse(const Worker& worker) const;  // 0 = none.
+  absl::Duration Limit(v1::TaskType type) const;
+  std::optional<OverdueTask> Watched(int64_t worker_id,
+                                     const Worker& worker) const;
+
+  // task_ledger.cc: what is kept beyond the process.
+  struct LoadedLedger {
+    std::vector<Range> outstanding;
+    std::vector<Range> quarantined;
+  };
+  absl::Status CheckSameData(const v1::Ledger& ledger) const;
+  absl::StatusOr<LoadedLedger> Parse(const v1::Ledger& ledger) const;
+  void Load(const v1::Ledger& ledger, const LoadedLedger& loaded);
+
+  TaskManagerOptions options_;
+  RangeQueue training_;
+  RangeQueue validation_;  // Never popped: copied for each evaluation.
+  RangeQueue prediction_;
+  std::optional<Evaluation> evaluation_;
+  TrainEnd train_end_ = TrainEnd::kNotWanted;
+  int train_end_failures_ = 0;
+
+  int64_t next_task_id_ = 1;
+  std::map<int64_t, Held> held_;  // By task id.
+  std::map<v1::TaskType, int> num_held_;
+  std::map<int64_t, Worker> workers_;
+  std::map<v1::TaskType, absl::Duration> longest_;
+  std::vector<QuarantinedRange> quarantined_;
+
+  int64_t step_ = 0;
+  int64_t committed_records_ = 0;
+  int64_t predicted_records_ = 0;
+  int64_t evaluated_version_ = -1;
+  std::string stop_reason_;  // Not empty: training was stopped.
+};
+
+}  // namespace elasticdl::master
