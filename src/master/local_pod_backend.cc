@@ -20,7 +20,7 @@
 #include "elasticdl/common/mutex.h"
 #include "elasticdl/common/status.h"
 #include "elasticdl/common/thread.h"
-#include "process.h"
+#include "elasticdl/process.h"
 
 namespace elasticdl::master {
 
@@ -44,7 +44,7 @@ class LocalPodBackend::Loop {
 
  private:
   struct Pod {
-    Process process;
+    process::Process process;
     bool deleted = false;
     // When SIGKILL follows SIGTERM.
     absl::Time kill_at = absl::InfiniteFuture();
@@ -94,7 +94,8 @@ void Signal(int eventfd) {
 
 // The final event of a process that has ended. Reaps it, after what is left of
 // its group has been killed (before that its number cannot be taken again).
-PodEvent Reap(const std::string& name, const Process& process, bool deleted) {
+PodEvent Reap(const std::string& name, const process::Process& process,
+              bool deleted) {
   siginfo_t info = {};
   const auto id = static_cast<id_t>(process.pidfd.get());
   while (waitid(P_PIDFD, id, &info, WEXITED | WNOWAIT) != 0 && errno == EINTR) {
@@ -259,14 +260,14 @@ absl::Status LocalPodBackend::Loop::Create(const PodSpec& spec) {
   if (pods_.count(spec.name) != 0) {
     return absl::AlreadyExistsError(absl::StrCat("pod ", spec.name));
   }
-  ProcessOptions process;
-  process.argv = spec.argv;
-  process.log_file = spec.log_file;
-  process.environment = options_.environment;
+  process::Options options;
+  options.argv = spec.argv;
+  options.log_file = spec.log_file;
+  options.environment = options_.environment;
   for (const auto& [key, value] : spec.env) {
-    process.environment.push_back(absl::StrCat(key, "=", value));
+    options.environment.push_back(absl::StrCat(key, "=", value));
   }
-  absl::StatusOr<Process> started = StartProcess(process);
+  absl::StatusOr<process::Process> started = process::Start(options);
   if (!started.ok()) return Annotate(started.status(), spec.name);
   PodEvent event;
   event.name = spec.name;

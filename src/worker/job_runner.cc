@@ -2,8 +2,6 @@
 
 #include <utility>
 
-#include "absl/strings/str_join.h"
-#include "absl/strings/str_split.h"
 #include "elasticdl/checkpoint/checkpoint.h"
 #include "elasticdl/common/failpoint.h"
 #include "elasticdl/common/log.h"
@@ -17,18 +15,6 @@ namespace {
 constexpr absl::Duration kProgressInterval = absl::Milliseconds(200);
 // How long a save at the end may take before the worker gives it up.
 constexpr absl::Duration kSaveTimeout = absl::Minutes(10);
-
-data::ReaderParams ParseReaderParams(const std::string& text) {
-  data::ReaderParams params;
-  for (absl::string_view part :
-       absl::StrSplit(text, ';', absl::SkipWhitespace())) {
-    const std::pair<absl::string_view, absl::string_view> pair =
-        absl::StrSplit(part, absl::MaxSplits('=', 1));
-    params[std::string(absl::StripAsciiWhitespace(pair.first))] =
-        std::string(absl::StripAsciiWhitespace(pair.second));
-  }
-  return params;
-}
 
 bool IsTraining(const v1::JobSpec& job) {
   return job.job_type() == v1::TRAINING_ONLY ||
@@ -113,8 +99,9 @@ absl::StatusOr<data::DataReader*> JobRunner::OpenReader(
     const std::string& origin) {
   std::unique_ptr<data::DataReader>& reader = readers_[origin];
   if (reader == nullptr) {
-    const data::ReaderParams params =
-        ParseReaderParams(job_.data_reader_params());
+    ELASTICDL_ASSIGN_OR_RETURN(
+        const data::ReaderParams params,
+        data::ParseReaderParams(job_.data_reader_params()));
     ELASTICDL_ASSIGN_OR_RETURN(reader, model_.OpenReader(origin, params));
     has_own_reader_ = reader != nullptr;
     if (reader == nullptr) {

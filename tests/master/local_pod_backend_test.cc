@@ -20,7 +20,7 @@
 #include "absl/strings/str_cat.h"
 #include "elasticdl/common/file.h"
 #include "elasticdl/common/queue.h"
-#include "process.h"
+#include "elasticdl/process.h"
 #include "support/temp_dir.h"
 
 namespace elasticdl::master {
@@ -191,7 +191,7 @@ TEST_F(LocalPodBackendTest, EndOfTheLeaderEndsItsChildren) {
   ASSERT_TRUE(absl::SimpleAtoi(*ReadFile(pids), &child));
   EXPECT_EQ(NextAfterRunning().exit_code, 5);
   // Dead, or a zombie that init has not collected yet.
-  const Fd pidfd = OpenPidfd(child);
+  const Fd pidfd = process::OpenPidfd(child);
   EXPECT_TRUE(!pidfd.valid() || EndsWithinPatience(pidfd.get()));
 }
 
@@ -247,7 +247,7 @@ TEST_F(LocalPodBackendTest, StopKillsAllAndIsFinal) {
   std::vector<Fd> pidfds;
   for (int i = 0; i < 3; ++i) {
     ASSERT_TRUE(backend_->Create(Blocker(absl::StrCat("p", i))).ok());
-    pidfds.push_back(OpenPidfd(Next().pid));
+    pidfds.push_back(process::OpenPidfd(Next().pid));
   }
   backend_->Stop();
   for (const Fd& fd : pidfds) EXPECT_TRUE(EndsWithinPatience(fd.get()));
@@ -306,7 +306,7 @@ TEST_F(LocalPodBackendTest, PodsDieWithAKilledParent) {
   }
   pid_t pod = 0;
   ASSERT_EQ(read(ends[0], &pod, sizeof(pod)), sizeof(pod));
-  const Fd pidfd = OpenPidfd(pod);
+  const Fd pidfd = process::OpenPidfd(pod);
   ASSERT_TRUE(pidfd.valid());
   ASSERT_EQ(kill(master, SIGKILL), 0);
   EXPECT_TRUE(EndsWithinPatience(pidfd.get()));

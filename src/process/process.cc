@@ -1,4 +1,4 @@
-#include "process.h"
+#include "elasticdl/process.h"
 
 #include <fcntl.h>
 #include <signal.h>
@@ -15,7 +15,7 @@
 #include "absl/strings/str_split.h"
 #include "elasticdl/common/status.h"
 
-namespace elasticdl::master {
+namespace elasticdl::process {
 namespace {
 
 // Everything the child needs, made before fork: between fork and exec only
@@ -26,8 +26,11 @@ struct ChildPlan {
   char* const* envp;
   int input;
   int output;
+  int error;
   int error_pipe;
+  // 0: the child may outlive its parent.
   pid_t parent;
+  const std::vector<int>* keep_fds;
 };
 
 [[noreturn]] void FailChild(int error_pipe) {
@@ -49,16 +52,19 @@ void ResetSignals() {
 }
 
 [[noreturn]] void RunChild(const ChildPlan& plan) {
-  if (prctl(PR_SET_PDEATHSIG, SIGKILL) != 0) FailChild(plan.error_pipe);
-  // The parent may have died before prctl.
-  if (getppid() != plan.parent) _exit(127);
+  if (plan.parent != 0) {
+    if (prctl(PR_SET_PDEATHSIG, SIGKILL) != 0) FailChild(plan.error_pipe);
+    // The parent may have died before prctl.
+    if (getppid() != plan.parent) _exit(127);
+  }
   setsid();
   ResetSignals();
   if (dup2(plan.input, 0) < 0 || dup2(plan.output, 1) < 0 ||
-      dup2(plan.output, 2) < 0) {
+      dup2(plan.error, 2) < 0) {
     FailChild(plan.error_pipe);
   }
   close_range(3, ~0U, CLOSE_RANGE_CLOEXEC);
+  for (const int fd : *plan.keep_fds) fcntl(fd, F_SETFD, 0);
   execve(plan.path, plan.argv, plan.envp);
   FailChild(plan.error_pipe);
 }
@@ -120,9 +126,15 @@ absl::Status StartError(int error, const std::string& program) {
   }
 }
 
-absl::StatusOr<Fd> OpenOutput(const std::string& log_file) {
-  const char* path = log_file.empty() ? "/dev/null" : log_file.c_str();
-  Fd fd(open(path, O_WRONLY | O_CREAT | O_APPEND | O_CLOEXEC, 0644));
+// Above 2, so that the child's dup2 onto 0-2 overwrites none of them even when
+// this process was started with those closed.
+Fd MoveAbove2(Fd fd) {
+  if (fd.get() > 2 || !fd.valid()) return fd;
+  return Fd(fcntl(fd.get(), F_DUPFD_CLOEXEC, 3));
+}
+
+absl::StatusOr<Fd> Open(const std::string& path, int flags) {
+  Fd fd = MoveAbove2(Fd(open(path.c_str(), flags | O_CLOEXEC, 0644)));
   if (!fd.valid()) return ErrnoToStatus(errno, absl::StrCat("open ", path));
   return fd;
 }
@@ -150,7 +162,7 @@ Fd OpenPidfd(pid_t pid) {
   return Fd(static_cast<int>(syscall(SYS_pidfd_open, pid, 0)));
 }
 
-absl::StatusOr<Process> StartProcess(const ProcessOptions& options) {
+absl::StatusOr<Process> Start(const Options& options) {
   if (options.argv.empty()) {
     return absl::InvalidArgumentError("start: empty argv");
   }
@@ -161,17 +173,26 @@ absl::StatusOr<Process> StartProcess(const ProcessOptions& options) {
   const std::vector<char*> argv = Pointers(args);
   const std::vector<char*> envp = Pointers(environment);
 
-  const Fd input(open("/dev/null", O_RDONLY | O_CLOEXEC));
-  if (!input.valid()) return ErrnoToStatus(errno, "open /dev/null");
-  ELASTICDL_ASSIGN_OR_RETURN(const Fd output, OpenOutput(options.log_file));
+  ELASTICDL_ASSIGN_OR_RETURN(const Fd input, Open("/dev/null", O_RDONLY));
+  ELASTICDL_ASSIGN_OR_RETURN(
+      const Fd log,
+      Open(options.log_file.empty() ? "/dev/null" : options.log_file,
+           O_WRONLY | O_CREAT | O_APPEND));
   int ends[2];
   if (pipe2(ends, O_CLOEXEC) != 0) return ErrnoToStatus(errno, "pipe");
   Fd read_end(ends[0]);
-  Fd write_end(ends[1]);
+  Fd write_end = MoveAbove2(Fd(ends[1]));
 
-  const ChildPlan plan = {path.c_str(), argv.data(),  envp.data(),
-                          input.get(),  output.get(), write_end.get(),
-                          getpid()};
+  ChildPlan plan;
+  plan.path = path.c_str();
+  plan.argv = argv.data();
+  plan.envp = envp.data();
+  plan.input = input.get();
+  plan.error = log.get();
+  plan.output = options.output_fd >= 0 ? options.output_fd : log.get();
+  plan.error_pipe = write_end.get();
+  plan.parent = options.die_with_parent ? getpid() : 0;
+  plan.keep_fds = &options.keep_fds;
   const pid_t pid = fork();
   if (pid < 0) return ErrnoToStatus(errno, absl::StrCat("fork for ", path));
   if (pid == 0) RunChild(plan);
@@ -195,4 +216,4 @@ absl::StatusOr<Process> StartProcess(const ProcessOptions& options) {
   return process;
 }
 
-}  // namespace elasticdl::master
+}  // namespace elasticdl::process

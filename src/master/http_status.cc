@@ -1,0 +1,232 @@
+#include "http_status.h"
+
+#include <httplib.h>
+#include <sys/socket.h>
+
+#include <nlohmann/json.hpp>
+#include <utility>
+
+#include "absl/strings/escaping.h"
+#include "absl/strings/match.h"
+#include "absl/strings/numbers.h"
+#include "absl/strings/str_cat.h"
+#include "absl/strings/strip.h"
+#include "elasticdl/common/log.h"
+#include "elasticdl/common/mutex.h"
+#include "elasticdl/common/thread.h"
+#include "elasticdl/jobdir.h"
+#include "status_page.h"
+
+namespace elasticdl::master {
+namespace {
+
+constexpr char kJson[] = "application/json";
+// A browser opens about six connections; each holds a thread while it lasts.
+constexpr size_t kThreads = 8;
+
+void ReplyError(httplib::Response& response, int code,
+                absl::string_view message) {
+  response.status = code;
+  const nlohmann::json body = {{"error", std::string(message)}};
+  response.set_content(
+      body.dump(-1, ' ', false, nlohmann::json::error_handler_t::replace),
+      kJson);
+}
+
+int HttpCode(const absl::Status& status) {
+  switch (status.code()) {
+    case absl::StatusCode::kInvalidArgument:
+      return 400;
+    case absl::StatusCode::kFailedPrecondition:
+      return 409;
+    case absl::StatusCode::kUnavailable:
+      return 503;
+    default:
+      return 500;
+  }
+}
+
+void Reply(httplib::Response& response, const absl::Status& status) {
+  if (status.ok()) {
+    response.set_content("{\"ok\":true}", kJson);
+  } else {
+    ReplyError(response, HttpCode(status), status.message());
+  }
+}
+
+}  // namespace
+
+// Owns the httplib server and the thread that accepts.
+class HttpStatus::Server {
+ public:
+  Server(Options options, const StatusBoard& board, Commands commands)
+      : options_(std::move(options)),
+        board_(board),
+        commands_(std::move(commands)) {
+    Configure();
+    AddRoutes();
+  }
+
+  absl::Status Listen() {
+    port_ = options_.port == 0 ? http_.bind_to_any_port(options_.host)
+            : http_.bind_to_port(options_.host, options_.port) ? options_.port
+                                                               : -1;
+    if (port_ < 0) {
+      return absl::UnavailableError(absl::StrCat(
+          "status page: cannot listen on ", options_.host, ":", options_.port));
+    }
+    thread_ = Thread("http", [this] {
+      http_.listen_after_bind();
+      SetListening();  // also when it failed at once: nobody waits for ever
+    });
+    MutexLock lock(mu_);
+    while (!listening_) changed_.Wait(mu_);
+    return absl::OkStatus();
+  }
+
+  void Stop() {
+    MutexLock lock(stop_mu_);
+    http_.stop();
+    thread_.Join();
+  }
+
+  std::string address() const {
+    const bool v6 = absl::StrContains(options_.host, ':');
+    return absl::StrCat(v6 ? "[" : "", options_.host, v6 ? "]:" : ":", port_);
+  }
+  std::string page_url() const {
+    return absl::StrCat("http://", address(), "/?token=", options_.token);
+  }
+
+ private:
+  void Configure() {
+    // The factory is called once the server accepts: only then does stop()
+    // have an effect.
+    http_.new_task_queue = [this] {
+      SetListening();
+      return new httplib::ThreadPool(kThreads);
+    };
+    // The default would let a second master share the port.
+    http_.set_socket_options([](socket_t socket) {
+      const int yes = 1;
+      setsockopt(socket, SOL_SOCKET, SO_REUSEADDR, &yes, sizeof(yes));
+    });
+    // Idle connections hold a thread and delay Stop.
+    http_.set_keep_alive_max_count(1);
+    http_.set_keep_alive_timeout(1);
+    http_.set_read_timeout(1, 0);
+    http_.set_write_timeout(2, 0);
+    http_.set_payload_max_length(4096);
+    http_.set_default_headers(
+        {{"Cache-Control", "no-store"},
+         {"Referrer-Policy", "no-referrer"},
+         {"X-Content-Type-Options", "nosniff"},
+         {"Content-Security-Policy",
+          "default-src 'none'; style-src 'unsafe-inline'; "
+          "script-src 'unsafe-inline'; connect-src 'self'"}});
+    http_.set_pre_routing_handler(
+        [this](const httplib::Request& request, httplib::Response& response) {
+          if (Allowed(request)) {
+            return httplib::Server::HandlerResponse::Unhandled;
+          }
+          LogWarning("status page: ", request.method, " ",
+                     absl::CHexEscape(request.path.substr(0, 100)), " from ",
+                     request.remote_addr, " refused: no valid token");
+          response.set_header("WWW-Authenticate", "Bearer");
+          ReplyError(response, 401, "the job's token is missing or wrong");
+          return httplib::Server::HandlerResponse::Handled;
+        });
+    http_.set_exception_handler([](const httplib::Request&,
+                                   httplib::Response& response,
+                                   std::exception_ptr) {
+      ReplyError(response, 500, "internal error");
+    });
+  }
+
+  bool Allowed(const httplib::Request& request) const {
+    const std::string header = request.get_header_value("Authorization");
+    absl::string_view token = header;
+    if (absl::ConsumePrefix(&token, "Bearer ")) {
+      return jobdir::TokensEqual(token, options_.token);
+    }
+    // A link can hold no header; only the page itself may be opened that way.
+    return request.method == "GET" && request.path == "/" &&
+           jobdir::TokensEqual(request.get_param_value("token"),
+                               options_.token);
+  }
+
+  void AddRoutes() {
+    using httplib::Request;
+    using httplib::Response;
+    http_.Get("/", [](const Request&, Response& response) {
+      response.set_content(std::string(StatusPage()), "text/html");
+    });
+    http_.Get("/api/status", [this](const Request&, Response& response) {
+      response.set_content(StatusToJson(board_.Get()), kJson);
+    });
+    http_.Get("/api/history", [this](const Request&, Response& response) {
+      response.set_content(HistoryToJson(board_.History()), kJson);
+    });
+    http_.Get("/metrics", [this](const Request&, Response& response) {
+      response.set_content(StatusToMetrics(board_.Get()),
+                           "text/plain; version=0.0.4");
+    });
+    http_.Post("/api/stop", [this](const Request&, Response& response) {
+      Reply(response, commands_.stop());
+    });
+    http_.Post("/api/scale",
+               [this](const Request& request, Response& response) {
+                 Reply(response, Scale(request.get_param_value("num_workers")));
+               });
+  }
+
+  absl::Status Scale(const std::string& text) const {
+    int64_t num_workers = 0;
+    if (!absl::SimpleAtoi(text, &num_workers) || num_workers < 1) {
+      return absl::InvalidArgumentError(absl::StrCat(
+          "num_workers='", text, "': want a number of at least 1"));
+    }
+    return commands_.scale(num_workers);
+  }
+
+  void SetListening() {
+    {
+      MutexLock lock(mu_);
+      listening_ = true;
+    }
+    changed_.NotifyAll();
+  }
+
+  const Options options_;
+  const StatusBoard& board_;
+  const Commands commands_;
+  httplib::Server http_;
+  int port_ = -1;
+
+  Mutex mu_;
+  CondVar changed_;
+  bool listening_ ABSL_GUARDED_BY(mu_) = false;
+
+  Mutex stop_mu_;  // Join is not thread-safe
+  Thread thread_;
+};
+
+absl::StatusOr<std::unique_ptr<HttpStatus>> HttpStatus::Start(
+    Options options, const StatusBoard& board, Commands commands) {
+  if (options.token.empty()) {
+    return absl::InvalidArgumentError("status page: the token is empty");
+  }
+  auto server =
+      std::make_unique<Server>(std::move(options), board, std::move(commands));
+  if (absl::Status status = server->Listen(); !status.ok()) return status;
+  return std::unique_ptr<HttpStatus>(new HttpStatus(std::move(server)));
+}
+
+HttpStatus::HttpStatus(std::unique_ptr<Server> server)
+    : server_(std::move(server)) {}
+HttpStatus::~HttpStatus() { Stop(); }
+std::string HttpStatus::address() const { return server_->address(); }
+std::string HttpStatus::page_url() const { return server_->page_url(); }
+void HttpStatus::Stop() { server_->Stop(); }
+
+}  // namespace elasticdl::master

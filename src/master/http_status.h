@@ -1,0 +1,68 @@
+// The master's status page, JSON API and Prometheus metrics.
+//
+//   GET  /             page with charts; ?token=… instead of the header
+//   GET  /api/status   JobStatus as JSON
+//   GET  /api/history  [[seconds, step, loss, records_per_s], …]
+//   GET  /metrics      Prometheus text
+//   POST /api/stop
+//   POST /api/scale?num_workers=N
+//
+// Every request needs the job's token ("Authorization: Bearer <token>"); one
+// without it gets 401 and is logged.
+#pragma once
+
+#include <cstdint>
+#include <functional>
+#include <memory>
+#include <string>
+
+#include "absl/status/status.h"
+#include "absl/status/statusor.h"
+#include "status_board.h"
+
+namespace elasticdl::master {
+
+// JSON and Prometheus text of a status. Pure.
+std::string StatusToJson(const JobStatus& status);
+std::string HistoryToJson(const std::vector<StatusPoint>& points);
+std::string StatusToMetrics(const JobStatus& status);
+
+// Thread-safe.
+class HttpStatus {
+ public:
+  struct Options {
+    // Where to listen: by default only this machine can connect.
+    std::string host = "127.0.0.1";
+    // 0 = any free port.
+    int port = 0;
+    // Must not be empty.
+    std::string token;
+  };
+  // Called on a thread of the server; must be thread-safe and quick.
+  struct Commands {
+    std::function<absl::Status()> stop;
+    std::function<absl::Status(int64_t num_workers)> scale;
+  };
+
+  // Listens. `board` must outlive the server. UNAVAILABLE when the address
+  // cannot be had.
+  static absl::StatusOr<std::unique_ptr<HttpStatus>> Start(
+      Options options, const StatusBoard& board, Commands commands);
+
+  ~HttpStatus();
+
+  // host:port.
+  std::string address() const;
+  // http://host:port/?token=…, to show to the user. Holds the secret.
+  std::string page_url() const;
+
+  // Waits for requests in progress (about two seconds at most). Idempotent.
+  void Stop();
+
+ private:
+  class Server;
+  explicit HttpStatus(std::unique_ptr<Server> server);
+  const std::unique_ptr<Server> server_;
+};
+
+}  // namespace elasticdl::master

@@ -1,0 +1,195 @@
+#include "progress_display.h"
+
+#include <sys/ioctl.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <cmath>
+#include <vector>
+
+#include "absl/strings/ascii.h"
+#include "absl/strings/str_cat.h"
+#include "absl/strings/str_format.h"
+#include "elasticdl/common/file.h"
+
+namespace elasticdl::master {
+namespace {
+
+constexpr int kBarWidth = 20;
+// Carriage return, clear to the end of the line.
+constexpr absl::string_view kClearLine = "\r\x1b[K";
+
+double Fraction(const Progress& progress) {
+  if (progress.records_total <= 0) return 0;
+  return std::clamp(static_cast<double>(progress.records_done) /
+                        static_cast<double>(progress.records_total),
+                    0.0, 1.0);
+}
+
+std::string Bar(double fraction) {
+  const int full = static_cast<int>(fraction * kBarWidth);
+  std::string bar(kBarWidth, ' ');
+  std::fill_n(bar.begin(), full, '=');
+  if (full < kBarWidth) bar[static_cast<size_t>(full)] = '>';
+  return absl::StrCat("[", bar, "]");
+}
+
+std::string Epoch(const Progress& progress) {
+  if (progress.phase != "train") return progress.phase;
+  if (progress.num_epochs <= 0) return absl::StrCat("epoch ", progress.epoch);
+  return absl::StrCat("epoch ", progress.epoch, "/", progress.num_epochs);
+}
+
+std::string Eta(const Progress& progress) {
+  const auto left =
+      static_cast<double>(progress.records_total - progress.records_done);
+  if (progress.records_total <= 0 || progress.records_per_s <= 0 || left < 0) {
+    return "";
+  }
+  return absl::StrCat(
+      "ETA ", ShortDuration(absl::Seconds(left / progress.records_per_s)));
+}
+
+// Control characters of a message must not move the cursor.
+std::string Printable(absl::string_view text) {
+  std::string clean(text);
+  for (char& c : clean) {
+    if (absl::ascii_iscntrl(c) && c != '\n' && c != '\t') c = ' ';
+  }
+  while (!clean.empty() && clean.back() == '\n') clean.pop_back();
+  return clean;
+}
+
+}  // namespace
+
+std::string ShortNumber(double value) {
+  if (!std::isfinite(value)) return "?";
+  if (value < 10) return absl::StrFormat("%.1f", value);
+  if (value < 1000) return absl::StrFormat("%.0f", value);
+  if (value < 999950) return absl::StrFormat("%.1fk", value / 1e3);
+  return absl::StrFormat("%.1fM", value / 1e6);
+}
+
+std::string ShortDuration(absl::Duration duration) {
+  // Longer than anybody waits: not worth a number.
+  if (duration > absl::Hours(24 * 365)) return "?";
+  const int64_t seconds = absl::ToInt64Seconds(duration + absl::Seconds(0.5));
+  if (seconds >= 3600) {
+    return absl::StrFormat("%d:%02d:%02d", seconds / 3600, seconds / 60 % 60,
+                           seconds % 60);
+  }
+  return absl::StrFormat("%d:%02d", seconds / 60, seconds % 60);
+}
+
+std::string RenderProgress(const Progress& progress, int columns,
+                           bool with_bar) {
+  std::vector<std::string> parts = {Epoch(progress)};
+  if (progress.records_total > 0) {
+    const double fraction = Fraction(progress);
+    if (with_bar) parts.push_back(Bar(fraction));
+    // Rounded down: 100% means done.
+    parts.push_back(absl::StrFormat("%3d%%", static_cast<int>(fraction * 100)));
+  }
+  if (progress.phase == "train") {
+    parts.push_back(absl::StrCat("step ", progress.step));
+  }
+  parts.push_back(absl::StrCat(ShortNumber(progress.records_per_s), " rec/s"));
+  if (progress.loss.has_value()) {
+    parts.push_back(absl::StrFormat("loss %.4g", *progress.loss));
+  }
+  parts.push_back(
+      absl::StrCat("workers ", progress.workers, "/", progress.target_workers));
+  if (progress.generation > 0) {
+    parts.push_back(absl::StrCat("gen ", progress.generation));
+  }
+  if (const std::string eta = Eta(progress); !eta.empty()) {
+    parts.push_back(eta);
+  }
+  std::string line;
+  for (const std::string& part : parts) {
+    const size_t length = line.size() + (line.empty() ? 0 : 1) + part.size();
+    if (columns > 0 && length > static_cast<size_t>(columns)) break;
+    absl::StrAppend(&line, line.empty() ? "" : " ", part);
+  }
+  return line;
+}
+
+ProgressDisplay::Mode ProgressDisplay::DetectMode(int fd,
+                                                  const std::string& term) {
+  const bool live = isatty(fd) == 1 && !term.empty() && term != "dumb";
+  return live ? Mode::kLive : Mode::kPlain;
+}
+
+ProgressDisplay::ProgressDisplay(Options options) : options_(options) {}
+
+ProgressDisplay::~ProgressDisplay() {
+  if (line_shown_) Write("\n");
+}
+
+void ProgressDisplay::Update(const Progress& progress, absl::Time now) {
+  progress_ = progress;
+  changed_ = true;
+  Tick(now);
+}
+
+void ProgressDisplay::Tick(absl::Time now) {
+  if (now < next_wake()) return;
+  if (options_.mode == Mode::kLive) {
+    DrawLive(now);
+    return;
+  }
+  Write(absl::StrCat(RenderProgress(progress_, 0, false), "\n"));
+  changed_ = false;
+  last_drawn_ = now;
+}
+
+absl::Time ProgressDisplay::next_wake() const {
+  if (finished_ || !changed_ || options_.mode == Mode::kNone) {
+    return absl::InfiniteFuture();
+  }
+  return last_drawn_ + (options_.mode == Mode::kLive ? options_.redraw_interval
+                                                     : options_.plain_interval);
+}
+
+void ProgressDisplay::Message(absl::string_view text, absl::Time now) {
+  const bool redraw = line_shown_;
+  Write(absl::StrCat(redraw ? kClearLine : "", Printable(text), "\n"));
+  line_shown_ = false;
+  if (redraw) DrawLive(now);
+}
+
+void ProgressDisplay::Finish(absl::Time now) {
+  if (finished_) return;
+  finished_ = true;
+  if (options_.mode == Mode::kNone) return;
+  if (options_.mode == Mode::kLive) {
+    DrawLive(now);
+    Write("\n");
+    line_shown_ = false;
+  } else {
+    Write(absl::StrCat(RenderProgress(progress_, 0, false), "\n"));
+  }
+}
+
+void ProgressDisplay::DrawLive(absl::Time now) {
+  // One column stays free: some terminals wrap when the last one is filled.
+  const int columns = std::max(Columns() - 1, 10);
+  Write(absl::StrCat(kClearLine, RenderProgress(progress_, columns, true)));
+  line_shown_ = true;
+  changed_ = false;
+  last_drawn_ = now;
+}
+
+int ProgressDisplay::Columns() const {
+  winsize size = {};
+  if (ioctl(options_.fd, TIOCGWINSZ, &size) == 0 && size.ws_col > 0) {
+    return size.ws_col;
+  }
+  return 80;
+}
+
+void ProgressDisplay::Write(absl::string_view text) {
+  WriteAll(options_.fd, text, "progress").IgnoreError();
+}
+
+}  // namespace elasticdl::master
