@@ -84,9 +84,9 @@ bool MayReadData(const JobFlags& flags) {
   }
   const std::string path = JoinPath(
       flags.model_zoo,
-      absl::StrCat(absl::StrReplaceAll(flags.model_def.substr(0, dot),
-                                       {{".", "/"}}),
-                   ".cc"));
+      absl::StrCat(
+          absl::StrReplaceAll(flags.model_def.substr(0, dot), {{".", "/"}}),
+          ".cc"));
   const auto text = ReadFile(path);
   return !text.ok() || absl::StrContains(*text, flags.custom_data_reader);
 }
@@ -104,12 +104,12 @@ absl::StatusOr<master::MasterOptions> MakeMasterOptions(
   const bool training =
       type == v1::TRAINING_ONLY || type == v1::TRAINING_WITH_EVALUATION;
   options.num_workers = training ? 1 : flags.num_workers;
-  const auto cores = static_cast<int64_t>(
-      std::max(1u, std::thread::hardware_concurrency()));
+  const auto cores =
+      static_cast<int64_t>(std::max(1u, std::thread::hardware_concurrency()));
   options.job.set_num_threads(static_cast<int32_t>(
-      flags.num_threads > 0 ? flags.num_threads
-                            : std::max<int64_t>(
-                                  1, cores / options.num_workers)));
+      flags.num_threads > 0
+          ? flags.num_threads
+          : std::max<int64_t>(1, cores / options.num_workers)));
   options.num_minibatches_per_task = flags.num_minibatches_per_task;
   options.num_epochs = static_cast<int32_t>(flags.num_epochs);
   options.shuffle = flags.shuffle;

@@ -41,8 +41,8 @@ int Main(const std::vector<std::string>& args) {
     std::cout << *path << "\n";
     return 0;
   }
-  const auto token = FindToken(flags.token_file, flags.state_dir,
-                               options.master_addr);
+  const auto token =
+      FindToken(flags.token_file, flags.state_dir, options.master_addr);
   if (!token.ok()) {
     std::cerr << "elasticdl-worker: " << token.status().message() << "\n";
     return 1;

@@ -174,10 +174,10 @@ absl::StatusOr<std::unique_ptr<LedgerAudit>> LedgerAudit::Open(
   return std::unique_ptr<LedgerAudit>(new LedgerAudit(std::move(writer)));
 }
 
-absl::Status LedgerAudit::Append(const std::vector<CommittedRange>& ranges) {
+absl::Status LedgerAudit::Append(const std::vector<AuditedRange>& ranges) {
   if (ranges.empty()) return absl::OkStatus();
   std::string text;
-  for (const CommittedRange& range : ranges) {
+  for (const AuditedRange& range : ranges) {
     absl::StrAppend(
         &text, text.empty() ? "" : "\n", "{\"epoch\":", range.epoch,
         ",\"shard\":", Dump(Json(range.shard)), ",\"begin\":", range.begin,
@@ -186,6 +186,11 @@ absl::Status LedgerAudit::Append(const std::vector<CommittedRange>& ranges) {
   }
   MutexLock lock(mu_);
   return writer_.Append(text);
+}
+
+absl::Status LedgerAudit::AppendCutBack(int64_t step) {
+  MutexLock lock(mu_);
+  return writer_.Append(absl::StrCat("{\"cut_back\":", step, "}"));
 }
 
 }  // namespace elasticdl::master

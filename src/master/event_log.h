@@ -77,7 +77,7 @@ class EventLog {
 };
 
 // A range of records that is in the model for good.
-struct CommittedRange {
+struct AuditedRange {
   int64_t epoch = 0;
   std::string shard;
   int64_t begin = 0;
@@ -88,7 +88,7 @@ struct CommittedRange {
 };
 
 // --ledger_audit: one JSON object per committed range, fields as in
-// CommittedRange. Thread-safe.
+// AuditedRange. Thread-safe.
 class LedgerAudit {
  public:
   // An empty path gives an audit that drops everything.
@@ -97,7 +97,10 @@ class LedgerAudit {
 
   // All ranges in one write. An error is the caller's to report: an audit with
   // holes proves nothing.
-  absl::Status Append(const std::vector<CommittedRange>& ranges);
+  absl::Status Append(const std::vector<AuditedRange>& ranges);
+  // {"cut_back": step}: the model fell back to `step`; every range above that
+  // was written with a later step is void.
+  absl::Status AppendCutBack(int64_t step);
 
  private:
   explicit LedgerAudit(LineWriter writer) : writer_(std::move(writer)) {}

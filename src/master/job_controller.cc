@@ -98,8 +98,8 @@ void JobController::OnMessage(absl::Time now, ConnectionId connection,
       tasks_.StopTraining(message.stop_training().reason());
       break;
     case v1::WorkerMessage::kFatal:
-      Fail(now, absl::StrCat("worker ", worker.id, ": ",
-                             message.fatal().message()));
+      Fail(now,
+           absl::StrCat("worker ", worker.id, ": ", message.fatal().message()));
       break;
     case v1::WorkerMessage::kLeaving:
       worker.leaving = true;
@@ -200,8 +200,8 @@ void JobController::OnProgress(absl::Time now, const WorkerState& worker,
     const absl::StatusOr<CommittedRange> range =
         tasks_.Commit(now, worker.id, commit.task_id(), commit.end());
     if (!range.ok()) {
-      LogWarning("commit of worker ", worker.id, " refused: ",
-                 range.status().message());
+      LogWarning("commit of worker ", worker.id,
+                 " refused: ", range.status().message());
     } else if (range->begin < range->end) {
       crashes_without_commit_ = 0;
       output_.OnCommit(*range, progress.step());
@@ -330,8 +330,7 @@ void JobController::CutBackToCheckpoint(absl::Time now) {
   const int64_t before = tasks_.step();
   const absl::Status status = tasks_.CutBack(now, *ledger);
   if (!status.ok()) {
-    LogWarning("falling back to step ", ledger->step(), ": ",
-               status.message());
+    LogWarning("falling back to step ", ledger->step(), ": ", status.message());
     return;
   }
   evaluation_.CutBack(now, ledger->step());
@@ -432,8 +431,8 @@ void JobController::GrantTasks(absl::Time now, ConnectionId connection,
     kinds.training = !worker.waiting && room(v1::TRAINING);
     // A worker evaluates the version it stands at: when it waits for that, or
     // when there is nothing to train.
-    kinds.evaluation = (worker.waiting || tasks_.TrainingDone()) &&
-                       room(v1::EVALUATION);
+    kinds.evaluation =
+        (worker.waiting || tasks_.TrainingDone()) && room(v1::EVALUATION);
     kinds.prediction = room(v1::PREDICTION);
     kinds.train_end = tasks_.TrainingDone();
     const GrantResult granted = tasks_.Grant(now, worker.id, kinds);
@@ -462,7 +461,7 @@ std::optional<JobResult> JobController::result() const {
   if (result.exit_code == 0 && !last_checkpoint_error_.empty()) {
     result.exit_code = kExitJobFailed;
     result.message = absl::StrCat("training is done, but its last checkpoint ",
-                                   "was not saved: ", last_checkpoint_error_);
+                                  "was not saved: ", last_checkpoint_error_);
   }
   return result;
 }
@@ -480,10 +479,10 @@ void JobController::OnTimer(absl::Time now) {
     LoseWorker(now, id, WorkerLoss::kPreempted, reason);
   }
   for (const OverdueTask& overdue : tasks_.Expire(now)) {
-    const std::string reason = absl::StrCat(
-        "silent on task ", overdue.task_id, " for ",
-        absl::FormatDuration(overdue.silent), " (limit ",
-        absl::FormatDuration(overdue.limit), ")");
+    const std::string reason =
+        absl::StrCat("silent on task ", overdue.task_id, " for ",
+                     absl::FormatDuration(overdue.silent), " (limit ",
+                     absl::FormatDuration(overdue.limit), ")");
     for (auto it = workers_.begin(); it != workers_.end(); ++it) {
       if (it->second.id != overdue.worker_id) continue;
       output_.Close(it->first, absl::FailedPreconditionError(reason));

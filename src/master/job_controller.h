@@ -142,8 +142,7 @@ class JobController {
   JobController(Options options, TaskManager tasks, JobOutput& output,
                 absl::Time now);
 
-  void OnHello(absl::Time now, ConnectionId connection,
-               const v1::Hello& hello);
+  void OnHello(absl::Time now, ConnectionId connection, const v1::Hello& hello);
   void OnReady(absl::Time now, ConnectionId connection, WorkerState& worker,
                const v1::Ready& ready);
   absl::Status LearnShards(const v1::Ready& ready);
@@ -161,8 +160,7 @@ class JobController {
   // Carries out whatever the state calls for; after every event.
   void Advance(absl::Time now);
   void AdvanceEvaluation(absl::Time now);
-  void GrantTasks(absl::Time now, ConnectionId connection,
-                  WorkerState& worker);
+  void GrantTasks(absl::Time now, ConnectionId connection, WorkerState& worker);
   void SendToAll(const v1::MasterMessage& message);
   void FinishIfDone();
   void Stop(ConnectionId connection, WorkerState& worker,

@@ -37,10 +37,9 @@ absl::StatusOr<Shards> ListShards(const std::string& flag,
 }
 
 absl::Status AddShards(const v1::JobSpec& job, TaskManagerOptions& tasks) {
-  ELASTICDL_ASSIGN_OR_RETURN(
-      tasks.training_shards,
-      ListShards("--training_data", job.training_data(),
-                 job.data_reader_params()));
+  ELASTICDL_ASSIGN_OR_RETURN(tasks.training_shards,
+                             ListShards("--training_data", job.training_data(),
+                                        job.data_reader_params()));
   ELASTICDL_ASSIGN_OR_RETURN(
       tasks.validation_shards,
       ListShards("--validation_data", job.validation_data(),

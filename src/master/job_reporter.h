@@ -5,9 +5,7 @@
 #include <cstdint>
 #include <deque>
 #include <functional>
-#include <map>
 #include <memory>
-#include <optional>
 #include <string>
 #include <vector>
 
@@ -21,6 +19,7 @@
 #include "http_status.h"
 #include "pod_manager.h"
 #include "progress_display.h"
+#include "status_board.h"
 #include "task_manager.h"
 
 namespace elasticdl::master {
@@ -60,11 +59,12 @@ class JobReporter {
   void WorkerLost(int64_t worker_id, const std::string& reason);
   void Committed(const CommittedRange& range, int64_t step);
   void CutBack(int64_t step);
-  void Progress(const v1::Progress& progress, const TaskProgress& tasks);
+  void Progress(const v1::Progress& progress);
   void Checkpoint(const v1::CheckpointDone& done);
   void Evaluation(const EvaluationResult& result);
   void Message(const std::string& text);
-  void Quarantined(const QuarantinedRange& range);
+  // The job was asked to stop.
+  void Stopping();
   void JobEnded(int exit_code, const std::string& message);
 
   // Draws and publishes what is due.
@@ -73,22 +73,23 @@ class JobReporter {
   absl::Time next_tick() const;
 
  private:
-  JobReporter(const MasterOptions& options);
+  explicit JobReporter(const MasterOptions& options);
   void Say(const std::string& text);
+  void CheckAudit(const absl::Status& status);
 
   const MasterOptions options_;
   std::unique_ptr<EventLog> events_;
   std::unique_ptr<LedgerAudit> audit_;
   std::unique_ptr<ProgressDisplay> display_;
-  std::unique_ptr<HttpStatus> http_;
-
   RateMeter rate_;
-  std::optional<double> loss_;
   int64_t target_workers_ = 0;
-  int64_t step_ = 0;
-  std::vector<StatusEvaluation> evaluations_;
-  std::string state_ = "starting";
+  JobStatus status_;
+  absl::Time next_publish_ = absl::InfinitePast();
   bool audit_failed_ = false;
+
+  // Shared with the status page's threads.
+  StatusBoard board_;
+  std::unique_ptr<HttpStatus> http_;
 };
 
 }  // namespace elasticdl::master

@@ -3,6 +3,8 @@
 #include <algorithm>
 #include <functional>
 #include <limits>
+#include <map>
+#include <optional>
 #include <utility>
 
 #include "absl/strings/str_cat.h"
@@ -85,7 +87,7 @@ class MasterImpl : public Master,
   }
   void OnCutBack(int64_t step) override { reporter_->CutBack(step); }
   void OnProgress(const v1::Progress& progress) override {
-    reporter_->Progress(progress, controller_->progress());
+    reporter_->Progress(progress);
   }
   void OnCheckpoint(const v1::CheckpointDone& done) override {
     reporter_->Checkpoint(done);
@@ -93,9 +95,7 @@ class MasterImpl : public Master,
   void OnEvaluation(const EvaluationResult& result) override {
     reporter_->Evaluation(result);
   }
-  void OnMessage(const std::string& text) override {
-    reporter_->Message(text);
-  }
+  void OnMessage(const std::string& text) override { reporter_->Message(text); }
 
  private:
   using Task = std::function<void(absl::Time now)>;
@@ -142,6 +142,10 @@ absl::Status MasterImpl::SetUp() {
   ELASTICDL_RETURN_IF_ERROR(Listen());
   JobReporter::Commands commands;
   commands.stop = [this](const std::string& reason) { Stop(reason); };
+  commands.scale = [](int64_t) {
+    return absl::UnimplementedError(
+        "the number of workers of this job cannot be changed");
+  };
   ELASTICDL_ASSIGN_OR_RETURN(
       reporter_, JobReporter::Create(options_, jobdir_, std::move(commands)));
   if (options_.start_pods) ELASTICDL_RETURN_IF_ERROR(SetUpPods());
@@ -207,8 +211,7 @@ void MasterImpl::OnTimers(absl::Time now) {
 }
 
 absl::Time MasterImpl::NextWake() const {
-  absl::Time next =
-      std::min(controller_->NextTimer(), reporter_->next_tick());
+  absl::Time next = std::min(controller_->NextTimer(), reporter_->next_tick());
   if (pods_ != nullptr) next = std::min(next, pods_->next_wake());
   if (give_up_.has_value()) next = std::min(next, *give_up_);
   return next;
@@ -223,6 +226,7 @@ bool MasterImpl::Over(absl::Time now) const {
 
 void MasterImpl::OnStop(absl::Time now, const std::string& reason) {
   reporter_->Message(absl::StrCat("stopping (", reason, ")"));
+  reporter_->Stopping();
   controller_->StopJob(now, reason);
   // The second time, nobody is asked any more.
   if (++stops_ > 1) give_up_ = now;
@@ -238,7 +242,7 @@ void MasterImpl::BeginEnding(absl::Time now) {
 
 void MasterImpl::CheckPods(absl::Time now) {
   if (pods_ == nullptr || controller_->ending()) return;
-  const PodsOutcome& outcome = pods_->outcome();
+  const JobOutcome& outcome = pods_->outcome();
   if (outcome.state == JobState::kFailed) {
     controller_->Fail(now, outcome.reason);
   } else if (outcome.state == JobState::kSucceeded) {
@@ -288,6 +292,9 @@ void MasterImpl::Execute(std::vector<PodDecision> decisions) {
         break;
       }
       case PodDecision::Kind::kEnded:
+        reporter_->PodEnded(decision.name, decision.id, decision.reason,
+                            decision.process_failure);
+        break;
       case PodDecision::Kind::kDelayed:
       case PodDecision::Kind::kGaveUp:
         LogInfo(PodDecisionKindName(decision.kind), " ", decision.name, ": ",

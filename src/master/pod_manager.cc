@@ -41,11 +41,20 @@ bool IsFinal(PodPhase phase) {
 
 }  // namespace
 
+bool IsProcessFailure(const PodEvent& event) {
+  return IsFinal(event.phase) && event.phase != PodPhase::kSucceeded &&
+         !TakenAway(event);
+}
+
 PodManager::PodManager(PodManagerOptions options)
     : options_(std::move(options)),
       target_(options_.num_workers),
       next_id_(options_.first_worker_id) {
   ELASTICDL_CHECK(target_ >= 1);
+}
+
+void PodManager::ForgiveFailure(int64_t id) {
+  if (Lineage* lineage = FindById(id)) lineage->forgiven = true;
 }
 
 // Questions -------------------------------------------------------------------
@@ -339,7 +348,6 @@ void PodManager::Ended(Slots::iterator it, const PodEvent& event,
                        absl::Time now, Decisions& out) {
   Lineage& lineage = it->second;
   const bool succeeded = event.phase == PodPhase::kSucceeded;
-  const bool taken_away = !succeeded && TakenAway(event);
   std::string reason = DescribePodEnd(event);
   if (lineage.leaving) absl::StrAppend(&reason, ", it had announced to leave");
   if (lineage.deleting) {
@@ -349,7 +357,7 @@ void PodManager::Ended(Slots::iterator it, const PodEvent& event,
   ended.kind = PodDecision::Kind::kEnded;
   ended.name = event.name;
   ended.id = lineage.id;
-  ended.process_failure = !succeeded && !taken_away && !lineage.deleting;
+  ended.process_failure = IsProcessFailure(event) && !lineage.deleting;
   ended.reason = reason;
   out.push_back(ended);
 
@@ -358,7 +366,7 @@ void PodManager::Ended(Slots::iterator it, const PodEvent& event,
   lineage.pid = 0;
   if (lineage.removed || ending()) {
     slots_.erase(it);
-  } else if (ended.process_failure) {
+  } else if (ended.process_failure && !std::exchange(lineage.forgiven, false)) {
     ++lineage.failures;
     if (lineage.failures > options_.relaunch_on_worker_failure) {
       GiveUp(lineage,

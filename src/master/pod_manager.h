@@ -36,6 +36,9 @@
 
 namespace elasticdl::master {
 
+// It failed by itself: not by success, and nobody took it away.
+bool IsProcessFailure(const PodEvent& event);
+
 struct PodManagerOptions {
   std::string job_name;
   // Pods to keep running, at least 1.
@@ -138,6 +141,10 @@ class PodManager {
   // preemption, not the end of its work.
   void NoteLeaving(int64_t id);
 
+  // The failure that is about to be told by OnPodEvent is the fault of the task
+  // that the worker held: relaunched without counting against its place.
+  void ForgiveFailure(int64_t id);
+
   // Replaces a worker that hangs: deleted, then relaunched without counting a
   // failure. NOT_FOUND when there is none of that id.
   absl::StatusOr<Decisions> Replace(int64_t id, const std::string& reason,
@@ -185,6 +192,7 @@ class PodManager {
     int64_t quick_ends = 0;
     int64_t create_errors = 0;
     bool leaving = false;   // announced
+    bool forgiven = false;  // the next failure does not count
     bool deleting = false;  // Delete was decided
     bool removed = false;   // not to be replaced
     std::string delete_reason;

@@ -103,7 +103,9 @@ class RangeQueue {
   // Of the current epoch, and what was returned.
   int64_t NumRangesLeft() const;
   int64_t NumRecordsLeft() const;
-  // Of v1::Task.shuffle_seed; 0 without shuffling.
+  // The first `place` blocks of the current epoch, in its order.
+  std::vector<int64_t> BlocksBefore(int64_t place) const;
+  // For v1::Task.shuffle_seed; 0 without shuffling.
   uint64_t ShuffleSeed(const Range& range) const;
 
  private:

@@ -48,6 +48,8 @@ class TaskManager {
   absl::StatusOr<bool> Done(absl::Time now, int64_t worker_id, int64_t task_id);
   // OK when the worker holds the task, else FAILED_PRECONDITION.
   absl::Status CheckHeld(int64_t worker_id, int64_t task_id) const;
+  // NONE when nobody holds the task.
+  v1::TaskType HeldType(int64_t task_id) const;
 
   // The worker could not do the task but lives. The rest is due again, or set
   // aside after task_max_failures; true when the latter happened.
@@ -110,15 +112,14 @@ class TaskManager {
   struct Held {
     int64_t worker_id = 0;
     v1::TaskType type = v1::NONE;
-    Range range;
+    Range range;  // What is not committed yet.
   };
   struct FinishedTask {
     int64_t task_id = 0;
     int64_t end = 0;
   };
   struct Worker {
-    // Unfinished tasks, oldest first.
-    std::vector<int64_t> tasks;
+    std::vector<int64_t> tasks;  // Unfinished, oldest first.
     // The last finished ones, to recognise repeated reports.
     std::deque<FinishedTask> finished;
     // When the task in use was begun, and the last sign of it.
@@ -129,36 +130,49 @@ class TaskManager {
     int64_t version = 0;
     RangeQueue queue;
     int64_t done_records = 0;
-    int num_held = 0;
+    bool complete = false;
   };
 
   TaskManager(TaskManagerOptions options, RangeQueue training,
               RangeQueue validation, RangeQueue prediction);
 
-  // In task_manager.cc: hand-out and reports.
+  // task_manager.cc: hand-out and reports.
   std::optional<v1::Task> GrantFrom(absl::Time now, int64_t worker_id,
                                     const TaskKinds& kinds);
-  v1::Task Hand(absl::Time now, int64_t worker_id, v1::TaskType type,
-                const Range& range);
+  std::optional<v1::Task> Hand(absl::Time now, int64_t worker_id,
+                               v1::TaskType type, const Range& range);
   int64_t TrainingTaskLimit() const;
   NoTask WhyNothing(const TaskKinds& kinds) const;
   bool TrainEndReady() const;
   int NumHeld(v1::TaskType type) const;
+  // The queue that the type's ranges come from; null for TRAIN_END_CALLBACK.
   RangeQueue* QueueOf(v1::TaskType type);
-  absl::StatusOr<bool> FindHeld(int64_t worker_id, int64_t task_id,
-                                int64_t end) const;
-  void Complete(absl::Time now, int64_t task_id, int64_t end);
-  void Drop(int64_t task_id);
-  void TakeBack(const Held& held);
+  bool WasFinished(int64_t worker_id, int64_t task_id,
+                   std::optional<int64_t> end) const;
+  void Complete(absl::Time now, int64_t task_id);
+  // Takes the task from its worker without any other consequence.
+  Held Drop(absl::Time now, int64_t task_id);
+  void TakeBack(const Held& held, bool front);
+  // True when the rest of the task was set aside.
   bool CountFailure(const Held& held, absl::string_view message);
-  void RestartClocks(absl::Time now);
-  int64_t TaskInUse(const Worker& worker) const;
-  absl::Duration Limit(v1::TaskType type) const;
+  void CheckEvaluationComplete(absl::Time now);
+  void StopAtMaxStep();
 
-  // In task_ledger.cc: what is kept beyond the process.
+  // task_clock.cc: who is overdue.
+  void RestartClocks(absl::Time now);
+  int64_t TaskInUse(const Worker& worker) const;  // 0 = none.
+  absl::Duration Limit(v1::TaskType type) const;
+  std::optional<OverdueTask> Watched(int64_t worker_id,
+                                     const Worker& worker) const;
+
+  // task_ledger.cc: what is kept beyond the process.
+  struct LoadedLedger {
+    std::vector<Range> outstanding;
+    std::vector<Range> quarantined;
+  };
   absl::Status CheckSameData(const v1::Ledger& ledger) const;
-  absl::Status Load(const v1::Ledger& ledger);
-  v1::LedgerRange ToProto(const RangeQueue& queue, const Range& range) const;
+  absl::StatusOr<LoadedLedger> Parse(const v1::Ledger& ledger) const;
+  void Load(const v1::Ledger& ledger, const LoadedLedger& loaded);
 
   TaskManagerOptions options_;
   RangeQueue training_;
@@ -170,17 +184,16 @@ class TaskManager {
 
   int64_t next_task_id_ = 1;
   std::map<int64_t, Held> held_;  // By task id.
+  std::map<v1::TaskType, int> num_held_;
   std::map<int64_t, Worker> workers_;
   std::map<v1::TaskType, absl::Duration> longest_;
-  // Those of evaluation, prediction and train end; and of training, with the
-  // reason, as far as this process has seen it.
   std::vector<QuarantinedRange> quarantined_;
 
   int64_t step_ = 0;
   int64_t committed_records_ = 0;
   int64_t predicted_records_ = 0;
   int64_t evaluated_version_ = -1;
-  std::string stop_reason_;
+  std::string stop_reason_;  // Not empty: training was stopped.
 };
 
 }  // namespace elasticdl::master

@@ -51,10 +51,10 @@ absl::StatusOr<FeedFunction> ImageFeed(const Expression& e) {
         absl::StrCat(e.name, ": layout=", layout, " is not chw or hwc"));
   }
   options.channels_last = layout == "hwc";
-  return FeedFunction([options](const Records& records, Mode mode,
-                                const Metadata&) {
-    return ImageBatch(records, mode, options);
-  });
+  return FeedFunction(
+      [options](const Records& records, Mode mode, const Metadata&) {
+        return ImageBatch(records, mode, options);
+      });
 }
 
 torch::Tensor AnyFeature(const std::vector<data::ExampleView>& examples,
@@ -141,10 +141,9 @@ Batch CsvBatch(const CsvOptions& options, const Records& records, Mode mode,
     rows.push_back(Value(data::ParseCsvRecord(record, options.separator)));
   }
   const size_t num_columns = rows.at(0).size();
-  const size_t label =
-      options.label.empty()
-          ? num_columns - 1
-          : ColumnIndex(options.label, metadata, num_columns);
+  const size_t label = options.label.empty()
+                           ? num_columns - 1
+                           : ColumnIndex(options.label, metadata, num_columns);
   const auto columns = FeatureColumns(options, label, metadata, num_columns);
   const auto num_rows = static_cast<int64_t>(rows.size());
   torch::Tensor features =
@@ -179,10 +178,10 @@ absl::StatusOr<FeedFunction> CsvFeed(const Expression& e) {
   }
   options.integer_label = type == "int";
   options.separator = separator[0];
-  return FeedFunction([options](const Records& records, Mode mode,
-                                const Metadata& metadata) {
-    return CsvBatch(options, records, mode, metadata);
-  });
+  return FeedFunction(
+      [options](const Records& records, Mode mode, const Metadata& metadata) {
+        return CsvBatch(options, records, mode, metadata);
+      });
 }
 
 }  // namespace

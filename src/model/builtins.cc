@@ -30,18 +30,12 @@ const std::map<std::string, PlainLoss>& Losses() {
        [](const Tensor& y, const Tensor& p) {
          return F::cross_entropy(p, Classes(y));
        }},
-      {"nll_loss",
-       [](const Tensor& y, const Tensor& p) {
-         return F::nll_loss(p, Classes(y));
-       }},
-      {"mse",
-       [](const Tensor& y, const Tensor& p) {
-         return F::mse_loss(p, Like(y, p));
-       }},
-      {"mae",
-       [](const Tensor& y, const Tensor& p) {
-         return F::l1_loss(p, Like(y, p));
-       }},
+      {"nll_loss", [](const Tensor& y,
+                      const Tensor& p) { return F::nll_loss(p, Classes(y)); }},
+      {"mse", [](const Tensor& y,
+                 const Tensor& p) { return F::mse_loss(p, Like(y, p)); }},
+      {"mae", [](const Tensor& y,
+                 const Tensor& p) { return F::l1_loss(p, Like(y, p)); }},
       {"smooth_l1",
        [](const Tensor& y, const Tensor& p) {
          return F::smooth_l1_loss(p, Like(y, p));
@@ -130,9 +124,9 @@ absl::StatusOr<NamedMetric> ParseMetric(const std::string& text) {
   ELASTICDL_ASSIGN_OR_RETURN(const Expression e, ParseExpression(text));
   const auto it = MetricTable().find(e.name);
   if (it == MetricTable().end()) {
-    return absl::NotFoundError(
-        absl::StrCat("there is no built-in metric '", e.name, "'; there are ",
-                     KeysOf(MetricTable())));
+    return absl::NotFoundError(absl::StrCat("there is no built-in metric '",
+                                            e.name, "'; there are ",
+                                            KeysOf(MetricTable())));
   }
   ELASTICDL_RETURN_IF_ERROR(e.CheckArgs(it->second.args));
   NamedMetric metric;

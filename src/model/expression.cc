@@ -75,8 +75,8 @@ absl::StatusOr<Expression> ParseExpression(absl::string_view text) {
   text = absl::StripAsciiWhitespace(text);
   Expression expression;
   const size_t open = text.find('(');
-  expression.name = std::string(absl::StripAsciiWhitespace(
-      text.substr(0, std::min(open, text.size()))));
+  expression.name = std::string(
+      absl::StripAsciiWhitespace(text.substr(0, std::min(open, text.size()))));
   const bool closes = open == absl::string_view::npos || text.back() == ')';
   if (!IsIdentifier(expression.name) || !closes) {
     return absl::InvalidArgumentError(

@@ -52,9 +52,8 @@ absl::StatusOr<OptimizerSpec> ModelBase::Optimizer() {
                                      [&] { spec = functions_.optimizer(); }));
   absl::StatusOr<OptimizerSpec> canonical = spec.Canonical();
   if (canonical.ok()) return canonical;
-  return Annotate(canonical.status(), absl::StrCat("function '",
-                                                   names_.optimizer, "' of ",
-                                                   path_));
+  return Annotate(canonical.status(),
+                  absl::StrCat("function '", names_.optimizer, "' of ", path_));
 }
 
 absl::StatusOr<Batch> ModelBase::Feed(Records records, Mode mode,
@@ -118,9 +117,8 @@ absl::StatusOr<MetricSet> ModelBase::CreateMetrics() {
     return absl::InvalidArgumentError(functions_.missing_metrics);
   }
   Metrics metrics;
-  ELASTICDL_RETURN_IF_ERROR(CallUser(path_, names_.eval_metrics_fn, [&] {
-    metrics = functions_.metrics();
-  }));
+  ELASTICDL_RETURN_IF_ERROR(CallUser(path_, names_.eval_metrics_fn,
+                                     [&] { metrics = functions_.metrics(); }));
   for (const auto& [name, metric] : metrics) {
     if (metric != nullptr) continue;
     return FunctionError(path_, names_.eval_metrics_fn,
@@ -132,9 +130,8 @@ absl::StatusOr<MetricSet> ModelBase::CreateMetrics() {
 absl::StatusOr<CallbackSet> ModelBase::CreateCallbacks() {
   Callbacks callbacks;
   if (functions_.callbacks) {
-    ELASTICDL_RETURN_IF_ERROR(CallUser(path_, names_.callbacks, [&] {
-      callbacks = functions_.callbacks();
-    }));
+    ELASTICDL_RETURN_IF_ERROR(CallUser(
+        path_, names_.callbacks, [&] { callbacks = functions_.callbacks(); }));
   }
   for (const auto& callback : callbacks) {
     if (callback == nullptr) {

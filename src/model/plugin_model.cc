@@ -49,8 +49,8 @@ class PluginNetwork : public Network {
 
   absl::StatusOr<std::string> Serialize() const override {
     std::ostringstream out;
-    ELASTICDL_RETURN_IF_ERROR(CallUser(
-        path_, "save", [&] { torch::save(network_->module(), out); }));
+    ELASTICDL_RETURN_IF_ERROR(
+        CallUser(path_, "save", [&] { torch::save(network_->module(), out); }));
     return std::move(out).str();
   }
 
@@ -147,9 +147,9 @@ class PluginModel : public ModelBase {
 
  private:
   absl::Status Missing(const std::string& symbol, const std::string& flag) {
-    return absl::InvalidArgumentError(
-        absl::StrCat("model file ", path(), " has no function '", symbol,
-                     "' (--", flag, ")"));
+    return absl::InvalidArgumentError(absl::StrCat("model file ", path(),
+                                                   " has no function '", symbol,
+                                                   "' (--", flag, ")"));
   }
   // `builtin` if it is fine; else the message of a missing function, with what
   // else could be named.
@@ -253,16 +253,14 @@ absl::Status PluginModel::Init() {
   if (table_.loss != nullptr) {
     functions.loss = TableLoss();
   } else {
-    ELASTICDL_RETURN_IF_ERROR(TakeBuiltin(BuiltinLoss(names().loss),
-                                          names().loss, "loss",
-                                          functions.loss));
+    ELASTICDL_RETURN_IF_ERROR(TakeBuiltin(
+        BuiltinLoss(names().loss), names().loss, "loss", functions.loss));
   }
   if (table_.feed != nullptr) {
     functions.feed = TableFeed();
   } else {
-    ELASTICDL_RETURN_IF_ERROR(TakeBuiltin(BuiltinFeed(names().feed),
-                                          names().feed, "feed",
-                                          functions.feed));
+    ELASTICDL_RETURN_IF_ERROR(TakeBuiltin(
+        BuiltinFeed(names().feed), names().feed, "feed", functions.feed));
   }
   ELASTICDL_RETURN_IF_ERROR(InitOptimizer(functions));
   ELASTICDL_RETURN_IF_ERROR(InitMetrics(functions));
@@ -306,13 +304,11 @@ absl::StatusOr<const Table*> OpenTable(const std::string& library) {
         absl::StrCat("loading model library ", library, ": ", dlerror()));
   }
   using Entry = const Table* (*)();
-  const auto entry =
-      reinterpret_cast<Entry>(dlsym(handle, plugin::kEntryName));
+  const auto entry = reinterpret_cast<Entry>(dlsym(handle, plugin::kEntryName));
   if (entry == nullptr) {
-    return absl::InvalidArgumentError(
-        absl::StrCat("model library ", library, " does not export ",
-                     plugin::kEntryName,
-                     "; make it with 'elasticdl zoo build' of the model file"));
+    return absl::InvalidArgumentError(absl::StrCat(
+        "model library ", library, " does not export ", plugin::kEntryName,
+        "; make it with 'elasticdl zoo build' of the model file"));
   }
   const Table* table = entry();
   ELASTICDL_RETURN_IF_ERROR(CheckTable(library, table));

@@ -75,9 +75,8 @@ std::vector<Definition> Candidates(const std::string& zoo,
 
 bool IsIdentifier(const std::string& text) {
   if (text.empty() || absl::ascii_isdigit(text[0])) return false;
-  return std::all_of(text.begin(), text.end(), [](char c) {
-    return absl::ascii_isalnum(c) || c == '_';
-  });
+  return std::all_of(text.begin(), text.end(),
+                     [](char c) { return absl::ascii_isalnum(c) || c == '_'; });
 }
 
 bool IsExpression(const std::string& text) {
@@ -117,12 +116,12 @@ absl::StatusOr<FunctionName> ResolveFunction(const std::string& model_zoo,
         absl::StrCat("--", flag, "=", value, ": not the name of a function"));
   }
   if (dot == std::string::npos) return name;
-  name.path = InZoo(model_zoo, absl::StrReplaceAll(value.substr(0, dot),
-                                                   {{".", "/"}})) +
+  name.path = InZoo(model_zoo,
+                    absl::StrReplaceAll(value.substr(0, dot), {{".", "/"}})) +
               ".cc";
   if (IsFile(name.path)) return name;
-  return absl::NotFoundError(absl::StrCat("--", flag, "=", value,
-                                          ": there is no file ", name.path));
+  return absl::NotFoundError(
+      absl::StrCat("--", flag, "=", value, ": there is no file ", name.path));
 }
 
 }  // namespace elasticdl::model

@@ -61,10 +61,9 @@ const elasticdl::plugin::Table* elasticdl_model_table() {
 std::string ShimSource(const ShimNames& names,
                        const std::vector<std::string>& files,
                        const std::string& elasticdl_version) {
-  std::set<std::string> functions = {
-      names.feed,      names.loss,
-      names.optimizer, names.eval_metrics_fn,
-      names.callbacks, names.custom_data_reader};
+  std::set<std::string> functions = {names.feed,      names.loss,
+                                     names.optimizer, names.eval_metrics_fn,
+                                     names.callbacks, names.custom_data_reader};
   if (!names.model_is_class) functions.insert(names.model);
 
   std::string text = "#include <elasticdl/model/plugin.h>\n";

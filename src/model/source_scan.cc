@@ -20,8 +20,8 @@ struct Include {
 };
 
 std::vector<Include> IncludesOf(const std::string& content) {
-  static const auto& pattern =
-      *new std::regex("(^|\n)[ \t]*#[ \t]*include[ \t]*([<\"])([^>\"\n]+)[>\"]");
+  static const auto& pattern = *new std::regex(
+      "(^|\n)[ \t]*#[ \t]*include[ \t]*([<\"])([^>\"\n]+)[>\"]");
   std::vector<Include> includes;
   const std::string text = StripComments(content);
   for (std::sregex_iterator it(text.begin(), text.end(), pattern), end;
@@ -102,8 +102,8 @@ std::string StripComments(absl::string_view source) {
 bool DefinesClass(const std::string& source, const std::string& name) {
   const std::regex pattern(
       absl::StrCat("\\b(struct|class)\\s+", name,
-                   "\\b\\s*(final\\b\\s*)?[:{]|\\bTORCH_MODULE\\s*\\(\\s*", name,
-                   "\\s*\\)"));
+                   "\\b\\s*(final\\b\\s*)?[:{]|\\bTORCH_MODULE\\s*\\(\\s*",
+                   name, "\\s*\\)"));
   return std::regex_search(StripComments(source), pattern);
 }
 

@@ -114,8 +114,8 @@ class ScriptModel : public ModelBase {
     torch::manual_seed(seed);
     std::string error;
     if (!plugin::Guard(&error, [&] {
-          network = std::make_unique<ScriptNetwork>(path(),
-                                                    torch::jit::load(path()));
+          network =
+              std::make_unique<ScriptNetwork>(path(), torch::jit::load(path()));
         })) {
       return absl::InvalidArgumentError(
           absl::StrCat("loading TorchScript file ", path(), ": ", error));

@@ -100,11 +100,10 @@ void BatchPipeline::ReadTask(std::shared_ptr<const v1::Task> task) {
     status = read.status();
     if (read.ok()) block = *std::move(read);
   }
-  if (status.ok() &&
-      block.records().size() != static_cast<size_t>(to - from)) {
-    status = absl::DataLossError(absl::StrCat(
-        "records ", from, " to ", to, " of ", range.shard(), ": only ",
-        block.records().size(), " there"));
+  if (status.ok() && block.records().size() != static_cast<size_t>(to - from)) {
+    status = absl::DataLossError(
+        absl::StrCat("records ", from, " to ", to, " of ", range.shard(),
+                     ": only ", block.records().size(), " there"));
   }
   // The minibatches share the block's memory.
   auto shared = std::make_shared<data::RecordBatch>(std::move(block));
@@ -113,8 +112,7 @@ void BatchPipeline::ReadTask(std::shared_ptr<const v1::Task> task) {
                         range.block_end(), range.begin(), range.end());
   for (int64_t begin = range.begin(); begin < range.end();
        begin += options_.minibatch_size) {
-    const int64_t end =
-        std::min(range.end(), begin + options_.minibatch_size);
+    const int64_t end = std::min(range.end(), begin + options_.minibatch_size);
     if (!WaitForRoom()) return;
     auto minibatch = std::make_shared<Minibatch>(task, begin, end);
     if (status.ok()) {
@@ -144,9 +142,9 @@ void BatchPipeline::FeedMinibatches() {
       std::string where =
           absl::StrCat("records of ", minibatch.task().range().shard());
       if (auto bad = model::BadRecord(batch.status())) {
-        where = absl::StrCat(
-            "record ", minibatch.numbers_[static_cast<size_t>(*bad)], " of ",
-            minibatch.task().range().shard());
+        where = absl::StrCat("record ",
+                             minibatch.numbers_[static_cast<size_t>(*bad)],
+                             " of ", minibatch.task().range().shard());
       }
       batch = Annotate(batch.status(), where);
     }

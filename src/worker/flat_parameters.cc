@@ -12,9 +12,9 @@ absl::StatusOr<FlatParameters> FlatParameters::Adopt(
     if (!parameter.requires_grad()) continue;
     if (parameter.scalar_type() != torch::kFloat32 || !parameter.is_cpu() ||
         parameter.layout() != torch::kStrided) {
-      return absl::InvalidArgumentError(absl::StrCat(
-          "parameter '", name, "' is ", parameter.toString(),
-          "; only dense float32 parameters can be trained"));
+      return absl::InvalidArgumentError(
+          absl::StrCat("parameter '", name, "' is ", parameter.toString(),
+                       "; only dense float32 parameters can be trained"));
     }
     Slice slice;
     slice.name = name;

@@ -2,8 +2,6 @@
 
 #include <utility>
 
-#include "absl/strings/str_join.h"
-#include "absl/strings/str_split.h"
 #include "elasticdl/checkpoint/checkpoint.h"
 #include "elasticdl/common/failpoint.h"
 #include "elasticdl/common/log.h"
@@ -17,18 +15,6 @@ namespace {
 constexpr absl::Duration kProgressInterval = absl::Milliseconds(200);
 // How long a save at the end may take before the worker gives it up.
 constexpr absl::Duration kSaveTimeout = absl::Minutes(10);
-
-data::ReaderParams ParseReaderParams(const std::string& text) {
-  data::ReaderParams params;
-  for (absl::string_view part :
-       absl::StrSplit(text, ';', absl::SkipWhitespace())) {
-    const std::pair<absl::string_view, absl::string_view> pair =
-        absl::StrSplit(part, absl::MaxSplits('=', 1));
-    params[std::string(absl::StripAsciiWhitespace(pair.first))] =
-        std::string(absl::StripAsciiWhitespace(pair.second));
-  }
-  return params;
-}
 
 bool IsTraining(const v1::JobSpec& job) {
   return job.job_type() == v1::TRAINING_ONLY ||
@@ -113,8 +99,9 @@ absl::StatusOr<data::DataReader*> JobRunner::OpenReader(
     const std::string& origin) {
   std::unique_ptr<data::DataReader>& reader = readers_[origin];
   if (reader == nullptr) {
-    const data::ReaderParams params =
-        ParseReaderParams(job_.data_reader_params());
+    ELASTICDL_ASSIGN_OR_RETURN(
+        const data::ReaderParams params,
+        data::ParseReaderParams(job_.data_reader_params()));
     ELASTICDL_ASSIGN_OR_RETURN(reader, model_.OpenReader(origin, params));
     has_own_reader_ = reader != nullptr;
     if (reader == nullptr) {
@@ -384,9 +371,8 @@ absl::Status JobRunner::Predict(Minibatch& minibatch) {
   if (processor_ != nullptr) {
     ELASTICDL_RETURN_IF_ERROR(processor_->Process(outputs, worker_id_));
   } else {
-    ELASTICDL_RETURN_IF_ERROR(
-        writer_->Add(minibatch.task().range().shard(),
-                     minibatch.record_numbers(), outputs));
+    ELASTICDL_RETURN_IF_ERROR(writer_->Add(
+        minibatch.task().range().shard(), minibatch.record_numbers(), outputs));
   }
   if (minibatch.last_of_task()) {
     if (writer_.has_value()) ELASTICDL_RETURN_IF_ERROR(writer_->Flush());
@@ -427,8 +413,7 @@ void JobRunner::BeginCheckpoint() {
   const int64_t step = replica_->step();
   last_checkpoint_step_ = step;
   // The copy is the pause of training; writing goes on beside it.
-  waiting_snapshots_[step] =
-      checkpoint::OwnedSnapshot::Copy(replica_->View());
+  waiting_snapshots_[step] = checkpoint::OwnedSnapshot::Copy(replica_->View());
   v1::WorkerMessage message;
   message.mutable_checkpoint_begin()->set_step(step);
   send_(std::move(message));
@@ -442,18 +427,17 @@ void JobRunner::SubmitCheckpoint(const v1::LedgerReply& reply) {
   snapshot.snapshot.ledger = reply.ledger();
   const absl::Time start = Clock::Real().Now();
   saver_->Submit(
-      std::move(snapshot),
-      [send = send_, step = reply.step(),
-       start](const absl::StatusOr<std::string>& path) {
+      std::move(snapshot), [send = send_, step = reply.step(),
+                            start](const absl::StatusOr<std::string>& path) {
         if (absl::IsCancelled(path.status())) {
-          LogDebug("checkpoint of step ", step, " was overtaken by a newer one");
+          LogDebug("checkpoint of step ", step,
+                   " was overtaken by a newer one");
           return;
         }
         v1::WorkerMessage message;
         v1::CheckpointDone& done = *message.mutable_checkpoint_done();
         done.set_step(step);
-        done.set_seconds(
-            absl::ToDoubleSeconds(Clock::Real().Now() - start));
+        done.set_seconds(absl::ToDoubleSeconds(Clock::Real().Now() - start));
         if (path.ok()) {
           done.set_path(*path);
         } else {

@@ -57,8 +57,8 @@ class JobRunner {
   void AddTask(v1::Task task);
 
  private:
-  JobRunner(const v1::Welcome& welcome, model::Model& model,
-            EventQueue& events, SendFunction send);
+  JobRunner(const v1::Welcome& welcome, model::Model& model, EventQueue& events,
+            SendFunction send);
   absl::Status SetUp(const v1::Welcome& welcome);
   absl::StatusOr<data::DataReader*> OpenReader(const std::string& origin);
   // Tells the master the shards, if only the model's own reader knows them.

@@ -66,8 +66,7 @@ absl::Status PredictionWriter::Add(const std::string& shard,
   }
   const std::string quoted = Quoted(shard);
   for (int64_t row = 0; row < rows; ++row) {
-    absl::StrAppend(&pending_, quoted, ",",
-                    records[static_cast<size_t>(row)]);
+    absl::StrAppend(&pending_, quoted, ",", records[static_cast<size_t>(row)]);
     for (const torch::Tensor& column : columns) {
       const double* values = column.data_ptr<double>();
       for (int64_t i = 0; i < column.size(1); ++i) {

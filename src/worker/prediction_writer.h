@@ -21,8 +21,7 @@ class PredictionWriter {
                                                int64_t worker_id);
   // INVALID_ARGUMENT when the outputs do not have one row per record.
   absl::Status Add(const std::string& shard,
-                   const std::vector<int64_t>& records,
-                   const Outputs& outputs);
+                   const std::vector<int64_t>& records, const Outputs& outputs);
   absl::Status Flush();
 
  private:

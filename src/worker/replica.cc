@@ -116,9 +116,8 @@ absl::StatusOr<double> Replica::ComputeGradients(const Batch& batch) {
 
 void Replica::ApplyGradients(double learning_rate) {
   ++step_;
-  optimizer_->Apply(flat_->values(), flat_->gradients(),
-                    slot_pointers_.data(), flat_->size(), learning_rate,
-                    step_);
+  optimizer_->Apply(flat_->values(), flat_->gradients(), slot_pointers_.data(),
+                    flat_->size(), learning_rate, step_);
 }
 
 absl::StatusOr<Outputs> Replica::Predict(const Features& features) {
@@ -152,11 +151,10 @@ checkpoint::Snapshot Replica::View() const {
   for (size_t i = 0; i < slots_.size(); ++i) {
     for (const FlatParameters::Slice& slice : flat_->slices()) {
       checkpoint::NamedTensor slot;
-      slot.name =
-          checkpoint::SlotName(slice.name, optimizer_->slot_names()[i]);
+      slot.name = checkpoint::SlotName(slice.name, optimizer_->slot_names()[i]);
       slot.shape = slice.shape;
-      slot.bytes = Bytes(slots_[i].data() + slice.offset,
-                         slice.size * sizeof(float));
+      slot.bytes =
+          Bytes(slots_[i].data() + slice.offset, slice.size * sizeof(float));
       snapshot.slots.push_back(std::move(slot));
     }
   }
@@ -165,8 +163,7 @@ checkpoint::Snapshot Replica::View() const {
 
 absl::Status Replica::Restore(const checkpoint::Loaded& loaded) {
   const std::vector<checkpoint::NamedTensor> variables = Variables();
-  ELASTICDL_RETURN_IF_ERROR(
-      checkpoint::CheckCompatible(loaded, variables));
+  ELASTICDL_RETURN_IF_ERROR(checkpoint::CheckCompatible(loaded, variables));
   for (const checkpoint::NamedTensor& variable : variables) {
     const auto* source = loaded.FindVariable(variable.name);
     // The views are of our own tensors: writing to them is writing the model.

@@ -24,8 +24,8 @@ void Override(const std::string& mine, std::string* theirs) {
   if (!mine.empty()) *theirs = mine;
 }
 
-absl::StatusOr<model::LoadOptions> MakeLoadOptions(
-    const WorkerOptions& options, v1::ModelSpec spec) {
+absl::StatusOr<model::LoadOptions> MakeLoadOptions(const WorkerOptions& options,
+                                                   v1::ModelSpec spec) {
   if (!options.model_def.empty() || !options.model_zoo.empty()) {
     spec.set_model_zoo(options.model_zoo);
   }
@@ -103,9 +103,8 @@ absl::StatusOr<v1::Welcome> WorkerImpl::Attach() {
                                   " does not answer Hello"));
   }
   if (answer->has_stop()) {
-    return absl::FailedPreconditionError(
-        absl::StrCat("the master does not want this worker: ",
-                     answer->stop().reason()));
+    return absl::FailedPreconditionError(absl::StrCat(
+        "the master does not want this worker: ", answer->stop().reason()));
   }
   if (!answer->has_welcome()) {
     return absl::InternalError("the master's first message is no Welcome");
@@ -123,9 +122,8 @@ int WorkerImpl::Run() {
           welcome->job().job_name());
   const absl::Status armed = InitFailpoints(welcome->job().failpoints());
   if (!armed.ok()) return ReportSetUpFailure(armed);
-  const int threads = options_.num_threads > 0
-                          ? options_.num_threads
-                          : welcome->job().num_threads();
+  const int threads = options_.num_threads > 0 ? options_.num_threads
+                                               : welcome->job().num_threads();
   if (threads > 0) torch::set_num_threads(threads);
   const int code = RunJob(*welcome);
   stream_->Close(kCloseTimeout);

@@ -85,7 +85,7 @@ const Row kRows[] = {
     {"distribution_strategy", "string", "", kAll, "AllreduceStrategy", "PS"},
     {"checkpoint_steps", "int", "0", kAll, "100", "-1"},
     {"checkpoint_dir", "string", "", kAll, "/tmp/c", nullptr},
-    {"keep_checkpoint_max", "int", "0", kAll, "3", "-1"},
+    {"keep_checkpoint_max", "int", "0", kAll, "3", "3000000000"},
     {"output", "string", "", kAll, "/tmp/model", nullptr},
     {"log_level", "string", "INFO", kAll, "DEBUG", "LOUD"},
     // train.

@@ -1,3 +1,4 @@
+// Starting a job on this machine and telling how it ended.
 #include "commands/local_job.h"
 
 #include <unistd.h>

@@ -1,10 +1,12 @@
 #include "commands/zoo.h"
 
+#include <algorithm>
 #include <cstdio>
 #include <filesystem>
 
 #include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
+#include "absl/strings/str_replace.h"
 #include "commands/command.h"
 #include "elasticdl/common/file.h"
 #include "elasticdl/common/status.h"
@@ -13,6 +15,8 @@
 
 namespace elasticdl::cli {
 namespace {
+
+constexpr char kModelSymbol[] = "custom_model";
 
 // `path` relative to `context`; an image can hold only what is below it.
 absl::StatusOr<std::string> BelowContext(const std::string& flag,
@@ -47,6 +51,26 @@ absl::StatusOr<std::string> FolderBelow(const std::string& flag,
 
 std::string BaseName(const std::string& path) {
   return std::filesystem::path(path).filename().string();
+}
+
+// --model_def of each source below `zoo` that has a custom_model, in order of
+// the names.
+std::vector<std::string> FindModels(const std::string& zoo) {
+  std::vector<std::string> models;
+  std::error_code error;
+  for (std::filesystem::recursive_directory_iterator it(zoo, error), end;
+       !error && it != end; it.increment(error)) {
+    const std::filesystem::path& path = it->path();
+    if (path.extension() != ".cc") continue;
+    const absl::StatusOr<std::string> text = ReadFile(path.string());
+    if (!text.ok() || !absl::StrContains(*text, kModelSymbol)) continue;
+    const std::string name =
+        path.lexically_relative(zoo).replace_extension().string();
+    models.push_back(absl::StrCat(absl::StrReplaceAll(name, {{"/", "."}}), ".",
+                                  kModelSymbol));
+  }
+  std::sort(models.begin(), models.end());
+  return models;
 }
 
 // The cluster specification goes beside the Dockerfile, as in the original.
@@ -193,9 +217,10 @@ absl::StatusOr<std::string> MakeDockerfile(const ZooInitFlags& flags,
     absl::StrAppend(&text, "RUN pip install -r /model_zoo/requirements.txt ",
                     "--extra-index-url=", flags.extra_pypi_index, "\n");
   }
-  absl::StrAppend(&text,
-                  "RUN elasticdl-worker --compile_only --model_zoo=/model_zoo",
-                  "\n");
+  for (const std::string& model : FindModels(zoo_path)) {
+    absl::StrAppend(&text, "RUN elasticdl-worker --compile_only ",
+                    "--model_zoo=/model_zoo --model_def=", model, "\n");
+  }
   if (!flags.cluster_spec.empty()) {
     const std::string name = BaseName(flags.cluster_spec);
     absl::StrAppend(&text, "COPY ", name, " /cluster_spec/", name, "\n");

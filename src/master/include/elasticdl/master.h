@@ -56,6 +56,8 @@ struct MasterOptions {
 
   // auto: a live line on a terminal, plain lines in a pipe. none: nothing.
   std::string display = "auto";
+  // The value of TERM.
+  std::string terminal;
   std::string event_log;
   std::string ledger_audit;
 };

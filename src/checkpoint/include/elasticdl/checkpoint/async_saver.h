@@ -9,6 +9,7 @@
 #include "absl/base/thread_annotations.h"
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
+#include "absl/strings/string_view.h"
 #include "absl/time/time.h"
 #include "elasticdl/checkpoint/checkpoint.h"
 #include "elasticdl/common/mutex.h"
@@ -32,7 +33,8 @@ class AsyncSaver {
   AsyncSaver& operator=(const AsyncSaver&) = delete;
 
   // Takes the snapshot and returns at once. `done` (may be empty) is called
-  // exactly once, on the saver's thread, without locks held; it may Submit.
+  // exactly once, on the saver's thread (after Stop: on this one), without
+  // locks held; it may Submit.
   void Submit(OwnedSnapshot snapshot, Done done);
 
   // Waits until everything submitted before is saved and its `done` returned.
@@ -56,7 +58,8 @@ class AsyncSaver {
   };
 
   void Run();
-  void Cancel(Job job, absl::Status reason) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
+  void Cancel(Job& job, absl::string_view why)
+      ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
 
   // Constant after construction.
   const std::string dir_;

@@ -18,7 +18,8 @@
 namespace elasticdl::checkpoint {
 
 struct SaveOptions {
-  // How many complete versions stay (--keep_checkpoint_max); 0 = all.
+  // How many complete versions stay (--keep_checkpoint_max); 0 or
+  // below = all.
   int keep_max = 0;
   // Tensors go on in a further variables-i-of-N.ckpt above this size. Protocol
   // Buffers cannot read a message above 2 GiB.
@@ -32,7 +33,8 @@ struct SaveOptions {
 // there). Versions above V and incomplete ones are left alone.
 // Errors: INVALID_ARGUMENT (names twice, bytes that do not fit the shape),
 // RESOURCE_EXHAUSTED (disk full), what the file system says. After an error
-// the directory holds what it held before.
+// the directory holds what it held before (if the very last fsync failed, the
+// new version too).
 absl::StatusOr<std::string> Save(const std::string& dir,
                                  const Snapshot& snapshot,
                                  const SaveOptions& options = {});

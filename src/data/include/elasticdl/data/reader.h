@@ -61,6 +61,8 @@ class DataReader {
 
 // `--data_reader_params`: "k=v; k=v".
 using ReaderParams = std::map<std::string, std::string>;
+// INVALID_ARGUMENT names the part that is no k=v.
+absl::StatusOr<ReaderParams> ParseReaderParams(absl::string_view text);
 
 // Opens by `reader_type` in params (RecordIO, CSV, Text, IDX, Synthetic), else
 // by what `origin` is: a file ending in .csv, .txt or an IDX name, a synthetic:

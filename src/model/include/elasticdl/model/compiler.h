@@ -57,9 +57,9 @@ struct LoadOptions {
 
 // Compiles the model file unless the cache has it, and gives the path of the
 // .so. Several processes may do so at once: one compiles, the others wait for
-// it. A ready-built .so is taken as it is when model_def names it or there is no
-// source, and beside its source (b.so and b.cc) when it was built from the same
-// content. INVALID_ARGUMENT has the compiler's output.
+// it. A ready-built .so is taken as it is when model_def names it or there is
+// no source, and beside its source (b.so and b.cc) when it was built from the
+// same content. INVALID_ARGUMENT has the compiler's output.
 absl::StatusOr<std::string> Compile(const LoadOptions& options);
 
 }  // namespace elasticdl::model

@@ -88,8 +88,8 @@ class PredictionProcessor {
 };
 
 // A loaded definition. Thread-safe: Feed may run in reader threads while
-// another thread trains. A loaded library stays in the process until its end, so
-// networks, readers, metrics and callbacks may outlive the model.
+// another thread trains. A loaded library stays in the process until its end,
+// so networks, readers, metrics and callbacks may outlive the model.
 class Model {
  public:
   virtual ~Model() = default;

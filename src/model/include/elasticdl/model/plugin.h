@@ -302,9 +302,8 @@ bool Loss(const void* params, const void* labels, const void* outputs,
 
 template <typename Fn, typename Result>
 bool Make(const void* params, void* result, void* error) {
-  return Guard(error, [&] {
-    Out<Result>(result) = CallWith<Fn>(In<Params>(params));
-  });
+  return Guard(error,
+               [&] { Out<Result>(result) = CallWith<Fn>(In<Params>(params)); });
 }
 
 template <typename Fn>

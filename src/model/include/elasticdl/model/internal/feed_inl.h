@@ -27,8 +27,7 @@ inline std::vector<int64_t> ImageBatchShape(const Records& records,
                                             const ImageOptions& options) {
   std::vector<int64_t> shape = options.shape;
   if (shape.empty()) {
-    const data::ExampleView first =
-        Value(data::ExampleView::Parse(records[0]));
+    const data::ExampleView first = Value(data::ExampleView::Parse(records[0]));
     const data::FeatureView image = Value(first.Get(options.image_feature));
     shape = {static_cast<int64_t>(image.kind() == data::FeatureKind::kBytes
                                       ? Value(image.BytesValue()).size()

@@ -1,0 +1,112 @@
+// Which versions a directory has, and which of them are whole.
+#include <algorithm>
+#include <cstdint>
+#include <optional>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "absl/strings/str_cat.h"
+#include "elasticdl/checkpoint/checkpoint.h"
+#include "elasticdl/common/file.h"
+#include "elasticdl/common/log.h"
+#include "elasticdl/common/status.h"
+#include "layout.h"
+#include "version_files.h"
+
+namespace elasticdl::checkpoint {
+
+absl::StatusOr<Listing> ListVersions(const std::string& dir) {
+  Listing listing;
+  const absl::StatusOr<std::vector<std::string>> names = ListDirectory(dir);
+  if (absl::IsNotFound(names.status())) return listing;
+  if (!names.ok()) return names.status();
+  for (const std::string& name : *names) {
+    const std::optional<int64_t> version = internal::ParseVersionName(name);
+    if (!version.has_value()) continue;
+    const std::string path = JoinPath(dir, name);
+    const absl::StatusOr<internal::VersionFiles> files =
+        internal::FindVersionFiles(path);
+    absl::Status status = files.status();
+    if (status.ok() && files->manifest.has_value() &&
+        files->manifest->version != *version) {
+      status = absl::DataLossError(absl::StrCat(
+          "its manifest is that of version ", files->manifest->version));
+    }
+    if (status.ok()) {
+      listing.versions.push_back({*version, path});
+    } else {
+      listing.skipped.push_back({path, std::string(status.message())});
+    }
+  }
+  std::sort(
+      listing.versions.begin(), listing.versions.end(),
+      [](const Version& a, const Version& b) { return a.version < b.version; });
+  return listing;
+}
+
+namespace {
+
+absl::Status NothingFound(const std::string& dir,
+                          const std::vector<Skipped>& skipped) {
+  std::string message =
+      absl::StrCat("find a checkpoint in ", dir, ": no complete version");
+  if (!FileExists(dir)) {
+    absl::StrAppend(&message, " (the directory does not exist)");
+  }
+  for (const Skipped& bad : skipped) {
+    absl::StrAppend(&message, "; ", bad.path, ": ", bad.reason);
+  }
+  return absl::NotFoundError(message);
+}
+
+// As often as a writer may outrun a reader.
+constexpr int kTries = 100;
+
+// The newest version whose checksums are right. Sets `vanished`, and gives
+// nothing, when one was deleted meanwhile.
+absl::StatusOr<std::string> NewestGood(const std::string& dir,
+                                       const Listing& listing, bool& vanished) {
+  std::vector<Skipped> skipped = listing.skipped;
+  for (auto it = listing.versions.rbegin(); it != listing.versions.rend();
+       ++it) {
+    const absl::Status status = Verify(it->path);
+    if (status.ok()) return it->path;
+    if (!FileExists(it->path)) {
+      vanished = true;
+      return std::string();
+    }
+    LogWarning("checkpoint: skip ", it->path, ": ", status.message());
+    skipped.push_back({it->path, std::string(status.message())});
+  }
+  return NothingFound(dir, skipped);
+}
+
+}  // namespace
+
+absl::StatusOr<Version> Newest(const std::string& dir) {
+  ELASTICDL_ASSIGN_OR_RETURN(const Listing listing, ListVersions(dir));
+  if (listing.versions.empty()) return NothingFound(dir, listing.skipped);
+  return listing.versions.back();
+}
+
+absl::StatusOr<std::string> Resolve(const std::string& path) {
+  std::string trimmed = path;
+  while (trimmed.size() > 1 && trimmed.back() == '/') trimmed.pop_back();
+  if (internal::LooksLikeVersion(trimmed)) {
+    ELASTICDL_RETURN_IF_ERROR(Verify(trimmed));
+    return trimmed;
+  }
+  // A version that is deleted under our eyes means that a newer one is there.
+  for (int i = 0; i < kTries; ++i) {
+    ELASTICDL_ASSIGN_OR_RETURN(const Listing listing, ListVersions(trimmed));
+    bool vanished = false;
+    ELASTICDL_ASSIGN_OR_RETURN(std::string found,
+                               NewestGood(trimmed, listing, vanished));
+    if (!vanished) return found;
+  }
+  return absl::UnavailableError(absl::StrCat(
+      "find a checkpoint in ", trimmed, ": versions come and go too fast"));
+}
+
+}  // namespace elasticdl::checkpoint

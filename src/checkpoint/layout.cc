@@ -1,0 +1,198 @@
+#include "layout.h"
+
+#include <algorithm>
+#include <utility>
+
+#include "absl/strings/match.h"
+#include "absl/strings/numbers.h"
+#include "absl/strings/str_cat.h"
+#include "absl/strings/str_format.h"
+#include "absl/strings/str_split.h"
+#include "absl/strings/strip.h"
+#include "crc32c.h"
+#include "elasticdl/common/status.h"
+#include "nlohmann/json.hpp"
+
+namespace elasticdl::checkpoint::internal {
+namespace {
+
+using Json = nlohmann::json;
+
+constexpr int kFormat = 1;
+
+// Digits only: no sign, no spaces, no leading zero.
+std::optional<int64_t> ParseCount(absl::string_view text) {
+  int64_t value = 0;
+  if (!absl::SimpleAtoi(text, &value) || value < 0 ||
+      absl::StrCat(value) != text) {
+    return std::nullopt;
+  }
+  return value;
+}
+
+std::string Hex(uint32_t value) { return absl::StrFormat("%08x", value); }
+
+std::optional<uint32_t> ParseHex(absl::string_view text) {
+  uint32_t value = 0;
+  if (!absl::SimpleHexAtoi(text, &value) || Hex(value) != text) {
+    return std::nullopt;
+  }
+  return value;
+}
+
+// Typed access that cannot throw. False when the field is missing or of
+// another type.
+bool Get(const Json& json, const char* key, std::string& value) {
+  const auto found = json.find(key);
+  if (found == json.end() || !found->is_string()) return false;
+  value = found->get_ref<const std::string&>();
+  return true;
+}
+bool Get(const Json& json, const char* key, int64_t& value) {
+  const auto found = json.find(key);
+  if (found == json.end() || !found->is_number_integer()) return false;
+  value = found->get<int64_t>();
+  return true;
+}
+
+// Names in a manifest are joined to its folder: nothing may lead out of it.
+bool IsPlainFileName(absl::string_view name) {
+  return !name.empty() && !absl::StrContains(name, '/') && name != "." &&
+         name != "..";
+}
+
+bool ParseFiles(const Json& json, std::vector<ManifestFile>& files) {
+  const auto found = json.find("files");
+  if (found == json.end() || !found->is_array()) return false;
+  for (const Json& entry : *found) {
+    ManifestFile file;
+    std::string crc;
+    if (!entry.is_object() || !Get(entry, "name", file.name) ||
+        !Get(entry, "bytes", file.bytes) || !Get(entry, "crc32c", crc)) {
+      return false;
+    }
+    const std::optional<uint32_t> value = ParseHex(crc);
+    if (!value.has_value() || file.bytes < 0 || !IsPlainFileName(file.name)) {
+      return false;
+    }
+    file.crc32c = *value;
+    files.push_back(std::move(file));
+  }
+  return true;
+}
+
+// Never throws: bytes that are not UTF-8 (a broken optimizer spec) are
+// replaced.
+std::string Dump(const Json& json, int indent) {
+  return json.dump(indent, ' ', false, Json::error_handler_t::replace);
+}
+
+std::string Checksum(const Json& without_checksum) {
+  return Hex(Crc32c(0, Dump(without_checksum, -1)));
+}
+
+}  // namespace
+
+std::string VersionName(int64_t version) {
+  return absl::StrCat("version-", version);
+}
+
+std::optional<int64_t> ParseVersionName(absl::string_view name) {
+  if (!absl::ConsumePrefix(&name, "version-")) return std::nullopt;
+  return ParseCount(name);
+}
+
+std::string FormatShardName(absl::string_view kind, size_t index,
+                            size_t count) {
+  return absl::StrCat(kind, "-", index, "-of-", count, ".ckpt");
+}
+
+std::optional<ShardName> ParseShardName(absl::string_view name) {
+  if (!absl::ConsumeSuffix(&name, ".ckpt")) return std::nullopt;
+  const std::vector<absl::string_view> parts = absl::StrSplit(name, '-');
+  if (parts.size() != 4 || parts[2] != "of" ||
+      (parts[0] != kVariables && parts[0] != kOptimizer)) {
+    return std::nullopt;
+  }
+  const std::optional<int64_t> index = ParseCount(parts[1]);
+  const std::optional<int64_t> count = ParseCount(parts[3]);
+  if (!index.has_value() || !count.has_value() || *index >= *count) {
+    return std::nullopt;
+  }
+  return ShardName{std::string(parts[0]), *index, *count};
+}
+
+std::string FormatManifest(const Manifest& manifest) {
+  Json files = Json::array();
+  for (const ManifestFile& file : manifest.files) {
+    files.push_back({{"name", file.name},
+                     {"bytes", file.bytes},
+                     {"crc32c", Hex(file.crc32c)}});
+  }
+  Json json = {
+      {"format", kFormat},
+      {"version", manifest.version},
+      {"optimizer", manifest.optimizer},
+      {"optimizer_step", manifest.optimizer_step},
+      {"signature", manifest.signature},
+      {"created", absl::FormatTime(absl::RFC3339_sec, manifest.created,
+                                   absl::UTCTimeZone())},
+      {"files", std::move(files)},
+  };
+  json["checksum"] = Checksum(json);
+  return Dump(json, 2) + "\n";
+}
+
+absl::StatusOr<Manifest> ParseManifest(absl::string_view text,
+                                       absl::string_view path) {
+  const auto bad = [path](absl::string_view why) {
+    return absl::DataLossError(absl::StrCat("read ", path, ": ", why));
+  };
+  Json json = Json::parse(text.begin(), text.end(), nullptr,
+                          /*allow_exceptions=*/false);
+  if (!json.is_object()) return bad("not a JSON object");
+  std::string checksum;
+  if (!Get(json, "checksum", checksum)) return bad("has no checksum");
+  json.erase("checksum");
+  if (Checksum(json) != checksum) return bad("checksum differs");
+  int64_t format = 0;
+  if (!Get(json, "format", format)) return bad("has no format number");
+  if (format != kFormat) {
+    return bad(
+        absl::StrCat("format ", format, " is not known (only ", kFormat, ")"));
+  }
+  Manifest manifest;
+  std::string created;
+  if (!Get(json, "version", manifest.version) || manifest.version < 0 ||
+      !Get(json, "optimizer", manifest.optimizer) ||
+      !Get(json, "optimizer_step", manifest.optimizer_step) ||
+      !Get(json, "signature", manifest.signature) ||
+      !Get(json, "created", created) || !ParseFiles(json, manifest.files)) {
+    return bad("a field is missing or wrong");
+  }
+  std::string error;
+  if (!absl::ParseTime(absl::RFC3339_full, created, &manifest.created,
+                       &error)) {
+    return bad(absl::StrCat("created: ", error));
+  }
+  return manifest;
+}
+
+std::string ModelSignature(absl::Span<const NamedTensor> variables) {
+  std::vector<std::string> lines;
+  lines.reserve(variables.size());
+  for (const NamedTensor& tensor : variables) {
+    lines.push_back(Describe(tensor));
+  }
+  std::sort(lines.begin(), lines.end());
+  // FNV-1a, 64 bits: an identity, not a protection.
+  uint64_t hash = 0xcbf29ce484222325;
+  for (const std::string& line : lines) {
+    for (const char c : line + "\n") {
+      hash = (hash ^ static_cast<uint8_t>(c)) * 0x100000001b3;
+    }
+  }
+  return absl::StrFormat("%016x", hash);
+}
+
+}  // namespace elasticdl::checkpoint::internal

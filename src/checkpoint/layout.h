@@ -1,0 +1,61 @@
+// Names of files and folders of a checkpoint, and its manifest.
+#pragma once
+
+#include <cstdint>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "absl/status/statusor.h"
+#include "absl/strings/string_view.h"
+#include "absl/time/time.h"
+#include "absl/types/span.h"
+#include "elasticdl/checkpoint/snapshot.h"
+
+namespace elasticdl::checkpoint::internal {
+
+inline constexpr char kManifestName[] = "manifest.json";
+inline constexpr char kLedgerName[] = "ledger.pb";
+inline constexpr char kVariables[] = "variables";
+inline constexpr char kOptimizer[] = "optimizer";
+// Folders that are being written or deleted. Never looked at by readers.
+inline constexpr char kTemporaryPrefix[] = ".tmp-";
+
+// "version-120" and back.
+std::string VersionName(int64_t version);
+std::optional<int64_t> ParseVersionName(absl::string_view name);
+
+// "variables-0-of-2.ckpt" and back.
+struct ShardName {
+  std::string kind;
+  int64_t index = 0;
+  int64_t count = 0;
+};
+std::string FormatShardName(absl::string_view kind, size_t index, size_t count);
+std::optional<ShardName> ParseShardName(absl::string_view name);
+
+struct ManifestFile {
+  std::string name;
+  int64_t bytes = 0;
+  uint32_t crc32c = 0;
+};
+
+struct Manifest {
+  int64_t version = 0;
+  std::string optimizer;
+  int64_t optimizer_step = 0;
+  std::string signature;
+  absl::Time created;
+  std::vector<ManifestFile> files;
+};
+
+std::string FormatManifest(const Manifest& manifest);
+// DATA_LOSS names `path` and what is wrong. A manifest carries a checksum of
+// itself.
+absl::StatusOr<Manifest> ParseManifest(absl::string_view text,
+                                       absl::string_view path);
+
+// The same for models with the same names, types and shapes.
+std::string ModelSignature(absl::Span<const NamedTensor> variables);
+
+}  // namespace elasticdl::checkpoint::internal

@@ -1,0 +1,171 @@
+// Loading: whole files, checksums, then views of the tensors.
+#include <fcntl.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <cerrno>
+#include <functional>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "absl/strings/str_cat.h"
+#include "crc32c.h"
+#include "elasticdl/checkpoint/checkpoint.h"
+#include "elasticdl/common/file.h"
+#include "elasticdl/common/status.h"
+#include "layout.h"
+#include "version_files.h"
+#include "wire.h"
+
+namespace elasticdl::checkpoint {
+namespace {
+
+using internal::Manifest;
+using internal::ManifestFile;
+using internal::ModelView;
+using internal::VersionFiles;
+
+// One read; the checksum finds it in the cache.
+constexpr size_t kReadBytes = 256 << 10;
+
+// Reads the file in parts and compares its size and, if `checked`, its
+// checksum. `sink` gives the memory for each part.
+absl::Status ReadChecked(const std::string& path, const ManifestFile& file,
+                         bool checked,
+                         const std::function<char*(size_t offset)>& sink) {
+  Fd fd(open(path.c_str(), O_RDONLY | O_CLOEXEC));
+  if (!fd.valid()) return ErrnoToStatus(errno, absl::StrCat("open ", path));
+  const size_t total = static_cast<size_t>(file.bytes);
+  uint32_t crc = 0;
+  size_t used = 0;
+  while (used < total) {
+    char* const part = sink(used);
+    const ssize_t n = read(fd.get(), part, std::min(kReadBytes, total - used));
+    if (n < 0 && errno == EINTR) continue;
+    if (n < 0) return ErrnoToStatus(errno, absl::StrCat("read ", path));
+    if (n == 0) {
+      return absl::DataLossError(absl::StrCat("read ", path, ": ends at ", used,
+                                              " of ", total, " bytes"));
+    }
+    crc = internal::Crc32c(crc, {part, static_cast<size_t>(n)});
+    used += static_cast<size_t>(n);
+  }
+  if (checked && crc != file.crc32c) {
+    return absl::DataLossError(
+        absl::StrCat("read ", path, ": checksum differs"));
+  }
+  return absl::OkStatus();
+}
+
+absl::StatusOr<std::string> ReadInto(const std::string& path,
+                                     const ManifestFile& file, bool checked) {
+  std::string data(static_cast<size_t>(file.bytes), '\0');
+  ELASTICDL_RETURN_IF_ERROR(ReadChecked(
+      path, file, checked, [&data](size_t at) { return data.data() + at; }));
+  return data;
+}
+
+absl::Status SortUnique(std::vector<NamedTensor>& tensors,
+                        const std::string& path) {
+  std::sort(tensors.begin(), tensors.end(),
+            [](const NamedTensor& a, const NamedTensor& b) {
+              return a.name < b.name;
+            });
+  const auto twice =
+      std::adjacent_find(tensors.begin(), tensors.end(),
+                         [](const NamedTensor& a, const NamedTensor& b) {
+                           return a.name == b.name;
+                         });
+  if (twice == tensors.end()) return absl::OkStatus();
+  return absl::DataLossError(absl::StrCat("read ", path, ": tensor '",
+                                          twice->name, "' is there twice"));
+}
+
+template <typename T>
+void MoveAll(std::vector<T>& from, std::vector<T>& to) {
+  for (T& item : from) to.push_back(std::move(item));
+}
+
+absl::Status AddModel(const std::string& bytes, const std::string& path,
+                      bool slots, bool first, Loaded& loaded) {
+  ELASTICDL_ASSIGN_OR_RETURN(ModelView model,
+                             internal::ParseModel(bytes, path));
+  // Files of one version that were written at different steps are a mixture
+  // that never existed.
+  if (first) loaded.version = model.version;
+  if (model.version != loaded.version) {
+    return absl::DataLossError(
+        absl::StrCat("read ", path, ": holds version ", model.version,
+                     ", the other files version ", loaded.version));
+  }
+  MoveAll(model.dense_parameters, slots ? loaded.slots : loaded.variables);
+  MoveAll(model.embedding_tables, loaded.embedding_tables);
+  return absl::OkStatus();
+}
+
+absl::Status AddFile(const std::string& bytes, const std::string& name,
+                     bool first, Loaded& loaded) {
+  const std::string path = JoinPath(loaded.path, name);
+  const std::optional<internal::ShardName> shard =
+      internal::ParseShardName(name);
+  if (shard.has_value()) {
+    return AddModel(bytes, path, shard->kind == internal::kOptimizer, first,
+                    loaded);
+  }
+  if (name == internal::kLedgerName) {
+    v1::Ledger ledger;
+    if (!ledger.ParseFromString(bytes)) {
+      return absl::DataLossError(
+          absl::StrCat("read ", path, ": not an encoded Ledger"));
+    }
+    loaded.ledger = std::move(ledger);
+  }
+  // Files of other names are of later versions of the format.
+  return absl::OkStatus();
+}
+
+}  // namespace
+
+absl::StatusOr<Loaded> Load(const std::string& path) {
+  ELASTICDL_ASSIGN_OR_RETURN(const VersionFiles found,
+                             internal::FindVersionFiles(path));
+  const bool checked = found.manifest.has_value();
+  Loaded loaded;
+  loaded.path = path;
+  // All files before the first view: a short string moves with its vector.
+  for (const ManifestFile& file : found.files) {
+    ELASTICDL_ASSIGN_OR_RETURN(
+        std::string bytes, ReadInto(JoinPath(path, file.name), file, checked));
+    loaded.storage.push_back(std::move(bytes));
+  }
+  for (size_t i = 0; i < found.files.size(); ++i) {
+    ELASTICDL_RETURN_IF_ERROR(
+        AddFile(loaded.storage[i], found.files[i].name, i == 0, loaded));
+  }
+  if (checked) {
+    const Manifest& manifest = *found.manifest;
+    loaded.version = manifest.version;
+    loaded.optimizer = manifest.optimizer;
+    loaded.optimizer_step = manifest.optimizer_step;
+  }
+  ELASTICDL_RETURN_IF_ERROR(SortUnique(loaded.variables, path));
+  ELASTICDL_RETURN_IF_ERROR(SortUnique(loaded.slots, path));
+  return loaded;
+}
+
+absl::Status Verify(const std::string& path) {
+  ELASTICDL_ASSIGN_OR_RETURN(const VersionFiles found,
+                             internal::FindVersionFiles(path));
+  // Without checksums, what can be parsed is good.
+  if (!found.manifest.has_value()) return Load(path).status();
+  std::vector<char> buffer(kReadBytes);
+  for (const ManifestFile& file : found.files) {
+    ELASTICDL_RETURN_IF_ERROR(
+        ReadChecked(JoinPath(path, file.name), file, /*checked=*/true,
+                    [&buffer](size_t) { return buffer.data(); }));
+  }
+  return absl::OkStatus();
+}
+
+}  // namespace elasticdl::checkpoint

@@ -1,0 +1,249 @@
+// Saving: all files into a temporary folder, then one rename.
+#include <fcntl.h>
+#include <unistd.h>
+
+#include <cerrno>
+#include <set>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "absl/strings/str_cat.h"
+#include "crc32c.h"
+#include "elasticdl/checkpoint/checkpoint.h"
+#include "elasticdl/common/clock.h"
+#include "elasticdl/common/failpoint.h"
+#include "elasticdl/common/file.h"
+#include "elasticdl/common/log.h"
+#include "elasticdl/common/status.h"
+#include "layout.h"
+#include "scratch_folder.h"
+#include "wire.h"
+
+namespace elasticdl::checkpoint {
+namespace {
+
+using internal::Manifest;
+using internal::ManifestFile;
+
+// Small pieces are gathered, large ones go to the kernel in such parts, so that
+// the checksum finds them in the cache.
+constexpr size_t kWriteBytes = 256 << 10;
+
+absl::Status Sync(int fd, const std::string& path) {
+  ELASTICDL_RETURN_IF_ERROR(Failpoint("checkpoint.fsync"));
+  if (fsync(fd) == 0) return absl::OkStatus();
+  return ErrnoToStatus(errno, absl::StrCat("fsync ", path));
+}
+
+absl::Status SyncFolder(const std::string& path) {
+  ELASTICDL_RETURN_IF_ERROR(Failpoint("checkpoint.fsync"));
+  return SyncDirectory(path);
+}
+
+// Writes one new file and keeps its size and checksum. Thread-compatible.
+class FileWriter {
+ public:
+  FileWriter(const std::string& folder, std::string name)
+      : path_(JoinPath(folder, name)) {
+    entry_.name = std::move(name);
+    fd_.Reset(
+        open(path_.c_str(), O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, 0644));
+    if (!fd_.valid()) {
+      status_ = ErrnoToStatus(errno, absl::StrCat("create ", path_));
+    }
+  }
+
+  // Errors are kept for Finish, later data is dropped.
+  void Append(absl::string_view data) {
+    if (buffer_.size() + data.size() <= kWriteBytes) {
+      buffer_.append(data.data(), data.size());
+      return;
+    }
+    Flush();
+    for (; data.size() > kWriteBytes; data.remove_prefix(kWriteBytes)) {
+      Write(data.substr(0, kWriteBytes));
+    }
+    buffer_.append(data.data(), data.size());
+  }
+
+  // Size and checksum, once the contents are on the disk.
+  absl::StatusOr<ManifestFile> Finish() {
+    Flush();
+    if (status_.ok()) status_ = Sync(fd_.get(), path_);
+    // Some file systems report a full disk only here.
+    if (fd_.valid() && close(fd_.Release()) != 0 && status_.ok()) {
+      status_ = ErrnoToStatus(errno, absl::StrCat("close ", path_));
+    }
+    if (!status_.ok()) return status_;
+    return entry_;
+  }
+
+ private:
+  void Flush() {
+    if (!buffer_.empty()) Write(buffer_);
+    buffer_.clear();
+  }
+  void Write(absl::string_view data) {
+    if (status_.ok()) status_ = Failpoint("checkpoint.write");
+    if (status_.ok()) status_ = WriteAll(fd_.get(), data, path_);
+    entry_.crc32c = internal::Crc32c(entry_.crc32c, data);
+    entry_.bytes += static_cast<int64_t>(data.size());
+  }
+
+  const std::string path_;
+  Fd fd_;
+  std::string buffer_;
+  ManifestFile entry_;
+  absl::Status status_;
+};
+
+absl::StatusOr<ManifestFile> WriteWhole(const std::string& folder,
+                                        const char* name,
+                                        absl::string_view data) {
+  FileWriter writer(folder, name);
+  writer.Append(data);
+  return writer.Finish();
+}
+
+absl::Status CheckTensors(const std::vector<NamedTensor>& tensors,
+                          absl::string_view what) {
+  std::set<absl::string_view> names;
+  for (const NamedTensor& tensor : tensors) {
+    if (!names.insert(tensor.name).second) {
+      return absl::InvalidArgumentError(absl::StrCat(
+          "save checkpoint: ", what, " '", tensor.name, "' is there twice"));
+    }
+    const int64_t expected = internal::ExpectedBytes(tensor);
+    if (expected < 0 || expected != static_cast<int64_t>(tensor.bytes.size())) {
+      return absl::InvalidArgumentError(absl::StrCat(
+          "save checkpoint: ", what, " ", Describe(tensor), " has ",
+          tensor.bytes.size(), " bytes instead of ", expected));
+    }
+  }
+  return absl::OkStatus();
+}
+
+// Consecutive tensors per file, each file up to `max_bytes` if it can.
+std::vector<std::vector<const NamedTensor*>> Divide(
+    const std::vector<NamedTensor>& tensors, int64_t max_bytes) {
+  std::vector<std::vector<const NamedTensor*>> files(1);
+  int64_t used = 0;
+  for (const NamedTensor& tensor : tensors) {
+    const int64_t size = static_cast<int64_t>(tensor.bytes.size());
+    if (!files.back().empty() && used + size > max_bytes) {
+      files.emplace_back();
+      used = 0;
+    }
+    files.back().push_back(&tensor);
+    used += size;
+  }
+  return files;
+}
+
+absl::Status WriteTensors(const std::string& folder, const char* kind,
+                          const std::vector<NamedTensor>& tensors,
+                          int64_t max_bytes, Manifest& manifest) {
+  const auto files = Divide(tensors, max_bytes);
+  for (size_t i = 0; i < files.size(); ++i) {
+    FileWriter writer(folder, internal::FormatShardName(kind, i, files.size()));
+    writer.Append(internal::EncodeModelVersion(manifest.version));
+    for (const NamedTensor* tensor : files[i]) {
+      writer.Append(internal::EncodeTensorHeader(*tensor));
+      writer.Append({tensor->bytes.data(), tensor->bytes.size()});
+    }
+    ELASTICDL_ASSIGN_OR_RETURN(ManifestFile entry, writer.Finish());
+    manifest.files.push_back(std::move(entry));
+  }
+  return absl::OkStatus();
+}
+
+absl::Status WriteAllFiles(const std::string& folder, const Snapshot& snapshot,
+                           const SaveOptions& options) {
+  Manifest manifest;
+  manifest.version = snapshot.version;
+  manifest.optimizer = snapshot.optimizer;
+  manifest.optimizer_step = snapshot.optimizer_step;
+  manifest.signature = internal::ModelSignature(snapshot.variables);
+  manifest.created = Clock::Real().WallNow();
+  ELASTICDL_RETURN_IF_ERROR(WriteTensors(folder, internal::kVariables,
+                                         snapshot.variables,
+                                         options.max_file_bytes, manifest));
+  if (!snapshot.slots.empty()) {
+    ELASTICDL_RETURN_IF_ERROR(WriteTensors(folder, internal::kOptimizer,
+                                           snapshot.slots,
+                                           options.max_file_bytes, manifest));
+  }
+  if (snapshot.ledger.has_value()) {
+    ELASTICDL_ASSIGN_OR_RETURN(
+        ManifestFile entry, WriteWhole(folder, internal::kLedgerName,
+                                       snapshot.ledger->SerializeAsString()));
+    manifest.files.push_back(std::move(entry));
+  }
+  ELASTICDL_RETURN_IF_ERROR(WriteWhole(folder, internal::kManifestName,
+                                       internal::FormatManifest(manifest))
+                                .status());
+  return SyncFolder(folder);
+}
+
+// Makes `dir`, and its name durable.
+absl::Status PrepareDirectory(const std::string& dir) {
+  if (IsDirectory(dir)) return absl::OkStatus();
+  ELASTICDL_RETURN_IF_ERROR(MakeDirectories(dir));
+  return SyncDirectory(JoinPath(dir, ".."));
+}
+
+absl::Status WriteVersion(const std::string& dir, const std::string& name,
+                          const Snapshot& snapshot,
+                          const SaveOptions& options) {
+  ELASTICDL_ASSIGN_OR_RETURN(internal::ScratchFolder folder,
+                             internal::ScratchFolder::Create(dir, name));
+  ELASTICDL_RETURN_IF_ERROR(WriteAllFiles(folder.path(), snapshot, options));
+  ELASTICDL_RETURN_IF_ERROR(folder.Publish(JoinPath(dir, name)));
+  // A version that was replaced goes after this, with `folder`.
+  return SyncFolder(dir);
+}
+
+// Deletes the oldest versions below `written` down to `keep` with it.
+absl::Status Prune(const std::string& dir, int64_t written, int keep) {
+  if (keep <= 0) return absl::OkStatus();
+  ELASTICDL_ASSIGN_OR_RETURN(const Listing listing, ListVersions(dir));
+  std::vector<Version> older;
+  for (const Version& version : listing.versions) {
+    if (version.version < written) older.push_back(version);
+  }
+  const size_t stay = static_cast<size_t>(keep) - 1;
+  for (size_t i = 0; i + stay < older.size(); ++i) {
+    ELASTICDL_RETURN_IF_ERROR(internal::DeleteVersion(dir, older[i].path));
+  }
+  return absl::OkStatus();
+}
+
+}  // namespace
+
+absl::StatusOr<std::string> Save(const std::string& dir,
+                                 const Snapshot& snapshot,
+                                 const SaveOptions& options) {
+  if (snapshot.version < 0) {
+    return absl::InvalidArgumentError(
+        absl::StrCat("save checkpoint: version ", snapshot.version));
+  }
+  ELASTICDL_RETURN_IF_ERROR(CheckTensors(snapshot.variables, "variable"));
+  ELASTICDL_RETURN_IF_ERROR(CheckTensors(snapshot.slots, "slot"));
+  ELASTICDL_RETURN_IF_ERROR(PrepareDirectory(dir));
+  internal::RemoveAbandoned(dir);
+  const std::string name = internal::VersionName(snapshot.version);
+  const std::string path = JoinPath(dir, name);
+  if (absl::Status status = WriteVersion(dir, name, snapshot, options);
+      !status.ok()) {
+    return Annotate(status, absl::StrCat("save checkpoint ", path));
+  }
+  if (absl::Status status = Prune(dir, snapshot.version, options.keep_max);
+      !status.ok()) {
+    LogWarning("checkpoint: delete old versions in ", dir, ": ",
+               status.ToString());
+  }
+  return path;
+}
+
+}  // namespace elasticdl::checkpoint

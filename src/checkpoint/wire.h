@@ -1,0 +1,39 @@
+// elasticdl.v1.Model in its wire format, written and read without a copy of the
+// tensors. Protocol Buffers would hold every tensor once more, and refuses
+// messages above 2 GiB.
+#pragma once
+
+#include <cstdint>
+#include <string>
+#include <vector>
+
+#include "absl/status/statusor.h"
+#include "absl/strings/string_view.h"
+#include "elasticdl/checkpoint/snapshot.h"
+
+namespace elasticdl::checkpoint::internal {
+
+// The beginning of a Model.
+std::string EncodeModelVersion(int64_t version);
+
+// All of a dense_parameters entry but its tensor_content; the tensor's bytes
+// follow it.
+std::string EncodeTensorHeader(const NamedTensor& tensor);
+
+// A Model whose tensors look into the parsed bytes.
+struct ModelView {
+  int64_t version = 0;
+  std::vector<NamedTensor> dense_parameters;
+  std::vector<EmbeddingRows> embedding_tables;
+};
+
+// DATA_LOSS names `path` and the offset. Checks that each tensor's bytes fit
+// its shape.
+absl::StatusOr<ModelView> ParseModel(absl::string_view bytes,
+                                     absl::string_view path);
+
+// How many bytes a tensor of this type and shape has; -1 when the type is
+// unknown, a dimension is negative, or it overflows.
+int64_t ExpectedBytes(const NamedTensor& tensor);
+
+}  // namespace elasticdl::checkpoint::internal

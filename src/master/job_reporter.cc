@@ -1,0 +1,240 @@
+#include "job_reporter.h"
+
+#include <unistd.h>
+
+#include <algorithm>
+#include <utility>
+
+#include "absl/strings/str_cat.h"
+#include "absl/strings/str_format.h"
+#include "elasticdl/common/log.h"
+#include "elasticdl/common/status.h"
+
+namespace elasticdl::master {
+namespace {
+
+std::string PhaseOf(const v1::JobSpec& job) {
+  switch (job.job_type()) {
+    case v1::EVALUATION_ONLY:
+      return "evaluate";
+    case v1::PREDICTION_ONLY:
+      return "predict";
+    default:
+      return "train";
+  }
+}
+
+std::unique_ptr<ProgressDisplay> MakeDisplay(const MasterOptions& options) {
+  ProgressDisplay::Options display;
+  display.fd = STDOUT_FILENO;
+  display.mode = ProgressDisplay::DetectMode(STDOUT_FILENO, options.terminal);
+  if (options.display == "none") display.mode = ProgressDisplay::Mode::kNone;
+  if (options.display == "plain") display.mode = ProgressDisplay::Mode::kPlain;
+  if (options.display == "live") display.mode = ProgressDisplay::Mode::kLive;
+  return std::make_unique<ProgressDisplay>(display);
+}
+
+std::string Describe(const std::map<std::string, double>& metrics) {
+  std::string text;
+  for (const auto& [name, value] : metrics) {
+    absl::StrAppendFormat(&text, "%s%s=%.6g", text.empty() ? "" : " ", name,
+                          value);
+  }
+  return text;
+}
+
+}  // namespace
+
+void RateMeter::Add(absl::Time now, int64_t records) {
+  samples_.emplace_back(now, records);
+  sum_ += records;
+}
+
+double RateMeter::PerSecond(absl::Time now) {
+  // The oldest sample only marks where the window begins.
+  while (samples_.size() > 1 && samples_[1].first < now - window_) {
+    sum_ -= samples_.front().second;
+    samples_.pop_front();
+  }
+  if (samples_.size() < 2) return 0;
+  const double seconds =
+      absl::ToDoubleSeconds(now - samples_.front().first);
+  return seconds > 0
+             ? static_cast<double>(sum_ - samples_.front().second) / seconds
+             : 0;
+}
+
+JobReporter::JobReporter(const MasterOptions& options) : options_(options) {}
+JobReporter::~JobReporter() = default;
+
+absl::StatusOr<std::unique_ptr<JobReporter>> JobReporter::Create(
+    const MasterOptions& options, const jobdir::JobDir& jobdir,
+    Commands commands) {
+  std::unique_ptr<JobReporter> reporter(new JobReporter(options));
+  ELASTICDL_ASSIGN_OR_RETURN(
+      reporter->events_,
+      EventLog::Open({jobdir.EventsFile(), options.event_log}));
+  ELASTICDL_ASSIGN_OR_RETURN(reporter->audit_,
+                             LedgerAudit::Open(options.ledger_audit));
+  reporter->display_ = MakeDisplay(options);
+  HttpStatus::Options http;
+  http.token = options.token;
+  HttpStatus::Commands http_commands;
+  http_commands.stop = [stop = commands.stop] {
+    stop("asked by elasticdl stop");
+    return absl::OkStatus();
+  };
+  http_commands.scale = commands.scale;
+  ELASTICDL_ASSIGN_OR_RETURN(
+      reporter->http_,
+      HttpStatus::Start(http, reporter->board_, std::move(http_commands)));
+  ELASTICDL_RETURN_IF_ERROR(
+      jobdir.WriteHttpAddress(reporter->http_->address()));
+  return reporter;
+}
+
+void JobReporter::Say(const std::string& text) {
+  LogInfo(text);
+  display_->Message(text, Clock::Real().Now());
+}
+
+void JobReporter::JobStarted(int64_t num_workers) {
+  target_workers_ = num_workers;
+  status_.state = "running";
+  events_->JobStart(options_.job.job_name(), PhaseOf(options_.job));
+}
+
+void JobReporter::PodStarted(const std::string& pod, int64_t id, pid_t pid) {
+  events_->PodStarted(pod, PodType::kWorker, id, pid);
+}
+
+void JobReporter::PodEnded(const std::string& pod, int64_t id,
+                           const std::string& reason, bool failure) {
+  events_->PodEnded(pod, id, reason, failure);
+}
+
+void JobReporter::WorkerReady(int64_t worker_id, int64_t pid, int64_t step) {
+  events_->WorkerReady(worker_id);
+  Say(absl::StrCat("worker ", worker_id, " is ready (pid ", pid,
+                   step > 0 ? absl::StrCat(", at step ", step) : "", ")"));
+}
+
+void JobReporter::WorkerLost(int64_t worker_id, const std::string& reason) {
+  events_->WorkerLost(worker_id, reason);
+  Say(absl::StrCat("worker ", worker_id, " is lost: ", reason));
+}
+
+void JobReporter::Committed(const CommittedRange& range, int64_t step) {
+  AuditedRange audited;
+  audited.epoch = range.epoch;
+  audited.shard = range.shard;
+  audited.begin = range.begin;
+  audited.end = range.end;
+  audited.worker_id = range.worker_id;
+  audited.step = step;
+  CheckAudit(audit_->Append({audited}));
+}
+
+void JobReporter::CutBack(int64_t step) {
+  CheckAudit(audit_->AppendCutBack(step));
+}
+
+void JobReporter::CheckAudit(const absl::Status& status) {
+  if (status.ok() || audit_failed_) return;
+  audit_failed_ = true;
+  Say(absl::StrCat("--ledger_audit is incomplete from here on: ",
+                   status.message()));
+}
+
+void JobReporter::Progress(const v1::Progress& progress) {
+  rate_.Add(Clock::Real().Now(), progress.records());
+  status_.loss = progress.loss();
+}
+
+void JobReporter::Checkpoint(const v1::CheckpointDone& done) {
+  const absl::Duration duration = absl::Seconds(done.seconds());
+  if (done.error().empty()) {
+    events_->Checkpoint(done.step(), done.path(), duration);
+    LogInfo("saved ", done.path(), " in ", absl::FormatDuration(duration));
+    return;
+  }
+  events_->CheckpointFailed(done.step(), options_.job.checkpoint_dir(),
+                            absl::UnknownError(done.error()));
+  Say(absl::StrCat("checkpoint of step ", done.step(), " failed: ",
+                   done.error()));
+}
+
+void JobReporter::Evaluation(const EvaluationResult& result) {
+  if (!result.status.ok()) return;
+  events_->Evaluation(result.version, result.metrics);
+  status_.evaluations.push_back({result.version, result.metrics});
+  Say(absl::StrCat("evaluation at step ", result.version, ": ",
+                   Describe(result.metrics), " (", result.records,
+                   " records in ", absl::FormatDuration(absl::Trunc(
+                                       result.duration, absl::Milliseconds(1))),
+                   ")"));
+  if (result.skipped_records > 0) {
+    Say(absl::StrCat(result.skipped_records,
+                     " records were set aside and are not in it"));
+  }
+}
+
+void JobReporter::Message(const std::string& text) { Say(text); }
+
+void JobReporter::JobEnded(int exit_code, const std::string& message) {
+  status_.state = exit_code == 0 ? "succeeded"
+                  : status_.state == "stopping" ? "stopped"
+                                                : "failed";
+  status_.reason = message;
+  const absl::Time now = Clock::Real().Now();
+  board_.Set(status_, now);
+  display_->Finish(now);
+  Say(absl::StrCat("job ", options_.job.job_name(), " ", status_.state, ": ",
+                   message));
+  events_->JobEnd(status_.state, message, exit_code, status_.step);
+  http_->Stop();
+}
+
+void JobReporter::Stopping() { status_.state = "stopping"; }
+
+void JobReporter::Tick(absl::Time now, const TaskProgress& tasks,
+                       int ready_workers, const std::vector<PodInfo>& pods) {
+  if (now >= next_publish_) {
+    next_publish_ = now + absl::Milliseconds(200);
+    status_.job = options_.job.job_name();
+    status_.step = tasks.step;
+    status_.epoch = tasks.epoch + 1;
+    status_.num_epochs = tasks.num_epochs;
+    status_.records_done = tasks.committed_records + tasks.predicted_records;
+    status_.records_total = std::max<int64_t>(0, tasks.total_records);
+    status_.records_per_s = rate_.PerSecond(now);
+    status_.workers = ready_workers;
+    status_.target_workers = target_workers_;
+    status_.pods.clear();
+    for (const PodInfo& pod : pods) {
+      status_.pods.push_back(
+          {pod.name, pod.id, PodTypeName(pod.type), pod.pid, pod.state});
+    }
+    board_.Set(status_, now);
+    master::Progress shown;
+    shown.phase = PhaseOf(options_.job);
+    shown.epoch = std::min<int64_t>(
+        status_.epoch, std::max<int64_t>(1, status_.num_epochs));
+    shown.num_epochs = std::max<int64_t>(0, status_.num_epochs);
+    shown.step = status_.step;
+    shown.records_done = status_.records_done;
+    shown.records_total = status_.records_total;
+    shown.records_per_s = status_.records_per_s;
+    shown.loss = status_.loss;
+    shown.workers = status_.workers;
+    shown.target_workers = status_.target_workers;
+    display_->Update(shown, now);
+  }
+  display_->Tick(now);
+}
+
+absl::Time JobReporter::next_tick() const {
+  return std::min(next_publish_, display_->next_wake());
+}
+
+}  // namespace elasticdl::master

@@ -1,0 +1,315 @@
+// Random schedules of grants, partial commits, failures, crashes, preemptions,
+// snapshots, cut backs and restarts against a model of what a trainer has in
+// its weights. Whatever happens, at the end every record of every epoch is in
+// the surviving weights exactly once, or reported as set aside.
+//
+// Seeds are 1 .. 3000, a hundred in each test case; a failing one is printed.
+// --gtest_filter='*/<(seed - 1) / 100>' repeats the hundred with it.
+#include <gtest/gtest.h>
+
+#include <map>
+#include <random>
+#include <set>
+#include <tuple>
+
+#include "elasticdl/ledger.h"
+#include "task_fixture.h"
+
+namespace elasticdl::master {
+namespace {
+
+constexpr int kGroups = 30;
+constexpr int kSeedsPerGroup = 100;
+
+using Place = std::tuple<int32_t, std::string, int64_t>;
+
+// What one commit put into the weights: the records, in the order of training.
+struct Trained {
+  int32_t epoch;
+  std::string shard;
+  std::vector<int64_t> records;
+};
+
+struct Checkpoint {
+  v1::Ledger ledger;
+  size_t history = 0;
+  int64_t step = 0;
+};
+
+class Schedule {
+ public:
+  explicit Schedule(uint64_t seed) : random_(seed) {
+    options_.minibatch_size = Pick(1, 5);
+    options_.num_minibatches_per_task = Pick(1, 6);
+    options_.num_epochs = Pick(1, 3);
+    options_.shuffle = Chance(50);
+    options_.seed = seed;
+    options_.task_max_failures = Pick(1, 4);
+    options_.train_end_task = Chance(50);
+    options_.validation_shards = {MakeShard("v", 0, Pick(1, 60))};
+    options_.final_evaluation = Chance(50);
+    const int shards = Pick(1, 4);
+    for (int i = 0; i < shards; ++i) {
+      const int begin = Pick(0, 10);
+      options_.training_shards.push_back(MakeShard(
+          "s" + std::to_string(i), begin, begin + Pick(i == 0 ? 1 : 0, 60)));
+    }
+    // Some schedules are calm, some are a massacre.
+    trouble_ = Pick(0, 12);
+    tasks_.emplace(MakeTasks(options_));
+    checkpoints_.push_back({tasks_->Snapshot(), 0, 0});
+  }
+
+  void Run() {
+    for (int i = 0; !tasks_->Finished(); ++i) {
+      // In the end the world is kind, so that it ends.
+      if (i == 2000) trouble_ = 0;
+      ASSERT_LT(i, 20000) << "never finishes: " << tasks_->Summary().ToString();
+      Step();
+      if (::testing::Test::HasFatalFailure()) return;
+    }
+    Verify();
+  }
+
+ private:
+  struct InHand {
+    int64_t worker_id = 0;
+    v1::Task task;
+    int64_t at = 0;
+  };
+
+  int Pick(int low, int high) {
+    return low + static_cast<int>(random_() % (high - low + 1));
+  }
+  bool Chance(int percent) { return Pick(0, 99) < percent; }
+
+  void Step() {
+    now_ += absl::Seconds(Pick(0, 100));
+    if (Chance(trouble_)) {
+      Trouble();
+    } else if (Chance(5)) {
+      checkpoints_.push_back({tasks_->Snapshot(), history_.size(), step_});
+    } else if (tasks_->FinalEvaluationDue() ||
+               (Chance(3) && !tasks_->TrainingDone())) {
+      tasks_->StartEvaluation(step_).IgnoreError();
+    } else if (Chance(50)) {
+      Grant();
+    } else {
+      Work();
+    }
+  }
+
+  void Grant() {
+    const int64_t worker = live_[Pick(0, 3)];
+    if (tasks_->NumHeld(worker, v1::TRAINING) >= 2) return;
+    const GrantResult grant = tasks_->Grant(now_, worker);
+    if (!grant.task.has_value()) return;
+    hands_.push_back({worker, *grant.task, grant.task->range().begin()});
+  }
+
+  // A worker goes on with the oldest task of the kind that it would do first.
+  void Work() {
+    if (hands_.empty()) return;
+    const int64_t worker =
+        hands_[Pick(0, static_cast<int>(hands_.size()) - 1)].worker_id;
+    size_t in_use = hands_.size();
+    for (size_t i = 0; i < hands_.size(); ++i) {
+      if (hands_[i].worker_id != worker) continue;
+      if (in_use == hands_.size() || hands_[i].task.type() != v1::TRAINING) {
+        in_use = i;
+        if (hands_[i].task.type() != v1::TRAINING) break;
+      }
+    }
+    InHand& hand = hands_[in_use];
+    if (hand.task.type() != v1::TRAINING) {
+      const auto done = tasks_->Done(now_, worker, hand.task.task_id());
+      ASSERT_TRUE(done.ok() && *done) << done.status();
+      EXPECT_FALSE(*tasks_->Done(now_, worker, hand.task.task_id()));
+      hands_.erase(hands_.begin() + static_cast<int64_t>(in_use));
+      return;
+    }
+    Train(hand);
+    if (hand.at == hand.task.range().end()) {
+      hands_.erase(hands_.begin() + static_cast<int64_t>(in_use));
+    }
+  }
+
+  void Train(InHand& hand) {
+    const v1::LedgerRange& range = hand.task.range();
+    const int64_t end = std::min<int64_t>(
+        range.end(), hand.at + options_.minibatch_size * Pick(1, 3));
+    history_.push_back(
+        {range.epoch(), range.shard(),
+         ledger::RecordsOf(hand.task.shuffle_seed(), range.block_begin(),
+                           range.block_end(), hand.at, end)});
+    const auto committed =
+        tasks_->Commit(now_, hand.worker_id, hand.task.task_id(), end);
+    ASSERT_TRUE(committed.ok()) << committed.status();
+    EXPECT_EQ(committed->begin, hand.at);
+    EXPECT_EQ(committed->end, end);
+    EXPECT_EQ(committed->shard, range.shard());
+    const auto again =
+        tasks_->Commit(now_, hand.worker_id, hand.task.task_id(), end);
+    ASSERT_TRUE(again.ok()) << again.status();
+    EXPECT_EQ(again->begin, again->end);
+    hand.at = end;
+    ASSERT_TRUE(tasks_->SetStep(++step_).ok());
+  }
+
+  void Trouble() {
+    switch (Pick(0, 9)) {
+      case 0:
+        return CutBack();
+      case 1:
+        return Restart();
+      case 2:
+      case 3:
+        return FailTask();
+      default:
+        Lose(Pick(0, 3),
+             Chance(60) ? WorkerLoss::kCrashed : WorkerLoss::kPreempted);
+    }
+  }
+
+  void FailTask() {
+    if (hands_.empty()) return;
+    const size_t i = Pick(0, static_cast<int>(hands_.size()) - 1);
+    const InHand hand = hands_[i];
+    hands_.erase(hands_.begin() + static_cast<int64_t>(i));
+    ASSERT_TRUE(
+        tasks_->Fail(now_, hand.worker_id, hand.task.task_id(), "bad").ok());
+    ExpectFenced(hand);
+  }
+
+  void Lose(int which, WorkerLoss loss) {
+    const int64_t worker = live_[which];
+    tasks_->WorkerLost(now_, worker, loss);
+    live_[which] = next_worker_++;
+    std::vector<InHand> left;
+    for (const InHand& hand : hands_) {
+      if (hand.worker_id != worker) {
+        left.push_back(hand);
+      } else {
+        ExpectFenced(hand);
+      }
+    }
+    hands_ = left;
+  }
+
+  // A worker that was given up must not get anything into the ledger.
+  void ExpectFenced(const InHand& hand) {
+    EXPECT_EQ(tasks_
+                  ->Commit(now_, hand.worker_id, hand.task.task_id(),
+                           hand.task.range().end())
+                  .status()
+                  .code(),
+              kStale);
+    EXPECT_FALSE(tasks_->Done(now_, hand.worker_id, hand.task.task_id()).ok());
+  }
+
+  // All workers are lost; the weights are those of some checkpoint.
+  void CutBack() {
+    for (int i = 0; i < 4; ++i) {
+      Lose(i, Chance(50) ? WorkerLoss::kCrashed : WorkerLoss::kPreempted);
+    }
+    const Checkpoint& to = FallBack();
+    const absl::Status status = tasks_->CutBack(now_, to.ledger);
+    ASSERT_TRUE(status.ok()) << status;
+    hands_.clear();
+  }
+
+  // A new master starts from some checkpoint, read back from its bytes.
+  void Restart() {
+    const Checkpoint& to = FallBack();
+    v1::Ledger ledger;
+    ASSERT_TRUE(ledger.ParseFromString(to.ledger.SerializeAsString()));
+    tasks_.emplace(MakeTasks(options_));
+    const absl::Status status = tasks_->Restore(ledger);
+    ASSERT_TRUE(status.ok()) << status;
+    hands_.clear();
+  }
+
+  const Checkpoint& FallBack() {
+    // The newest one mostly; an older one when that is torn.
+    const int drop =
+        Chance(80) ? 0 : Pick(0, static_cast<int>(checkpoints_.size()) - 1);
+    checkpoints_.resize(checkpoints_.size() - drop);
+    const Checkpoint& to = checkpoints_.back();
+    history_.resize(to.history);
+    step_ = to.step;
+    return to;
+  }
+
+  void Verify() {
+    std::map<Place, int> seen;
+    int64_t trained = 0;
+    for (const Trained& part : history_) {
+      for (const int64_t record : part.records) {
+        ++seen[{part.epoch, part.shard, record}];
+        ++trained;
+      }
+    }
+    const v1::Ledger ledger = tasks_->Snapshot();
+    EXPECT_EQ(ledger.outstanding_size(), 0);
+    int64_t bad = 0;
+    for (const v1::LedgerRange& range : ledger.quarantined()) {
+      const uint64_t seed =
+          options_.shuffle
+              ? ledger::BlockSeed(options_.seed, range.epoch(), range.shard(),
+                                  range.block_begin())
+              : 0;
+      for (const int64_t record :
+           ledger::RecordsOf(seed, range.block_begin(), range.block_end(),
+                             range.begin(), range.end())) {
+        ++seen[{range.epoch(), range.shard(), record}];
+        ++bad;
+      }
+    }
+    for (int32_t epoch = 0; epoch < options_.num_epochs; ++epoch) {
+      for (const v1::LedgerShard& shard : options_.training_shards) {
+        for (int64_t i = shard.begin(); i < shard.end(); ++i) {
+          auto node = seen.extract(Place{epoch, shard.name(), i});
+          ASSERT_FALSE(node.empty())
+              << "lost: epoch " << epoch << " " << shard.name() << " " << i;
+          ASSERT_EQ(node.mapped(), 1)
+              << "epoch " << epoch << " " << shard.name() << " " << i;
+        }
+      }
+    }
+    EXPECT_TRUE(seen.empty());
+    const TaskSummary summary = tasks_->Summary();
+    EXPECT_EQ(summary.committed_records, trained);
+    EXPECT_EQ(summary.committed_records + bad,
+              tasks_->progress().total_records);
+    EXPECT_EQ(summary.success, summary.quarantined.empty());
+    EXPECT_TRUE(bad == 0 || !summary.success);
+  }
+
+  std::mt19937_64 random_;
+  TaskManagerOptions options_;
+  int trouble_ = 0;
+  std::optional<TaskManager> tasks_;
+  absl::Time now_ = At(0);
+  int64_t step_ = 0;
+  int64_t live_[4] = {1, 2, 3, 4};
+  int64_t next_worker_ = 5;
+  std::vector<InHand> hands_;
+  std::vector<Trained> history_;
+  std::vector<Checkpoint> checkpoints_;
+};
+
+class TaskScheduleTest : public ::testing::TestWithParam<int> {};
+
+TEST_P(TaskScheduleTest, EveryRecordOnceOrSetAside) {
+  for (int i = 0; i < kSeedsPerGroup; ++i) {
+    const int seed = GetParam() * kSeedsPerGroup + i + 1;
+    SCOPED_TRACE("seed " + std::to_string(seed));
+    Schedule(seed).Run();
+    if (HasFailure()) return;
+  }
+}
+
+INSTANTIATE_TEST_SUITE_P(Seeds, TaskScheduleTest, ::testing::Range(0, kGroups));
+
+}  // namespace
+}  // namespace elasticdl::master
