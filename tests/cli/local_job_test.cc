@@ -24,6 +24,7 @@
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_split.h"
 #include "commands/local_job_client.h"
+#include "commands/local_job_http.h"
 #include "commands/local_job_launch.h"
 #include "elasticdl/common/file.h"
 #include "elasticdl/common/thread.h"
@@ -216,15 +217,24 @@ TEST_F(LocalJobTest, DetachReportsAMasterThatFails) {
   EXPECT_EQ(Run("exit 9"), 9);
 }
 
-TEST_F(LocalJobTest, MasterStartedByHandAcquiresItsLock) {
-  unsetenv(kLockFdVariable);
-  EXPECT_TRUE(AdoptOrAcquireLock(dir_).ok());
-  const auto lock = jobdir::JobLock::Acquire(dir_);
-  setenv(kLockFdVariable, absl::StrCat(dup(lock->fd())).c_str(), 1);
-  EXPECT_TRUE(AdoptOrAcquireLock(dir_).ok());
-  EXPECT_EQ(getenv(kLockFdVariable), nullptr);
-  setenv(kLockFdVariable, "x", 1);
-  EXPECT_FALSE(AdoptOrAcquireLock(dir_).ok());
+TEST(ParseHttpReplyTest, TakesTheBodyByItsLength) {
+  const auto reply = ParseHttpReply(
+      "HTTP/1.1 409 Conflict\r\nA: b\r\ncontent-LENGTH: 3\r\n\r\nabcd");
+  ASSERT_TRUE(reply.ok()) << reply.status();
+  EXPECT_EQ(reply->code, 409);
+  EXPECT_EQ(reply->body, "abc");
+  EXPECT_EQ(ParseHttpReply("HTTP/1.0 200 OK\r\n\r\nall")->body, "all");
+}
+
+TEST(ParseHttpReplyTest, RefusesWhatIsNotHttp) {
+  for (const char* text :
+       {"", "x", "HTTP/1.1 200 OK\r\n", "HTTP/1.1\r\n\r\n",
+        "HTTP/1.1 x\r\n\r\n", "SSH-2.0\r\n\r\n",
+        "HTTP/1.1 200 OK\r\nContent-Length: 5\r\n\r\nabcd",
+        "HTTP/1.1 200 OK\r\nContent-Length: -1\r\n\r\nabcd"}) {
+    EXPECT_EQ(ParseHttpReply(text).status().code(), absl::StatusCode::kDataLoss)
+        << text;
+  }
 }
 
 // A running job with a status server that records requests.

@@ -1,19 +1,15 @@
 #include "commands/local_job_client.h"
 
-#include <httplib.h>
-#include <stdlib.h>
-
 #include <nlohmann/json.hpp>
 #include <utility>
 #include <vector>
 
-#include "absl/strings/numbers.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
 #include "absl/strings/str_split.h"
+#include "commands/local_job_http.h"
 #include "elasticdl/common/status.h"
 #include "elasticdl/process.h"
-#include "environment.h"
 
 namespace elasticdl::cli {
 namespace {
@@ -58,39 +54,21 @@ absl::StatusOr<std::string> Request(const jobdir::JobDir& dir, bool post,
     return absl::UnavailableError(
         absl::StrCat("job ", dir.job_name(), ": its master is not ready yet"));
   }
-  httplib::Client client("http://" + *address);
-  client.set_connection_timeout(2);
-  client.set_read_timeout(5);
-  const httplib::Headers headers = {{"Authorization", "Bearer " + token}};
-  const httplib::Result reply =
-      post ? client.Post(path, headers, "", "text/plain")
-           : client.Get(path, headers);
-  if (!reply) {
+  const absl::StatusOr<HttpReply> reply =
+      SendHttp(*address, post ? "POST" : "GET", path, token, absl::Seconds(5));
+  if (!reply.ok()) {
     return absl::UnavailableError(
         absl::StrCat("job ", dir.job_name(), ": no answer from its master at ",
-                     *address, " (", httplib::to_string(reply.error()), ")"));
+                     *address, " (", reply.status().message(), ")"));
   }
-  if (reply->status != 200) {
-    return CodeToStatus(
-        reply->status,
-        absl::StrCat("job ", dir.job_name(), ": ", ErrorOf(reply->body)));
+  if (reply->code != 200) {
+    return CodeToStatus(reply->code, absl::StrCat("job ", dir.job_name(), ": ",
+                                                  ErrorOf(reply->body)));
   }
   return reply->body;
 }
 
 }  // namespace
-
-absl::StatusOr<jobdir::JobLock> AdoptOrAcquireLock(const jobdir::JobDir& dir) {
-  const std::string text = GetEnv(kLockFdVariable);
-  unsetenv(kLockFdVariable);
-  if (text.empty()) return jobdir::JobLock::Acquire(dir);
-  int fd = -1;
-  if (!absl::SimpleAtoi(text, &fd)) {
-    return absl::InvalidArgumentError(
-        absl::StrCat(kLockFdVariable, "='", text, "' is not a number"));
-  }
-  return jobdir::JobLock::Adopt(dir, fd);
-}
 
 absl::StatusOr<jobdir::JobDir> FindJob(const std::string& state_dir,
                                        const std::string& name) {

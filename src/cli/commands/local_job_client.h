@@ -13,10 +13,6 @@ namespace elasticdl::cli {
 // descriptor) to the master.
 inline constexpr char kLockFdVariable[] = "ELASTICDL_LOCK_FD";
 
-// For the master's main: takes over the lock that the client passed on, or,
-// started by hand, acquires it. Errors as of jobdir::JobLock.
-absl::StatusOr<jobdir::JobLock> AdoptOrAcquireLock(const jobdir::JobDir& dir);
-
 // The job called `name`; with an empty name the only one that runs. NOT_FOUND
 // and FAILED_PRECONDITION name the jobs to choose from.
 absl::StatusOr<jobdir::JobDir> FindJob(const std::string& state_dir,
