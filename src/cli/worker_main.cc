@@ -5,10 +5,10 @@
 #include <string>
 #include <vector>
 
-#include "elasticdl/common/log.h"
 #include "elasticdl/worker.h"
 #include "environment.h"
 #include "job_flags.h"
+#include "program.h"
 #include "signals.h"
 
 namespace elasticdl::cli {

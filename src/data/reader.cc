@@ -197,6 +197,23 @@ absl::Status CheckRange(absl::string_view name, int64_t begin, int64_t end,
 
 }  // namespace internal
 
+absl::StatusOr<ReaderParams> ParseReaderParams(absl::string_view text) {
+  ReaderParams params;
+  for (absl::string_view part :
+       absl::StrSplit(text, ';', absl::SkipWhitespace())) {
+    const std::pair<absl::string_view, absl::string_view> pair =
+        absl::StrSplit(part, absl::MaxSplits('=', 1));
+    const absl::string_view key = absl::StripAsciiWhitespace(pair.first);
+    if (key.empty() || !absl::StrContains(part, '=')) {
+      return absl::InvalidArgumentError(
+          absl::StrCat("--data_reader_params: '", part, "' is not key=value"));
+    }
+    params[std::string(key)] =
+        std::string(absl::StripAsciiWhitespace(pair.second));
+  }
+  return params;
+}
+
 absl::StatusOr<std::unique_ptr<DataReader>> OpenDataReader(
     const std::string& origin, const ReaderParams& params) {
   if (origin.empty()) {

@@ -215,7 +215,7 @@ void JobController::OnProgress(absl::Time now, const WorkerState& worker,
 void JobController::OnTaskDone(absl::Time now, const WorkerState& worker,
                                const v1::TaskDone& done) {
   absl::Status status;
-  if (evaluation_.running()) {
+  if (tasks_.HeldType(done.task_id()) == v1::EVALUATION) {
     status = evaluation_.Report(now, worker.id, done);
     if (absl::IsInvalidArgument(status)) {
       Fail(now, absl::StrCat("evaluation: ", status.message()));

@@ -57,8 +57,7 @@ double RateMeter::PerSecond(absl::Time now) {
     samples_.pop_front();
   }
   if (samples_.size() < 2) return 0;
-  const double seconds =
-      absl::ToDoubleSeconds(now - samples_.front().first);
+  const double seconds = absl::ToDoubleSeconds(now - samples_.front().first);
   return seconds > 0
              ? static_cast<double>(sum_ - samples_.front().second) / seconds
              : 0;
@@ -160,19 +159,19 @@ void JobReporter::Checkpoint(const v1::CheckpointDone& done) {
   }
   events_->CheckpointFailed(done.step(), options_.job.checkpoint_dir(),
                             absl::UnknownError(done.error()));
-  Say(absl::StrCat("checkpoint of step ", done.step(), " failed: ",
-                   done.error()));
+  Say(absl::StrCat("checkpoint of step ", done.step(),
+                   " failed: ", done.error()));
 }
 
 void JobReporter::Evaluation(const EvaluationResult& result) {
   if (!result.status.ok()) return;
   events_->Evaluation(result.version, result.metrics);
   status_.evaluations.push_back({result.version, result.metrics});
-  Say(absl::StrCat("evaluation at step ", result.version, ": ",
-                   Describe(result.metrics), " (", result.records,
-                   " records in ", absl::FormatDuration(absl::Trunc(
-                                       result.duration, absl::Milliseconds(1))),
-                   ")"));
+  Say(absl::StrCat(
+      "evaluation at step ", result.version, ": ", Describe(result.metrics),
+      " (", result.records, " records in ",
+      absl::FormatDuration(absl::Trunc(result.duration, absl::Milliseconds(1))),
+      ")"));
   if (result.skipped_records > 0) {
     Say(absl::StrCat(result.skipped_records,
                      " records were set aside and are not in it"));
@@ -182,7 +181,7 @@ void JobReporter::Evaluation(const EvaluationResult& result) {
 void JobReporter::Message(const std::string& text) { Say(text); }
 
 void JobReporter::JobEnded(int exit_code, const std::string& message) {
-  status_.state = exit_code == 0 ? "succeeded"
+  status_.state = exit_code == 0                ? "succeeded"
                   : status_.state == "stopping" ? "stopped"
                                                 : "failed";
   status_.reason = message;
@@ -218,8 +217,8 @@ void JobReporter::Tick(absl::Time now, const TaskProgress& tasks,
     board_.Set(status_, now);
     master::Progress shown;
     shown.phase = PhaseOf(options_.job);
-    shown.epoch = std::min<int64_t>(
-        status_.epoch, std::max<int64_t>(1, status_.num_epochs));
+    shown.epoch = std::min<int64_t>(status_.epoch,
+                                    std::max<int64_t>(1, status_.num_epochs));
     shown.num_epochs = std::max<int64_t>(0, status_.num_epochs);
     shown.step = status_.step;
     shown.records_done = status_.records_done;

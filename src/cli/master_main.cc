@@ -1,0 +1,69 @@
+// elasticdl-master: the master of one job.
+#include <signal.h>
+
+#include <iostream>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "elasticdl/common/file.h"
+#include "elasticdl/common/status.h"
+#include "elasticdl/jobdir.h"
+#include "elasticdl/master.h"
+#include "environment.h"
+#include "job_flags.h"
+#include "master_options.h"
+#include "program.h"
+#include "signals.h"
+
+namespace elasticdl::cli {
+namespace {
+
+absl::StatusOr<int> RunMaster(const JobFlags& flags, SignalWatcher& signals) {
+  const jobdir::JobDir dir(
+      flags.state_dir.empty() ? DefaultStateDir() : flags.state_dir,
+      flags.job_name);
+  ELASTICDL_ASSIGN_OR_RETURN(const jobdir::JobLock lock, LockJob(dir));
+  ELASTICDL_ASSIGN_OR_RETURN(
+      master::MasterOptions options,
+      MakeMasterOptions(flags, ExecutablePath(), Environment()));
+  options.job_dir = dir.path();
+  options.terminal = GetEnv("TERM");
+  ELASTICDL_ASSIGN_OR_RETURN(options.token, dir.ReadToken());
+  options.worker_argv.push_back("--token_file=" + dir.TokenFile());
+  if (options.job.checkpoint_dir().empty() &&
+      options.job.checkpoint_steps() > 0) {
+    options.job.set_checkpoint_dir(JoinPath(dir.path(), "checkpoints"));
+  }
+  if (options.job.prediction_output_dir().empty()) {
+    options.job.set_prediction_output_dir(JoinPath(dir.path(), "predictions"));
+  }
+  ELASTICDL_ASSIGN_OR_RETURN(const auto master,
+                             master::Master::Create(std::move(options)));
+  signals.Start([&](int signal) {
+    master->Stop(signal == SIGINT ? "interrupted" : "terminated");
+  });
+  return master->Run();
+}
+
+int Main(const std::vector<std::string>& args) {
+  // Before any thread starts, so that all of them inherit the mask.
+  SignalWatcher signals({SIGTERM, SIGINT});
+  signal(SIGPIPE, SIG_IGN);
+  JobFlags flags;
+  FlagSet set("elasticdl-master", "The master of one job.");
+  const int code = ParseJobFlags(JobCommand::kMaster, args, &flags, &set);
+  if (code >= 0) return code;
+  InitLogFromFlag("master", flags.log_level);
+  const absl::StatusOr<int> exit_code = RunMaster(flags, signals);
+  if (exit_code.ok()) return *exit_code;
+  std::cerr << "elasticdl-master: " << exit_code.status().message() << "\n";
+  return 1;
+}
+
+}  // namespace
+}  // namespace elasticdl::cli
+
+int main(int argc, char** argv) {
+  return elasticdl::cli::Main({argv + 1, argv + argc});
+}
