@@ -39,6 +39,8 @@ int HttpCode(const absl::Status& status) {
       return 400;
     case absl::StatusCode::kFailedPrecondition:
       return 409;
+    case absl::StatusCode::kUnimplemented:
+      return 501;
     case absl::StatusCode::kUnavailable:
       return 503;
     default:

@@ -268,7 +268,7 @@ absl::Status LocalPodBackend::Loop::Create(const PodSpec& spec) {
     options.environment.push_back(absl::StrCat(key, "=", value));
   }
   absl::StatusOr<process::Process> started = process::Start(options);
-  if (!started.ok()) return Annotate(started.status(), spec.name);
+  if (!started.ok()) return started.status();
   PodEvent event;
   event.name = spec.name;
   event.phase = PodPhase::kRunning;

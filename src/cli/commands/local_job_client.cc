@@ -35,6 +35,8 @@ absl::Status CodeToStatus(int code, const std::string& message) {
       return absl::NotFoundError(message);
     case 409:
       return absl::FailedPreconditionError(message);
+    case 501:
+      return absl::UnimplementedError(message);
     case 503:
       return absl::UnavailableError(message);
     default:
