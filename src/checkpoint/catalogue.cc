@@ -16,7 +16,25 @@
 
 namespace elasticdl::checkpoint {
 
-absl::StatusOr<Listing> ListVersions(const std::string& dir) {
+namespace {
+
+// As often as a writer that prunes may outrun a reader.
+constexpr int kTries = 100;
+
+// Is `path` a complete version with this number? The reason if not.
+absl::Status CheckComplete(const std::string& path, int64_t version) {
+  ELASTICDL_ASSIGN_OR_RETURN(const internal::VersionFiles files,
+                             internal::FindVersionFiles(path));
+  if (files.manifest.has_value() && files.manifest->version != version) {
+    return absl::DataLossError(absl::StrCat("its manifest is that of version ",
+                                            files.manifest->version));
+  }
+  return absl::OkStatus();
+}
+
+// One look at the directory. Sets `vanished` when a version was deleted
+// meanwhile: a newer one may be there that this look did not see.
+absl::StatusOr<Listing> ListOnce(const std::string& dir, bool& vanished) {
   Listing listing;
   const absl::StatusOr<std::vector<std::string>> names = ListDirectory(dir);
   if (absl::IsNotFound(names.status())) return listing;
@@ -25,23 +43,32 @@ absl::StatusOr<Listing> ListVersions(const std::string& dir) {
     const std::optional<int64_t> version = internal::ParseVersionName(name);
     if (!version.has_value()) continue;
     const std::string path = JoinPath(dir, name);
-    const absl::StatusOr<internal::VersionFiles> files =
-        internal::FindVersionFiles(path);
-    absl::Status status = files.status();
-    if (status.ok() && files->manifest.has_value() &&
-        files->manifest->version != *version) {
-      status = absl::DataLossError(absl::StrCat(
-          "its manifest is that of version ", files->manifest->version));
-    }
+    const absl::Status status = CheckComplete(path, *version);
     if (status.ok()) {
       listing.versions.push_back({*version, path});
-    } else {
+    } else if (FileExists(path)) {
       listing.skipped.push_back({path, std::string(status.message())});
+    } else {
+      vanished = true;
     }
   }
   std::sort(
       listing.versions.begin(), listing.versions.end(),
       [](const Version& a, const Version& b) { return a.version < b.version; });
+  return listing;
+}
+
+}  // namespace
+
+absl::StatusOr<Listing> ListVersions(const std::string& dir) {
+  Listing listing;
+  for (int i = 0; i < kTries; ++i) {
+    bool vanished = false;
+    ELASTICDL_ASSIGN_OR_RETURN(listing, ListOnce(dir, vanished));
+    // The system's own listing is no snapshot either: nothing at all may mean
+    // that an old name was gone and the new one not yet seen. Look twice.
+    if (!vanished && (!listing.versions.empty() || i > 0)) break;
+  }
   return listing;
 }
 
@@ -59,9 +86,6 @@ absl::Status NothingFound(const std::string& dir,
   }
   return absl::NotFoundError(message);
 }
-
-// As often as a writer may outrun a reader.
-constexpr int kTries = 100;
 
 // The newest version whose checksums are right. Sets `vanished`, and gives
 // nothing, when one was deleted meanwhile.

@@ -5,6 +5,7 @@
 #include <string>
 
 #include "absl/time/time.h"
+#include "checkpoint/memory_dir.h"
 #include "checkpoint/test_snapshot.h"
 #include "elasticdl/common/mutex.h"
 #include "elasticdl/common/thread.h"
@@ -16,6 +17,7 @@ namespace {
 
 using ::elasticdl::test::TempDir;
 using test::ExpectSame;
+using test::MemoryDir;
 using test::TestSnapshot;
 using test::Versions;
 using ::testing::ElementsAre;
@@ -152,7 +154,7 @@ TEST(AsyncSaverTest, ACallbackMaySubmit) {
 
 // A reader always finds a good version while old ones are pruned.
 TEST(AsyncSaverTest, AReaderSeesWholeVersionsOnly) {
-  TempDir dir;
+  MemoryDir dir;
   test::MustSave(dir.path(), TestSnapshot(0, 100).get());
   std::atomic<bool> done = false;
   int loads = 0;
@@ -171,7 +173,7 @@ TEST(AsyncSaverTest, AReaderSeesWholeVersionsOnly) {
   SaveOptions options;
   options.keep_max = 1;
   AsyncSaver saver(dir.path(), options);
-  for (int64_t version = 1; version <= 30; ++version) {
+  for (int64_t version = 1; version <= 300; ++version) {
     saver.Submit(OwnedSnapshot::Copy(TestSnapshot(version, 100).get()),
                  nullptr);
     EXPECT_TRUE(saver.Flush(kLong).ok());
@@ -179,7 +181,7 @@ TEST(AsyncSaverTest, AReaderSeesWholeVersionsOnly) {
   done = true;
   reader.Join();
   EXPECT_GT(loads, 0);
-  EXPECT_THAT(Versions(dir.path()), ElementsAre(30));
+  EXPECT_THAT(Versions(dir.path()), ElementsAre(300));
 }
 
 }  // namespace
