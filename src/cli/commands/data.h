@@ -1,0 +1,12 @@
+// `elasticdl data`: make, get and look into data sets.
+#pragma once
+
+#include <string>
+#include <vector>
+
+namespace elasticdl::cli {
+
+// Runs `elasticdl data ARGS…`. The exit code: 0, 1 failed, 2 wrong usage.
+int RunData(const std::vector<std::string>& args);
+
+}  // namespace elasticdl::cli
