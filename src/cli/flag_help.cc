@@ -5,6 +5,7 @@
 #include "absl/strings/ascii.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
+#include "absl/strings/str_replace.h"
 #include "absl/strings/str_split.h"
 
 namespace elasticdl::cli {
@@ -13,6 +14,8 @@ namespace {
 constexpr size_t kColumns = 90;
 // Where the explanations begin; longer flags push theirs to the next line.
 constexpr size_t kIndent = 32;
+// Stands for a space at which no line ends, until Wrap is done.
+constexpr char kNoBreak[] = "\x1f";
 
 std::string UsageLine(const std::string& command,
                       const std::vector<PositionalDescription>& positionals) {
@@ -48,7 +51,7 @@ std::string Right(const FlagSet::Description& flag) {
   if (flag.info.required) {
     absl::StrAppend(&text, " (required)");
   } else if (!flag.default_value.empty()) {
-    absl::StrAppend(&text, " (default: ", flag.default_value, ")");
+    absl::StrAppend(&text, " (default:", kNoBreak, flag.default_value, ")");
   }
   return std::string(absl::StripAsciiWhitespace(text));
 }
@@ -91,6 +94,9 @@ std::vector<std::string> Wrap(absl::string_view text, size_t width) {
     } else {
       absl::StrAppend(&lines.back(), " ", word);
     }
+  }
+  for (std::string& line : lines) {
+    line = absl::StrReplaceAll(line, {{kNoBreak, " "}});
   }
   return lines;
 }

@@ -17,13 +17,29 @@ absl::Status Bad(const std::string& text, absl::string_view why) {
   return absl::InvalidArgumentError(absl::StrCat("'", text, "' ", why));
 }
 
+std::string Format(const std::string& value) { return value; }
+std::string Format(int64_t value) { return absl::StrCat(value); }
+std::string Format(bool value) { return value ? "true" : "false"; }
+std::string Format(double value) {
+  // The shortest text that reads back as the same number.
+  char text[32];
+  for (int digits = 6; digits <= 17; ++digits) {
+    std::snprintf(text, sizeof(text), "%.*g", digits, value);
+    double back = 0;
+    if (absl::SimpleAtod(text, &back) && back == value) break;
+  }
+  return text;
+}
+
 absl::Status CheckBounds(const std::string& text, const FlagInfo& info,
                          double value) {
   if (info.min && value < *info.min) {
-    return Bad(text, absl::StrCat("is too small, the least is ", *info.min));
+    return Bad(text,
+               absl::StrCat("is too small, the least is ", Format(*info.min)));
   }
   if (info.max && value > *info.max) {
-    return Bad(text, absl::StrCat("is too large, the most is ", *info.max));
+    return Bad(text,
+               absl::StrCat("is too large, the most is ", Format(*info.max)));
   }
   return absl::OkStatus();
 }
@@ -83,20 +99,6 @@ absl::Status Parse(const std::string& text, const FlagInfo& /*info*/,
     return Bad(text, "is neither true (yes, t, y, 1) nor false (no, f, n, 0)");
   }
   return absl::OkStatus();
-}
-
-std::string Format(const std::string& value) { return value; }
-std::string Format(int64_t value) { return absl::StrCat(value); }
-std::string Format(bool value) { return value ? "true" : "false"; }
-std::string Format(double value) {
-  // The shortest text that reads back as the same number.
-  char text[32];
-  for (int digits = 6; digits <= 17; ++digits) {
-    std::snprintf(text, sizeof(text), "%.*g", digits, value);
-    double back = 0;
-    if (absl::SimpleAtod(text, &back) && back == value) break;
-  }
-  return text;
 }
 
 }  // namespace

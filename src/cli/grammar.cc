@@ -2,7 +2,6 @@
 
 #include <algorithm>
 #include <nlohmann/json.hpp>
-#include <regex>
 
 #include "absl/strings/ascii.h"
 #include "absl/strings/match.h"
@@ -445,11 +444,13 @@ absl::Status CheckKubeName(absl::string_view text, size_t max_size, bool dots) {
              ", a letter or digit first and last");
 }
 
-absl::Status CheckRegex(const std::string& text) {
-  try {
-    std::regex compiled(text);
-  } catch (const std::regex_error& error) {
-    return Bad("'", text, "' is not a regular expression: ", error.what());
+absl::Status CheckImageName(const std::string& text) {
+  for (char c : text) {
+    if (!absl::ascii_isalnum(static_cast<unsigned char>(c)) &&
+        !absl::StrContains("._-/:@", c)) {
+      return Bad("'", text, "' is not the name of an image, such as ",
+                 "registry.example.com/me/zoo:1.0");
+    }
   }
   return absl::OkStatus();
 }

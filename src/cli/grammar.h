@@ -83,6 +83,8 @@ absl::StatusOr<std::vector<HostPort>> ParseAddresses(absl::string_view text);
 // Name of a Kubernetes object: small letters, digits, '-' (and '.' if
 // `dots`), at most `max_size` characters. "" is fine.
 absl::Status CheckKubeName(absl::string_view text, size_t max_size, bool dots);
+// Name of an image, "" included: no spaces, no shell characters.
+absl::Status CheckImageName(const std::string& text);
 // --populate_env_names: "" or a regular expression.
 absl::Status CheckRegex(const std::string& text);
 // --cluster_spec_json: "" or an object with keys of its list.

@@ -1,6 +1,8 @@
 // Declaration of the job flags: one function per group of the help.
 #include "job_flags.h"
 
+#include <limits>
+
 #include "elasticdl/common/failpoint.h"
 #include "flag_builder.h"
 #include "grammar.h"
@@ -8,6 +10,9 @@
 
 namespace elasticdl::cli {
 namespace {
+
+// Counts that travel as 32-bit numbers.
+constexpr double kMaxInt = std::numeric_limits<int32_t>::max();
 
 constexpr char kModel[] = "Model";
 constexpr char kData[] = "Data";
@@ -110,10 +115,13 @@ void AddData(JobCommand command, JobFlags* f, FlagSet* set) {
                 "reader_type=CSV;label_col=y.")
                .Value("PARAMS")
                .Check(CheckReaderParams));
-  set->Add("minibatch_size", &f->minibatch_size,
-           Info(kData, "Records in one step of one worker.").Min(1));
+  set->Add(
+      "minibatch_size", &f->minibatch_size,
+      Info(kData, "Records in one step of one worker.").Min(1).Max(kMaxInt));
   set->Add("num_minibatches_per_task", &f->num_minibatches_per_task,
-           Info(kData, "Minibatches handed to a worker at a time.").Min(1));
+           Info(kData, "Minibatches handed to a worker at a time.")
+               .Min(1)
+               .Max(kMaxInt));
   set->Add(
       "shuffle", &f->shuffle,
       Info(kData, "Read the training data in an order drawn from --seed."));
@@ -127,6 +135,7 @@ void AddData(JobCommand command, JobFlags* f, FlagSet* set) {
 void AddTraining(JobFlags* f, FlagSet* set) {
   set->Add("num_epochs", &f->num_epochs,
            Info(kTraining, "Passes over the training data; 0 = without end.")
+               .Max(kMaxInt)
                .Old({"num_epoch"}));
   set->Add("max_step", &f->max_step,
            Info(kTraining, "Stop after this many steps; 0 = no limit.").Min(0));
@@ -166,7 +175,10 @@ void AddDistribution(JobFlags* f, FlagSet* set) {
 
 void AddPs(JobCommand command, JobFlags* f, FlagSet* set) {
   set->Add("num_ps_pods", &f->num_ps_pods,
-           Info(kPs, "Number of parameter servers.").Min(0).Old({"num_ps"}));
+           Info(kPs, "Number of parameter servers.")
+               .Min(0)
+               .Max(kMaxInt)
+               .Old({"num_ps"}));
   set->Add("get_model_steps", &f->get_model_steps,
            Info(kPs, "A worker pulls the model every N steps (async only).")
                .Min(1)
@@ -203,8 +215,9 @@ void AddCheckpoint(JobCommand command, JobFlags* f, FlagSet* set) {
            Info(kCheckpoint, "Save every N steps; 0 = never.").Min(0));
   set->Add("checkpoint_dir", &f->checkpoint_dir,
            Info(kCheckpoint, "Where checkpoints are saved.").Value("DIR"));
-  set->Add("keep_checkpoint_max", &f->keep_checkpoint_max,
-           Info(kCheckpoint, "Keep the newest N; 0 = all.").Min(0));
+  set->Add(
+      "keep_checkpoint_max", &f->keep_checkpoint_max,
+      Info(kCheckpoint, "Keep the newest N; 0 = all.").Min(0).Max(kMaxInt));
   set->Add("checkpoint_dir_for_init", &f->checkpoint_dir_for_init,
            Info(kCheckpoint,
                 "Start from this checkpoint: one version-N folder, or a folder "
@@ -222,15 +235,22 @@ void AddWorkers(JobFlags* f, FlagSet* set) {
                 "cluster; default on this machine: model and time.")
                .Value("NAME"));
   set->Add("num_workers", &f->num_workers,
-           Info(kWorkers, "Number of workers.").Min(1).Old({"num_worker"}));
-  set->Add(
-      "min_workers", &f->min_workers,
-      Info(kWorkers, "Train only while at least so many are there.").Min(0));
+           Info(kWorkers, "Number of workers.")
+               .Min(1)
+               .Max(kMaxInt)
+               .Old({"num_worker"}));
+  set->Add("min_workers", &f->min_workers,
+           Info(kWorkers, "Train only while at least so many are there.")
+               .Min(0)
+               .Max(kMaxInt));
   set->Add("max_workers", &f->max_workers,
            Info(kWorkers, "The most that scaling may reach; 0 = num_workers.")
-               .Min(0));
+               .Min(0)
+               .Max(kMaxInt));
   set->Add("num_threads", &f->num_threads,
-           Info(kWorkers, "Threads per worker; 0 = cores / workers.").Min(0));
+           Info(kWorkers, "Threads per worker; 0 = cores / workers.")
+               .Min(0)
+               .Max(kMaxInt));
   set->Add("worker_timeout", &f->worker_timeout,
            Info(kWorkers, "A worker silent for so many seconds is lost.")
                .Value("SECS")
@@ -238,7 +258,8 @@ void AddWorkers(JobFlags* f, FlagSet* set) {
   set->Add("task_max_failures", &f->task_max_failures,
            Info(kWorkers,
                 "Set a task aside after it brought down this many workers.")
-               .Min(1));
+               .Min(1)
+               .Max(kMaxInt));
   set->Add("task_timeout_secs", &f->task_timeout_secs,
            Info(kWorkers,
                 "Hand a task to another worker after so long; 0 = automatic.")
@@ -251,9 +272,10 @@ void AddWorkers(JobFlags* f, FlagSet* set) {
 }
 
 void AddJobService(JobFlags* f, FlagSet* set) {
-  set->Add(
-      "relaunch_on_worker_failure", &f->relaunch_on_worker_failure,
-      Info(kWorkers, "Relaunches of a worker that failed by itself.").Min(0));
+  set->Add("relaunch_on_worker_failure", &f->relaunch_on_worker_failure,
+           Info(kWorkers, "Relaunches of a worker that failed by itself.")
+               .Min(0)
+               .Max(kMaxInt));
   set->Add("relaunch_timeout_worker", &f->relaunch_timeout_worker,
            Info(kWorkers, "Relaunch workers whose tasks take too long."));
   set->Add("task_fault_tolerance", &f->task_fault_tolerance,
@@ -339,7 +361,8 @@ void AddProgram(JobCommand command, JobFlags* f, FlagSet* set) {
              Info(kProgram,
                   "This worker's number (or env WORKER_ID); -1 = the master "
                   "chooses.")
-                 .Min(-1));
+                 .Min(-1)
+                 .Max(kMaxInt));
     set->Add("ps_addrs", &f->ps_addrs,
              Info(kProgram, "The parameter servers, in order of their ids.")
                  .Value("A,B,...")
@@ -353,7 +376,7 @@ void AddProgram(JobCommand command, JobFlags* f, FlagSet* set) {
              Info(kProgram, "Compile the model into the cache and end."));
   } else {
     set->Add("ps_id", &f->ps_id,
-             Info(kProgram, "This server's number.").Min(0));
+             Info(kProgram, "This server's number.").Min(0).Max(kMaxInt));
     set->Add(
         "opt_type", &f->opt_type,
         Info(kProgram, "Optimizer: SGD, Adam, Adagrad, ...").Value("NAME"));

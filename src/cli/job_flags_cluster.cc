@@ -9,30 +9,27 @@ namespace {
 constexpr char kCluster[] = "Cluster (with --image_name)";
 
 void AddResources(JobFlags* f, FlagSet* set) {
-  const char* kForm = " (cpu=,memory=,disk=,gpu=,<vendor>/gpu=).";
   const struct {
     const char* name;
     std::string* target;
     const char* help;
   } kResources[] = {
       {"master_resource_request", &f->master_resource_request,
-       "Resources of the master"},
+       "Resources of the master: cpu=, memory=, disk=, gpu=, <vendor>/gpu=."},
       {"master_resource_limit", &f->master_resource_limit,
-       "Their limit; default: the request"},
+       "Their limit; default: the request."},
       {"worker_resource_request", &f->worker_resource_request,
-       "Resources of each worker"},
+       "Resources of each worker."},
       {"worker_resource_limit", &f->worker_resource_limit,
-       "Their limit; default: the request"},
+       "Their limit; default: the request."},
       {"ps_resource_request", &f->ps_resource_request,
-       "Resources of each parameter server"},
+       "Resources of each parameter server."},
       {"ps_resource_limit", &f->ps_resource_limit,
-       "Their limit; default: the request"},
+       "Their limit; default: the request."},
   };
   for (const auto& one : kResources) {
     set->Add(one.name, one.target,
-             Info(kCluster, std::string(one.help) + kForm)
-                 .Value("RES")
-                 .Grammar(ParseResources));
+             Info(kCluster, one.help).Value("RES").Grammar(ParseResources));
   }
 }
 
@@ -65,11 +62,13 @@ void AddClusterFlags(JobFlags* f, FlagSet* set) {
                 "Image of the job. Given: the job runs on a cluster; without "
                 "it on this machine.")
                .Value("IMAGE")
+               .Check(CheckImageName)
                .Alias({"image"}));
   set->Add("worker_image", &f->worker_image,
            Info(kCluster,
                 "Image of workers and parameter servers; default: image_name.")
-               .Value("IMAGE"));
+               .Value("IMAGE")
+               .Check(CheckImageName));
   set->Add("namespace", &f->name_space,
            Info(kCluster, "Kubernetes namespace.")
                .Value("NAME")

@@ -1,0 +1,13 @@
+// elasticdl train, evaluate, predict.
+#pragma once
+
+#include <string>
+#include <vector>
+
+namespace elasticdl::cli {
+
+int RunTrain(const std::vector<std::string>& args);
+int RunEvaluate(const std::vector<std::string>& args);
+int RunPredict(const std::vector<std::string>& args);
+
+}  // namespace elasticdl::cli

@@ -1,0 +1,245 @@
+#include "commands/zoo.h"
+
+#include <algorithm>
+#include <cstdio>
+#include <filesystem>
+
+#include "absl/strings/match.h"
+#include "absl/strings/str_cat.h"
+#include "absl/strings/str_replace.h"
+#include "commands/command.h"
+#include "elasticdl/common/file.h"
+#include "elasticdl/common/status.h"
+#include "flag_builder.h"
+#include "grammar.h"
+
+namespace elasticdl::cli {
+namespace {
+
+constexpr char kModelSymbol[] = "custom_model";
+
+// `path` relative to `context`; an image can hold only what is below it.
+absl::StatusOr<std::string> BelowContext(const std::string& flag,
+                                         const std::string& path,
+                                         const std::string& context) {
+  std::error_code error;
+  const std::filesystem::path root =
+      std::filesystem::weakly_canonical(context, error);
+  const std::filesystem::path full = std::filesystem::weakly_canonical(
+      std::filesystem::path(context) / path, error);
+  const std::string relative = full.lexically_relative(root).string();
+  if (relative.empty() || relative == ".." ||
+      absl::StartsWith(relative, "../")) {
+    return absl::InvalidArgumentError(
+        absl::StrCat("--", flag, ": '", path, "' must lie below the current ",
+                     "folder, from which the image is built"));
+  }
+  return relative;
+}
+
+absl::StatusOr<std::string> FolderBelow(const std::string& flag,
+                                        const std::string& path,
+                                        const std::string& context) {
+  ELASTICDL_ASSIGN_OR_RETURN(std::string relative,
+                             BelowContext(flag, path, context));
+  if (!IsDirectory(JoinPath(context, relative))) {
+    return absl::InvalidArgumentError(
+        absl::StrCat("--", flag, ": '", path, "' is not a folder"));
+  }
+  return relative;
+}
+
+std::string BaseName(const std::string& path) {
+  return std::filesystem::path(path).filename().string();
+}
+
+// --model_def of each source below `zoo` that has a custom_model, in order of
+// the names.
+std::vector<std::string> FindModels(const std::string& zoo) {
+  std::vector<std::string> models;
+  std::error_code error;
+  for (std::filesystem::recursive_directory_iterator it(zoo, error), end;
+       !error && it != end; it.increment(error)) {
+    const std::filesystem::path& path = it->path();
+    if (path.extension() != ".cc") continue;
+    const absl::StatusOr<std::string> text = ReadFile(path.string());
+    if (!text.ok() || !absl::StrContains(*text, kModelSymbol)) continue;
+    const std::string name =
+        path.lexically_relative(zoo).replace_extension().string();
+    models.push_back(absl::StrCat(absl::StrReplaceAll(name, {{"/", "."}}), ".",
+                                  kModelSymbol));
+  }
+  std::sort(models.begin(), models.end());
+  return models;
+}
+
+// The cluster specification goes beside the Dockerfile, as in the original.
+absl::Status CopyClusterSpec(const std::string& path) {
+  absl::StatusOr<std::string> text = ReadFile(path);
+  if (!text.ok()) {
+    return absl::InvalidArgumentError(
+        absl::StrCat("--cluster_spec: ", text.status().message()));
+  }
+  const std::string name = BaseName(path);
+  std::error_code error;
+  if (std::filesystem::equivalent(path, name, error)) return absl::OkStatus();
+  return WriteFileAtomic(name, *text);
+}
+
+absl::Status Init(const ZooInitFlags& flags) {
+  ELASTICDL_ASSIGN_OR_RETURN(const std::string text,
+                             MakeDockerfile(flags, "."));
+  if (!flags.cluster_spec.empty()) {
+    ELASTICDL_RETURN_IF_ERROR(CopyClusterSpec(flags.cluster_spec));
+  }
+  if (FileExists("Dockerfile") && !flags.force) {
+    const absl::StatusOr<std::string> present = ReadFile("Dockerfile");
+    if (!present.ok() || *present != text) {
+      return absl::AlreadyExistsError(
+          "./Dockerfile is there already and differs; --force overwrites it");
+    }
+  }
+  return WriteFileAtomic("Dockerfile", text);
+}
+
+int RunInit(const Args& args) {
+  ZooInitFlags flags;
+  FlagSet set("elasticdl zoo init",
+              "Writes ./Dockerfile for an image with a model zoo. Edit it as "
+              "needed, then run elasticdl zoo build.");
+  AddZooInitFlags(&flags, &set);
+  const int exit_code = set.ParseOrExitCode(args);
+  if (exit_code >= 0) return exit_code;
+  const absl::Status status = Init(flags);
+  if (absl::IsInvalidArgument(status)) return set.Report(status);
+  if (!status.ok()) {
+    std::fprintf(stderr, "elasticdl zoo init: %s\n",
+                 std::string(status.message()).c_str());
+    return 1;
+  }
+  std::printf("Wrote ./Dockerfile. Next: elasticdl zoo build --image=NAME .\n");
+  return 0;
+}
+
+int NeedsDocker(const char* command) {
+  std::fprintf(stderr,
+               "elasticdl zoo %s: needs the Docker support that comes with "
+               "the Kubernetes release; until then use docker %s\n",
+               command, command);
+  return 1;
+}
+
+int RunBuild(const Args& args) {
+  ZooBuildFlags flags;
+  FlagSet set("elasticdl zoo build",
+              "Builds the image of a model zoo from ./Dockerfile.");
+  AddZooBuildFlags(&flags, &set);
+  const int exit_code = set.ParseOrExitCode(args);
+  if (exit_code >= 0) return exit_code;
+  if (!IsDirectory(flags.path[0])) {
+    return set.Report(absl::InvalidArgumentError(
+        absl::StrCat("PATH: '", flags.path[0], "' is not a folder")));
+  }
+  return NeedsDocker("build");
+}
+
+int RunPush(const Args& args) {
+  std::vector<std::string> image;
+  FlagSet set("elasticdl zoo push", "Pushes an image to its registry.");
+  set.AddPositional("IMAGE", &image, 1, "the image to push", 1);
+  const int exit_code = set.ParseOrExitCode(args);
+  if (exit_code >= 0) return exit_code;
+  if (const absl::Status status = CheckImageName(image[0]); !status.ok()) {
+    return set.Report(Annotate(status, "IMAGE"));
+  }
+  return NeedsDocker("push");
+}
+
+}  // namespace
+
+void AddZooInitFlags(ZooInitFlags* flags, FlagSet* set) {
+  const std::string group = "Options";
+  set->Add("base_image", &flags->base_image,
+           Info(group, "Image to start from; it has the elasticdl programs.")
+               .Value("IMAGE")
+               .Check(CheckImageName)
+               .Old({"image_base"}));
+  set->Add("model_zoo", &flags->model_zoo,
+           Info(group,
+                "Folder with the models; packages.txt in it lists Debian "
+                "packages to install, requirements.txt Python ones.")
+               .Value("DIR"));
+  set->Add("cluster_spec", &flags->cluster_spec,
+           Info(group, "Cluster specification to put into the image.")
+               .Value("FILE"));
+  set->Add("local_pkg_dir", &flags->local_pkg_dir,
+           Info(group,
+                "Folder with elasticdl's own .deb packages to install "
+                "over those of the base image.")
+               .Value("DIR"));
+  set->Add(
+      "extra_pypi_index", &flags->extra_pypi_index,
+      Info(group, "Further package index for requirements.txt.").Value("URL"));
+  set->Add("force", &flags->force,
+           Info(group, "Overwrite a Dockerfile that differs."));
+}
+
+void AddZooBuildFlags(ZooBuildFlags* flags, FlagSet* set) {
+  set->Add("image", &flags->image,
+           Info("Options", "Name of the image.")
+               .Value("IMAGE")
+               .Required()
+               .Check(CheckImageName));
+  set->AddPositional("PATH", &flags->path, 1, "folder to build from", 1);
+}
+
+absl::StatusOr<std::string> MakeDockerfile(const ZooInitFlags& flags,
+                                           const std::string& context) {
+  std::string text = absl::StrCat("FROM ", flags.base_image, "\n");
+  if (!flags.local_pkg_dir.empty()) {
+    ELASTICDL_ASSIGN_OR_RETURN(
+        const std::string packages,
+        FolderBelow("local_pkg_dir", flags.local_pkg_dir, context));
+    absl::StrAppend(&text, "COPY ", packages, "/*.deb /tmp/elasticdl/\n",
+                    "RUN apt-get update && apt-get install -y ",
+                    "/tmp/elasticdl/*.deb && rm -r /tmp/elasticdl\n");
+  }
+  ELASTICDL_ASSIGN_OR_RETURN(
+      const std::string zoo,
+      FolderBelow("model_zoo", flags.model_zoo, context));
+  absl::StrAppend(&text, "COPY ", zoo, " /model_zoo\n");
+  const std::string zoo_path = JoinPath(context, zoo);
+  if (FileExists(JoinPath(zoo_path, "packages.txt"))) {
+    absl::StrAppend(&text, "RUN apt-get update && ",
+                    "xargs -a /model_zoo/packages.txt apt-get install -y\n");
+  }
+  if (FileExists(JoinPath(zoo_path, "requirements.txt"))) {
+    absl::StrAppend(&text, "RUN pip install -r /model_zoo/requirements.txt ",
+                    "--extra-index-url=", flags.extra_pypi_index, "\n");
+  }
+  for (const std::string& model : FindModels(zoo_path)) {
+    absl::StrAppend(&text, "RUN elasticdl-worker --compile_only ",
+                    "--model_zoo=/model_zoo --model_def=", model, "\n");
+  }
+  if (!flags.cluster_spec.empty()) {
+    const std::string name = BaseName(flags.cluster_spec);
+    absl::StrAppend(&text, "COPY ", name, " /cluster_spec/", name, "\n");
+  }
+  return text;
+}
+
+const std::vector<Command>& ZooCommands() {
+  static const auto* commands = new std::vector<Command>{
+      {"init", "Write a Dockerfile for a model zoo.", RunInit},
+      {"build", "Build the image.", RunBuild},
+      {"push", "Push the image to its registry.", RunPush},
+  };
+  return *commands;
+}
+
+int RunZoo(const Args& args) {
+  return Dispatch("elasticdl zoo", "Makes images of model zoos.", ZooCommands(),
+                  args);
+}
+
+}  // namespace elasticdl::cli

@@ -1,0 +1,40 @@
+#include "environment.h"
+
+#include <pwd.h>
+#include <unistd.h>
+
+#include <cstdlib>
+
+#include "elasticdl/common/file.h"
+
+namespace elasticdl::cli {
+namespace {
+
+std::string Home() {
+  const std::string home = GetEnv("HOME");
+  if (!home.empty()) return home;
+  const struct passwd* user = getpwuid(getuid());
+  return user == nullptr ? "/tmp" : user->pw_dir;
+}
+
+std::string Below(const std::string& variable, const std::string& fallback) {
+  std::string root = GetEnv(variable);
+  // The XDG rules: a relative path is not valid and is ignored.
+  if (root.empty() || root[0] != '/') root = JoinPath(Home(), fallback);
+  return JoinPath(root, "elasticdl");
+}
+
+}  // namespace
+
+std::string GetEnv(const std::string& name) {
+  const char* value = std::getenv(name.c_str());
+  return value == nullptr ? "" : value;
+}
+
+std::string DefaultStateDir() {
+  return Below("XDG_STATE_HOME", ".local/state");
+}
+
+std::string DefaultCacheDir() { return Below("XDG_CACHE_HOME", ".cache"); }
+
+}  // namespace elasticdl::cli

@@ -1,0 +1,16 @@
+// The process's environment, read here and nowhere else.
+#pragma once
+
+#include <string>
+
+namespace elasticdl::cli {
+
+// "" when it is not set.
+std::string GetEnv(const std::string& name);
+
+// ${XDG_STATE_HOME:-~/.local/state}/elasticdl: jobs/<job_name> is below it.
+std::string DefaultStateDir();
+// ${XDG_CACHE_HOME:-~/.cache}/elasticdl: compiled models.
+std::string DefaultCacheDir();
+
+}  // namespace elasticdl::cli

@@ -1,0 +1,282 @@
+// The real `elasticdl` program: exit codes, streams, start-up time.
+#include "commands/command.h"
+
+#include <fcntl.h>
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+#include <spawn.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include <algorithm>
+
+#include "absl/time/clock.h"
+#include "elasticdl/common/check.h"
+#include "elasticdl/common/file.h"
+#include "support/temp_dir.h"
+
+namespace elasticdl::cli {
+namespace {
+
+using ::testing::HasSubstr;
+using ::testing::IsEmpty;
+using ::testing::Not;
+
+struct Outcome {
+  int exit_code = -1;
+  std::string out;
+  std::string err;
+};
+
+// Runs `program` in the folder `cwd` and waits for it.
+Outcome Spawn(const std::string& program, std::vector<std::string> args,
+              const std::string& cwd) {
+  const test::TempDir dir;
+  const std::string out = dir.Path("out");
+  const std::string err = dir.Path("err");
+  args.insert(args.begin(), program);
+  std::vector<char*> argv;
+  for (std::string& arg : args) argv.push_back(arg.data());
+  argv.push_back(nullptr);
+  posix_spawn_file_actions_t actions;
+  posix_spawn_file_actions_init(&actions);
+  posix_spawn_file_actions_addopen(&actions, 1, out.c_str(), O_WRONLY | O_CREAT,
+                                   0600);
+  posix_spawn_file_actions_addopen(&actions, 2, err.c_str(), O_WRONLY | O_CREAT,
+                                   0600);
+  posix_spawn_file_actions_addchdir_np(&actions, cwd.c_str());
+  pid_t pid = 0;
+  ELASTICDL_CHECK(posix_spawnp(&pid, program.c_str(), &actions, nullptr,
+                               argv.data(), environ) == 0);
+  posix_spawn_file_actions_destroy(&actions);
+  int status = 0;
+  ELASTICDL_CHECK(waitpid(pid, &status, 0) == pid);
+  Outcome outcome;
+  if (WIFEXITED(status)) outcome.exit_code = WEXITSTATUS(status);
+  outcome.out = ReadFile(out).value();
+  outcome.err = ReadFile(err).value();
+  return outcome;
+}
+
+Outcome Elasticdl(const std::vector<std::string>& args,
+                  const std::string& cwd = "/") {
+  return Spawn(ELASTICDL_PROGRAM, args, cwd);
+}
+
+TEST(ClientTest, HelpGoesToStdout) {
+  for (const std::vector<std::string>& args :
+       {std::vector<std::string>{"--help"}, {"-h"}, {"help"}}) {
+    const Outcome outcome = Elasticdl(args);
+    EXPECT_EQ(outcome.exit_code, 0);
+    EXPECT_THAT(outcome.out, HasSubstr("Usage: elasticdl COMMAND"));
+    EXPECT_THAT(outcome.err, IsEmpty());
+    for (const Command& command : Commands()) {
+      EXPECT_THAT(outcome.out, HasSubstr("\n  " + command.name + " "));
+    }
+  }
+  EXPECT_EQ(Elasticdl({}).exit_code, 1);
+}
+
+TEST(ClientTest, EveryCommandHasHelp) {
+  for (const Command& command : Commands()) {
+    // Has commands of its own and a test of its own.
+    if (command.name == "data") continue;
+    const Outcome outcome = Elasticdl({command.name, "--help"});
+    EXPECT_EQ(outcome.exit_code, 0) << command.name;
+    EXPECT_THAT(outcome.out, HasSubstr("Usage: elasticdl " + command.name));
+    EXPECT_EQ(Elasticdl({"help", command.name}).out, outcome.out);
+  }
+}
+
+struct UsageCase {
+  std::vector<std::string> args;
+  const char* line;
+};
+
+TEST(ClientTest, UsageErrorsAreOneLineAndExitCodeTwo) {
+  const UsageCase kCases[] = {
+      {{"trian"}, "elasticdl: unknown command 'trian', did you mean train?\n"},
+      {{"train", "--num_wokers=3"},
+       "elasticdl train: unknown flag --num_wokers, did you mean "
+       "--num_workers?\n"},
+      {{"train", "--num_workers=many"},
+       "elasticdl train: --num_workers: 'many' is not an integer\n"},
+      {{"train", "--worker_resource_request=cpu=1,memory=4096"},
+       "elasticdl train: --worker_resource_request: memory=4096: expected an "
+       "integer with a unit of E, P, T, G, M, K, Ei, Pi, Ti, Gi, Mi, Ki, such "
+       "as 4096Mi\n"},
+      {{"train", "--training_data=x"},
+       "elasticdl train: missing required flag --model_def\n"},
+      {{"evaluate"},
+       "elasticdl evaluate: missing required flags --validation_data, "
+       "--checkpoint_dir_for_init\n"},
+      {{"predict", "--checkpoint_dir_for_init=c"},
+       "elasticdl predict: missing required flag --prediction_data\n"},
+      {{"predict", "--num_epochs=2"},
+       "elasticdl predict: unknown flag --num_epochs\n"},
+      {{"train", "stray"},
+       "elasticdl train: unexpected argument 'stray'; flags begin with --\n"},
+      {{"zoo", "int"},
+       "elasticdl zoo: unknown command 'int', did you mean "
+       "init?\n"},
+      {{"zoo", "build", "."},
+       "elasticdl zoo build: missing required flag --image\n"},
+      {{"zoo", "build", "--image=a"},
+       "elasticdl zoo build: missing argument PATH: folder to build from\n"},
+      {{"zoo", "build", "--image=a", "/no/such"},
+       "elasticdl zoo build: PATH: '/no/such' is not a folder\n"},
+      {{"zoo", "push"},
+       "elasticdl zoo push: missing argument IMAGE: the image to push\n"},
+      {{"completion", "fish"},
+       "elasticdl completion: SHELL: 'fish' is not supported; bash is\n"},
+      {{"version", "--all"}, "elasticdl version: unknown flag --all\n"},
+  };
+  for (const UsageCase& one : kCases) {
+    const Outcome outcome = Elasticdl(one.args);
+    EXPECT_EQ(outcome.exit_code, 2) << one.line;
+    EXPECT_EQ(outcome.err, one.line);
+    EXPECT_THAT(outcome.out, IsEmpty());
+  }
+}
+
+TEST(ClientTest, ConfigFile) {
+  const test::TempDir dir;
+  ASSERT_TRUE(
+      WriteFileAtomic(dir.Path("job.yaml"),
+                      "model_def: a.b.c\ntraining_data: x\nnum_wokers: 2\n")
+          .ok());
+  const Outcome outcome = Elasticdl({"train", "--config=job.yaml"}, dir.path());
+  EXPECT_EQ(outcome.exit_code, 2);
+  EXPECT_EQ(outcome.err,
+            "elasticdl train: job.yaml:3: unknown flag num_wokers, did you "
+            "mean --num_workers?\n");
+}
+
+TEST(ClientTest, ClusterJobsAreNotThereYet) {
+  const Outcome outcome =
+      Elasticdl({"train", "--image=reg.example.com/zoo:1", "--job_name=test",
+                 "--model_def=mnist.mnist_functional_api.custom_model",
+                 "--training_data=/data"});
+  EXPECT_EQ(outcome.exit_code, 1);
+  EXPECT_THAT(outcome.err, HasSubstr("cluster submission is not available"));
+}
+
+TEST(ClientTest, Version) {
+  const Outcome outcome = Elasticdl({"version"});
+  EXPECT_EQ(outcome.exit_code, 0);
+  EXPECT_THAT(outcome.out, HasSubstr("elasticdl "));
+  EXPECT_THAT(outcome.out, HasSubstr("gRPC"));
+  EXPECT_THAT(outcome.out, HasSubstr("libtorch"));
+  EXPECT_EQ(Elasticdl({"--version"}).out, outcome.out);
+}
+
+TEST(ClientTest, StartsFast) {
+#if defined(__SANITIZE_ADDRESS__) || defined(__SANITIZE_THREAD__)
+  GTEST_SKIP() << "a sanitizer's start-up time is not ours";
+#endif
+  // The best of several, since the machine may be busy.
+  absl::Duration best = absl::InfiniteDuration();
+  for (int i = 0; i < 20; ++i) {
+    const absl::Time start = absl::Now();
+    Elasticdl({"--help"});
+    best = std::min(best, absl::Now() - start);
+  }
+  EXPECT_LT(best, absl::Milliseconds(20));
+}
+
+TEST(CompletionTest, BashCompletesCommandsFlagsAndChoices) {
+  const test::TempDir dir;
+  const Outcome script = Elasticdl({"completion", "bash"});
+  ASSERT_EQ(script.exit_code, 0);
+  ASSERT_TRUE(WriteFileAtomic(dir.Path("completion"), script.out).ok());
+  const auto complete = [&](const std::string& words, int at) {
+    const Outcome outcome = Spawn(
+        "bash",
+        {"-c", "source ./completion; COMP_WORDS=(" + words + "); COMP_CWORD=" +
+                   std::to_string(at) + "; _elasticdl; echo ${COMPREPLY[*]}"},
+        dir.path());
+    EXPECT_EQ(outcome.exit_code, 0) << outcome.err;
+    return outcome.out;
+  };
+  EXPECT_EQ(complete("elasticdl tr", 1), "train\n");
+  EXPECT_EQ(complete("elasticdl train --num_w", 2), "--num_workers=\n");
+  EXPECT_EQ(complete("elasticdl train --use_a", 2), "--use_async\n");
+  EXPECT_EQ(complete("elasticdl train --log_level = D", 4), "DEBUG\n");
+  EXPECT_EQ(complete("elasticdl train --log_level =", 3),
+            "DEBUG INFO WARNING ERROR CRITICAL\n");
+  EXPECT_EQ(complete("elasticdl train --collective g", 3), "gloo\n");
+  EXPECT_EQ(complete("elasticdl train --output = comp", 4), "completion\n");
+  EXPECT_EQ(complete("elasticdl zoo in", 2), "init\n");
+  EXPECT_EQ(complete("elasticdl zoo init --base", 3), "--base_image=\n");
+  EXPECT_EQ(complete("elasticdl evaluate --num_ep", 2), "\n");
+  EXPECT_EQ(complete(std::string(ELASTICDL_PROGRAM) + " version --he", 2),
+            "--help\n");
+}
+
+TEST(ZooTest, InitWritesADockerfile) {
+  const test::TempDir dir;
+  ASSERT_TRUE(MakeDirectories(dir.Path("zoo/mnist")).ok());
+  ASSERT_TRUE(WriteFileAtomic(dir.Path("zoo/packages.txt"), "libgomp1\n").ok());
+  for (const char* model : {"zoo/mnist/net.cc", "zoo/a.cc"}) {
+    ASSERT_TRUE(WriteFileAtomic(dir.Path(model), "Net custom_model();").ok());
+  }
+  ASSERT_TRUE(WriteFileAtomic(dir.Path("zoo/helper.cc"), "int i;").ok());
+  ASSERT_TRUE(MakeDirectories(dir.Path("specs")).ok());
+  ASSERT_TRUE(WriteFileAtomic(dir.Path("specs/spec.json"), "{}\n").ok());
+  const std::vector<std::string> init = {"zoo", "init", "--model_zoo=zoo",
+                                         "--base_image=elasticdl:ci",
+                                         "--cluster_spec=specs/spec.json"};
+  const Outcome outcome = Elasticdl(init, dir.path());
+  EXPECT_EQ(outcome.exit_code, 0) << outcome.err;
+  EXPECT_EQ(ReadFile(dir.Path("Dockerfile")).value(),
+            "FROM elasticdl:ci\n"
+            "COPY zoo /model_zoo\n"
+            "RUN apt-get update && xargs -a /model_zoo/packages.txt apt-get "
+            "install -y\n"
+            "RUN elasticdl-worker --compile_only --model_zoo=/model_zoo "
+            "--model_def=a.custom_model\n"
+            "RUN elasticdl-worker --compile_only --model_zoo=/model_zoo "
+            "--model_def=mnist.net.custom_model\n"
+            "COPY spec.json /cluster_spec/spec.json\n");
+  EXPECT_EQ(ReadFile(dir.Path("spec.json")).value(), "{}\n");
+
+  // The same again is fine, another one only by force.
+  EXPECT_EQ(Elasticdl(init, dir.path()).exit_code, 0);
+  const Outcome other = Elasticdl({"zoo", "init"}, dir.path());
+  EXPECT_EQ(other.exit_code, 1);
+  EXPECT_THAT(other.err, HasSubstr("--force overwrites it"));
+  EXPECT_EQ(Elasticdl({"zoo", "init", "--force"}, dir.path()).exit_code, 0);
+  EXPECT_THAT(ReadFile(dir.Path("Dockerfile")).value(),
+              HasSubstr("FROM elasticdl:latest\nCOPY . /model_zoo\n"));
+}
+
+TEST(ZooTest, InitRefusesWhatCannotBeBuilt) {
+  const test::TempDir dir;
+  const std::pair<const char*, const char*> kCases[] = {
+      {"--model_zoo=nowhere", "--model_zoo: 'nowhere' is not a folder"},
+      {"--model_zoo=..", "must lie below the current folder"},
+      {"--model_zoo=/usr", "must lie below the current folder"},
+      {"--local_pkg_dir=nowhere", "--local_pkg_dir: 'nowhere' is not a folder"},
+      {"--cluster_spec=none.py", "none.py"},
+      {"--base_image=a b", "--base_image: 'a b' is not the name of an image"},
+  };
+  for (const auto& [arg, says] : kCases) {
+    const Outcome outcome = Elasticdl({"zoo", "init", arg}, dir.path());
+    EXPECT_EQ(outcome.exit_code, 2) << arg;
+    EXPECT_THAT(outcome.err, HasSubstr(says));
+    EXPECT_FALSE(FileExists(dir.Path("Dockerfile")));
+  }
+}
+
+TEST(ZooTest, BuildAndPushWaitForDocker) {
+  for (const std::vector<std::string>& args :
+       {std::vector<std::string>{"zoo", "build", "--image=a/b:1", "."},
+        {"zoo", "push", "a/b:1"}}) {
+    const Outcome outcome = Elasticdl(args);
+    EXPECT_EQ(outcome.exit_code, 1);
+    EXPECT_THAT(outcome.err, HasSubstr("needs the Docker support"));
+  }
+}
+
+}  // namespace
+}  // namespace elasticdl::cli
