@@ -2,6 +2,8 @@
 // fresh memory of this size would be mapped, zeroed and unmapped every time.
 #pragma once
 
+#include <stdlib.h>
+
 #include <cstddef>
 #include <memory>
 #include <vector>
@@ -10,9 +12,13 @@
 
 namespace elasticdl::data::internal {
 
+struct FreeBuffer {
+  void operator()(char* data) const { free(data); }
+};
+
 // Uninitialised memory. Move-only.
 struct Buffer {
-  std::unique_ptr<char[]> data;
+  std::unique_ptr<char, FreeBuffer> data;
   size_t capacity = 0;
 };
 

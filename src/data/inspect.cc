@@ -17,8 +17,8 @@ constexpr RecordIoFile::Options kSalvage{/*salvage=*/true};
 
 // Hidden files, markers and notes beside the data are not data.
 bool IsDataName(const std::string& name) {
-  return name[0] != '.' && name[0] != '_' &&
-         !absl::EndsWith(name, ".json") && !absl::EndsWith(name, ".md");
+  return name[0] != '.' && name[0] != '_' && !absl::EndsWith(name, ".json") &&
+         !absl::EndsWith(name, ".md");
 }
 
 void VerifyFile(const RecordIoFile& file, VerifyResult& result) {

@@ -1,4 +1,4 @@
-// elasticdl data.
+// `elasticdl data`: make, get and look into data sets.
 #pragma once
 
 #include <string>
@@ -6,6 +6,7 @@
 
 namespace elasticdl::cli {
 
+// Runs `elasticdl data ARGS…`. The exit code: 0, 1 failed, 2 wrong usage.
 int RunData(const std::vector<std::string>& args);
 
 }  // namespace elasticdl::cli

@@ -1,0 +1,37 @@
+// Checksums against published values, zlib and each other.
+#include "crc32.h"
+
+#include <gtest/gtest.h>
+#include <zlib.h>
+
+#include <random>
+#include <string>
+
+namespace elasticdl::data::internal {
+namespace {
+
+TEST(Crc32Test, KnownValues) {
+  EXPECT_EQ(Crc32Ieee(""), 0U);
+  EXPECT_EQ(Crc32Ieee("123456789"), 0xcbf43926U);
+  EXPECT_EQ(Crc32c(""), 0U);
+  EXPECT_EQ(Crc32c("123456789"), 0xe3069283U);
+  EXPECT_EQ(Crc32c(std::string(32, '\0')), 0x8a9136aaU);
+  EXPECT_EQ(Crc32c(std::string(32, '\xff')), 0x62a8ab43U);
+}
+
+TEST(Crc32Test, AgreesWithZlibAndTablesForEveryLength) {
+  std::mt19937 random(7);
+  std::string data(2000, '\0');
+  for (char& c : data) c = static_cast<char>(random());
+  for (size_t size = 0; size + 3 < data.size(); size += size < 600 ? 1 : 97) {
+    // Unaligned starts too.
+    const absl::string_view part(data.data() + size % 4, size);
+    const auto* bytes = reinterpret_cast<const Bytef*>(part.data());
+    EXPECT_EQ(Crc32Ieee(part), crc32(0, bytes, part.size())) << size;
+    EXPECT_EQ(Crc32Ieee(part), Crc32IeeePortable(part)) << size;
+    EXPECT_EQ(Crc32c(part), Crc32cPortable(part)) << size;
+  }
+}
+
+}  // namespace
+}  // namespace elasticdl::data::internal
