@@ -128,7 +128,7 @@ struct JobFlags {
 
   // Programs of a job, started by the pod manager or by hand.
   int64_t port = 50001;
-  std::string pod_backend = "local";
+  std::string pod_backend = "none";
   int64_t worker_id = -1;
   std::string master_addr = "localhost:50001";
   std::string ps_addrs;

@@ -19,14 +19,6 @@ void InitLogFromFlag(const std::string& tag, const std::string& level) {
   InitLog(tag, parsed);
 }
 
-absl::StatusOr<jobdir::JobLock> LockJob(const jobdir::JobDir& dir) {
-  int fd = -1;
-  if (absl::SimpleAtoi(GetEnv("ELASTICDL_LOCK_FD"), &fd)) {
-    return jobdir::JobLock::Adopt(dir, fd);
-  }
-  return jobdir::JobLock::Acquire(dir);
-}
-
 std::vector<std::string> Environment() {
   std::vector<std::string> environment;
   for (char** entry = environ; *entry != nullptr; ++entry) {

@@ -188,8 +188,15 @@ void JobReporter::JobEnded(int exit_code, const std::string& message) {
   const absl::Time now = Clock::Real().Now();
   board_.Set(status_, now);
   display_->Finish(now);
-  Say(absl::StrCat("job ", options_.job.job_name(), " ", status_.state, ": ",
-                   message));
+  const std::string end = absl::StrCat("job ", options_.job.job_name(), " ",
+                                       status_.state, ": ", message);
+  // The client tells a failure; a master that was started by hand has its log
+  // on the terminal.
+  if (exit_code == 0) {
+    Say(end);
+  } else {
+    LogError(end);
+  }
   events_->JobEnd(status_.state, message, exit_code, status_.step);
   http_->Stop();
 }

@@ -1,5 +1,7 @@
 #include "elasticdl/master.h"
 
+#include <unistd.h>
+
 #include <algorithm>
 #include <functional>
 #include <limits>
@@ -143,7 +145,7 @@ absl::Status MasterImpl::SetUp() {
   JobReporter::Commands commands;
   commands.stop = [this](const std::string& reason) { Stop(reason); };
   commands.scale = [](int64_t) {
-    return absl::UnimplementedError(
+    return absl::FailedPreconditionError(
         "the number of workers of this job cannot be changed");
   };
   ELASTICDL_ASSIGN_OR_RETURN(
@@ -154,13 +156,16 @@ absl::Status MasterImpl::SetUp() {
 
 absl::Status MasterImpl::Listen() {
   rendezvous::StreamServer::Options options;
-  options.address = absl::StrCat(options_.host, ":", options_.port);
+  // Local pods need no more than the loopback.
+  const std::string host = options_.start_pods ? "127.0.0.1" : "0.0.0.0";
+  options.address = absl::StrCat(host, ":", options_.port);
   options.token = options_.token;
   ELASTICDL_ASSIGN_OR_RETURN(server_,
                              rendezvous::StreamServer::Start(options, *this));
   const std::string address = absl::StrCat("localhost:", server_->port());
-  LogInfo("job ", options_.job.job_name(), " listens on ", options_.host, ":",
+  LogInfo("job ", options_.job.job_name(), " listens on ", host, ":",
           server_->port());
+  ELASTICDL_RETURN_IF_ERROR(jobdir_.WritePid("master", getpid()));
   return jobdir_.WriteAddress(address);
 }
 
@@ -297,8 +302,7 @@ void MasterImpl::Execute(std::vector<PodDecision> decisions) {
         break;
       case PodDecision::Kind::kDelayed:
       case PodDecision::Kind::kGaveUp:
-        LogInfo(PodDecisionKindName(decision.kind), " ", decision.name, ": ",
-                decision.reason);
+        reporter_->Message(absl::StrCat(decision.name, ": ", decision.reason));
         break;
     }
   }
@@ -312,7 +316,7 @@ void MasterImpl::CreatePod(const PodDecision& decision) {
   spec.argv = options_.worker_argv;
   spec.argv.push_back(absl::StrCat("--worker_id=", decision.id));
   spec.argv.push_back(
-      absl::StrCat("--master_addr=localhost:", server_->port()));
+      absl::StrCat("--master_addr=127.0.0.1:", server_->port()));
   spec.log_file = jobdir_.LogFile(decision.name);
   if (decision.replaces >= 0) {
     reporter_->Message(absl::StrCat("starting worker ", decision.id,

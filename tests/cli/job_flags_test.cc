@@ -139,7 +139,7 @@ const Row kRows[] = {
     {"state_dir", "string", "", kAll, "/tmp/s", nullptr},
     // The programs of a job.
     {"port", "int", "50001", "m", "0", "65536"},
-    {"pod_backend", "string", "local", "m", "none", "docker"},
+    {"pod_backend", "string", "none", "m", "local", "docker"},
     {"worker_id", "int", "-1", "w", "3", "-2"},
     {"master_addr", "string", "localhost:50001", "ws", "10.0.0.1:50001",
      "localhost"},

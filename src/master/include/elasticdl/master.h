@@ -47,8 +47,7 @@ struct MasterOptions {
   // KEY=VALUE of local pods.
   std::vector<std::string> environment;
 
-  // Where to listen; port 0 picks a free one.
-  std::string host = "0.0.0.0";
+  // Port to listen on; 0 picks a free one.
   int port = 50001;
   // The job's folder (elasticdl/jobdir.h), locked by the caller.
   std::string job_dir;
