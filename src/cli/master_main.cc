@@ -24,7 +24,8 @@ absl::StatusOr<int> RunMaster(const JobFlags& flags, SignalWatcher& signals) {
   const jobdir::JobDir dir(
       flags.state_dir.empty() ? DefaultStateDir() : flags.state_dir,
       flags.job_name);
-  ELASTICDL_ASSIGN_OR_RETURN(const jobdir::JobLock lock, AdoptOrAcquireLock(dir));
+  ELASTICDL_ASSIGN_OR_RETURN(const jobdir::JobLock lock,
+                             AdoptOrAcquireLock(dir));
   ELASTICDL_ASSIGN_OR_RETURN(
       master::MasterOptions options,
       MakeMasterOptions(flags, ExecutablePath(), Environment()));

@@ -27,8 +27,10 @@ class TorchScriptTest : public ::testing::Test {
   void Save(const std::string& forward) {
     torch::jit::Module module("Net");
     torch::manual_seed(1);
-    module.register_parameter("w", torch::randn({4, 3}), false);
-    module.register_parameter("b", torch::zeros({3}), false);
+    module.register_parameter("w", torch::randn({4, 3}, torch::requires_grad()),
+                              false);
+    module.register_parameter("b", torch::zeros({3}, torch::requires_grad()),
+                              false);
     module.define(forward);
     module.save(dir_.Path("net.pt"));
   }

@@ -35,6 +35,23 @@ struct SparseIds {
   torch::Tensor offsets;
 };
 
+// What an Embedding takes: a tensor of ids, or sparse ids. One type, because
+// the call operator of torch's holders cannot choose among several `forward`.
+class EmbeddingInput {
+ public:
+  // NOLINTNEXTLINE(google-explicit-constructor)
+  EmbeddingInput(torch::Tensor ids) : ids_{std::move(ids), {}} {}
+  // NOLINTNEXTLINE(google-explicit-constructor)
+  EmbeddingInput(SparseIds ids) : ids_(std::move(ids)) {}
+
+  bool is_sparse() const { return ids_.offsets.defined(); }
+  const SparseIds& sparse() const { return ids_; }
+  const torch::Tensor& dense() const { return ids_.ids; }
+
+ private:
+  SparseIds ids_;
+};
+
 // Thread-compatible, as all modules. Throws on wrong shapes or ids out of
 // range.
 class EmbeddingImpl : public torch::nn::Module {
@@ -44,17 +61,16 @@ class EmbeddingImpl : public torch::nn::Module {
       : EmbeddingImpl(EmbeddingOptions(output_dim)) {}
 
   // Without combiner: ids of any shape (…) to (…, output_dim); negative ids
-  // give zeros. With combiner: ids (B, L) to (B, output_dim); negative ids are
-  // left out.
-  torch::Tensor forward(const torch::Tensor& ids);
-  // Needs a combiner. Negative ids are left out; a row without ids gives zeros.
-  torch::Tensor forward(const SparseIds& sparse);
+  // give zeros. With combiner: ids (B, L) or SparseIds to (B, output_dim);
+  // negative ids are left out, and a row without ids gives zeros.
+  torch::Tensor forward(const EmbeddingInput& input);
 
   const EmbeddingOptions& options() const { return options_; }
 
  private:
   // Row of the table for each (non-negative) id.
   torch::Tensor Rows(const torch::Tensor& ids) const;
+  torch::Tensor Dense(const torch::Tensor& ids);
   torch::Tensor Combine(const SparseIds& sparse);
 
   const EmbeddingOptions options_;

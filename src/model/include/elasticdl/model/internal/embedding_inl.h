@@ -50,35 +50,37 @@ inline EmbeddingImpl::EmbeddingImpl(EmbeddingOptions options)
 
 inline torch::Tensor EmbeddingImpl::Rows(const torch::Tensor& ids) const {
   if (options_.input_dim() > 0) return ids;
-  // Fibonacci hashing; int64 multiplication wraps around. The shift keeps the
-  // well-mixed upper bits, the mask makes it non-negative.
-  const int64_t kMultiplier = -7046029254386353131;
-  return ids.mul(kMultiplier)
-      .__rshift__(20)
+  // Two rounds of multiply and fold (int64 wraps around), so that neighbouring
+  // ids do not step through the rows evenly; the mask makes it non-negative.
+  constexpr int64_t kFirst = -7046029254386353131;
+  constexpr int64_t kSecond = -4658895280553007687;
+  torch::Tensor hash = ids.mul(kFirst);
+  hash = hash.bitwise_xor(hash.__rshift__(32)).mul(kSecond);
+  return hash.__rshift__(20)
       .bitwise_and(0xFFFFFFFFFFF)
       .remainder(options_.capacity());
 }
 
-inline torch::Tensor EmbeddingImpl::forward(const torch::Tensor& ids) {
-  const torch::Tensor wide = ids.to(torch::kLong);
-  if (!options_.combiner().empty()) {
-    TORCH_CHECK_VALUE(wide.dim() == 2, "Embedding with a combiner: ids (B, L) ",
-                      "or SparseIds are wanted, not ", wide.dim(),
-                      " dimensions");
-    return Combine({wide.reshape({-1}),
-                    torch::arange(wide.size(0), torch::kLong) * wide.size(1)});
+inline torch::Tensor EmbeddingImpl::forward(const EmbeddingInput& input) {
+  const bool combines = !options_.combiner().empty();
+  if (input.is_sparse()) {
+    TORCH_CHECK_VALUE(combines, "Embedding of SparseIds needs a combiner");
+    return Combine(
+        {input.sparse().ids.to(torch::kLong), input.sparse().offsets});
   }
-  const int64_t least = options_.mask_zero() ? 1 : 0;
-  const torch::Tensor keep = wide.ge(least);
-  if (keep.all().item<bool>()) return torch::embedding(embeddings_, Rows(wide));
-  return torch::embedding(embeddings_, Rows(wide.clamp_min(0))) *
-         keep.unsqueeze(-1).to(embeddings_.scalar_type());
+  const torch::Tensor ids = input.dense().to(torch::kLong);
+  if (!combines) return Dense(ids);
+  TORCH_CHECK_VALUE(ids.dim() == 2, "Embedding with a combiner: ids (B, L) or ",
+                    "SparseIds are wanted, not ", ids.dim(), " dimensions");
+  return Combine({ids.reshape({-1}),
+                  torch::arange(ids.size(0), torch::kLong) * ids.size(1)});
 }
 
-inline torch::Tensor EmbeddingImpl::forward(const SparseIds& sparse) {
-  TORCH_CHECK_VALUE(!options_.combiner().empty(),
-                    "Embedding of SparseIds needs a combiner");
-  return Combine({sparse.ids.to(torch::kLong), sparse.offsets});
+inline torch::Tensor EmbeddingImpl::Dense(const torch::Tensor& ids) {
+  const torch::Tensor keep = ids.ge(options_.mask_zero() ? 1 : 0);
+  if (keep.all().item<bool>()) return torch::embedding(embeddings_, Rows(ids));
+  return torch::embedding(embeddings_, Rows(ids.clamp_min(0))) *
+         keep.unsqueeze(-1).to(embeddings_.scalar_type());
 }
 
 inline torch::Tensor EmbeddingImpl::Combine(const SparseIds& sparse) {
