@@ -6,7 +6,6 @@
 #include <string>
 #include <vector>
 
-#include "commands/local_job_client.h"
 #include "elasticdl/common/file.h"
 #include "elasticdl/common/status.h"
 #include "elasticdl/jobdir.h"
@@ -24,8 +23,7 @@ absl::StatusOr<int> RunMaster(const JobFlags& flags, SignalWatcher& signals) {
   const jobdir::JobDir dir(
       flags.state_dir.empty() ? DefaultStateDir() : flags.state_dir,
       flags.job_name);
-  ELASTICDL_ASSIGN_OR_RETURN(const jobdir::JobLock lock,
-                             AdoptOrAcquireLock(dir));
+  ELASTICDL_ASSIGN_OR_RETURN(const jobdir::JobLock lock, LockJob(dir));
   ELASTICDL_ASSIGN_OR_RETURN(
       master::MasterOptions options,
       MakeMasterOptions(flags, ExecutablePath(), Environment()));

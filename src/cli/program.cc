@@ -5,6 +5,7 @@
 #include "absl/strings/ascii.h"
 #include "absl/strings/numbers.h"
 #include "absl/strings/str_cat.h"
+#include "commands/local_job_client.h"
 #include "elasticdl/common/file.h"
 #include "elasticdl/common/log.h"
 #include "elasticdl/common/status.h"
@@ -17,6 +18,16 @@ void InitLogFromFlag(const std::string& tag, const std::string& level) {
   LogLevel parsed = LogLevel::kInfo;
   ParseLogLevel(level, parsed);
   InitLog(tag, parsed);
+}
+
+absl::StatusOr<jobdir::JobLock> LockJob(const jobdir::JobDir& dir) {
+  int fd = -1;
+  if (absl::SimpleAtoi(GetEnv(kLockFdVariable), &fd)) {
+    // The descriptor is this process's alone, whatever it starts.
+    unsetenv(kLockFdVariable);
+    return jobdir::JobLock::Adopt(dir, fd);
+  }
+  return jobdir::JobLock::Acquire(dir);
 }
 
 std::vector<std::string> Environment() {

@@ -6,12 +6,17 @@
 #include <vector>
 
 #include "absl/status/statusor.h"
+#include "elasticdl/jobdir.h"
 #include "flag_set.h"
 
 namespace elasticdl::cli {
 
 // InitLog with the value of --log_level (checked by the flags).
 void InitLogFromFlag(const std::string& tag, const std::string& level);
+
+// Takes over the job's lock from the client that started this program, or,
+// started by hand, acquires it. ALREADY_EXISTS when a job of that name runs.
+absl::StatusOr<jobdir::JobLock> LockJob(const jobdir::JobDir& dir);
 
 // KEY=VALUE of this process.
 std::vector<std::string> Environment();
