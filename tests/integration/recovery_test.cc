@@ -177,18 +177,21 @@ TEST_F(RecoveryTest, TaskThatKeepsCrashingIsSetAside) {
 }
 
 // The same, in the thread that reads ahead: the task that is to blame is not
-// the one that is trained on.
+// the one that is trained on, which is that of records 64 to 96.
 TEST_F(RecoveryTest, TaskThatCrashesWhileItIsReadAheadIsSetAside) {
+  const std::string gate = MakeGate();
   const auto job =
-      Train("crash", {"--shuffle=false", "--model_params=crash_in_feed_at=200",
-                      "--task_max_failures=2", "--num_epochs=1"});
+      Train("crash", {"--shuffle=false",
+                      absl::StrCat("--model_params=gate=", gate,
+                                   ";gate_step=5;crash_in_feed_at=100"),
+                      "--task_max_failures=1", "--num_epochs=1"});
   EXPECT_EQ(job->Wait(), 4) << job->Output();
   const auto events = job->Events("task_quarantined");
   ASSERT_THAT(events, SizeIs(1)) << job->Output();
   const int64_t begin = events[0].at("begin");
   const int64_t end = events[0].at("end");
-  EXPECT_LE(begin, 200);
-  EXPECT_GT(end, 200);
+  EXPECT_LE(begin, 100);
+  EXPECT_GT(end, 100);
   EXPECT_TRUE(LedgerIsExact(
       job->audit(), 1,
       {absl::StrCat("--set_aside=0:", train_csv(), ":", begin, ":", end)}));
@@ -212,11 +215,11 @@ TEST_F(RecoveryTest, EvaluationGoesOnWhenItsWorkerIsKilled) {
       "train", {"--validation_data=" + test_csv(), "--checkpoint_steps=1000",
                 "--checkpoint_dir=" + checkpoints});
   ASSERT_EQ(train->Wait(), 0) << train->Output();
-  // Each process dies at its fourth minibatch; two make a task of 32 records,
-  // and a task that is reported is not evaluated again.
+  // Each process dies at its sixth minibatch, in the third and last task; those
+  // that were reported are not evaluated again.
   const auto job =
       Evaluate("evaluate", {"--checkpoint_dir_for_init=" + checkpoints,
-                            "--failpoints=worker.evaluate=kill@4"});
+                            "--failpoints=worker.evaluate=kill@6"});
   ASSERT_EQ(job->Wait(), 0) << job->Output();
   EXPECT_THAT(job->Events("worker_lost"), Not(IsEmpty()));
   ASSERT_THAT(job->Events("evaluation"), SizeIs(1));
