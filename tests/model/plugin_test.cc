@@ -64,8 +64,7 @@ TEST(PluginTest, FullModelTrains) {
   ASSERT_TRUE(loss.ok()) << loss.status();
   loss->backward();
   EXPECT_TRUE(parameters[0].second.grad().defined());
-  EXPECT_EQ(model->Optimizer()->ToString(),
-            OptimizerSpec::Parse("SGD(lr=0.25,momentum=0.9)")->ToString());
+  EXPECT_EQ(model->Optimizer()->args.at("lr"), 0.25);
   EXPECT_FALSE(model->Feed(Records(), Mode::kPrediction, {})->labels.defined());
 }
 
