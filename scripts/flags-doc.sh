@@ -44,7 +44,9 @@ generate() {
   echo 'The flags of `train` without those that only matter to training. Of `predict` besides:'
   echo
   echo '```'
-  "$bin/elasticdl" predict --help | grep -A2 -E -- '--prediction_(data|outputs_processor)='
+  # A flag's own lines: from its name to the next one's.
+  "$bin/elasticdl" predict --help |
+    awk '/^  --/ {shown = /--prediction_(data|outputs_processor)=/} /^[^ ]/ || /^$/ {shown = 0} shown'
   echo '```'
   echo
   echo '## elasticdl-master, elasticdl-worker'
