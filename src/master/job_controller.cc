@@ -307,6 +307,7 @@ void JobController::LoseWorker(absl::Time now, int64_t worker_id,
                                WorkerLoss loss, const std::string& reason) {
   output_.OnWorkerLost(worker_id, reason);
   const int taken_back = tasks_.WorkerLost(now, worker_id, loss, reason);
+  ReportQuarantined();
   if (loss == WorkerLoss::kCrashed) {
     ++crashes_without_commit_;
     // Its task takes the blame, unless nothing works at all.
@@ -317,6 +318,15 @@ void JobController::LoseWorker(absl::Time now, int64_t worker_id,
   }
   // With the only replica goes the model.
   if (IsTraining() && !tasks_.Finished()) CutBackToCheckpoint(now);
+}
+
+void JobController::ReportQuarantined() {
+  const std::vector<QuarantinedRange> all = tasks_.Summary().quarantined;
+  for (; reported_quarantined_ < all.size(); ++reported_quarantined_) {
+    const QuarantinedRange& bad = all[reported_quarantined_];
+    // Others were set aside by the run whose ledger this one has restored.
+    if (bad.failures > 0) output_.OnQuarantined(bad);
+  }
 }
 
 void JobController::CutBackToCheckpoint(absl::Time now) {

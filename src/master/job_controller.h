@@ -51,6 +51,8 @@ class JobOutput {
   virtual void OnProgress(const v1::Progress& progress) = 0;
   virtual void OnCheckpoint(const v1::CheckpointDone& done) = 0;
   virtual void OnEvaluation(const EvaluationResult& result) = 0;
+  // A task was set aside.
+  virtual void OnQuarantined(const QuarantinedRange& bad) = 0;
   // Anything else worth a line.
   virtual void OnMessage(const std::string& text) = 0;
 };
@@ -156,6 +158,7 @@ class JobController {
   void LoseWorker(absl::Time now, int64_t worker_id, WorkerLoss loss,
                   const std::string& reason);
   void CutBackToCheckpoint(absl::Time now);
+  void ReportQuarantined();
 
   // Carries out whatever the state calls for; after every event.
   void Advance(absl::Time now);
@@ -177,6 +180,8 @@ class JobController {
   std::map<int64_t, Unexplained> unexplained_;
   std::set<int64_t> blamed_;
   int crashes_without_commit_ = 0;
+  // How many of those that were set aside are reported.
+  size_t reported_quarantined_ = 0;
   int64_t next_worker_id_ = 0;
   bool evaluate_now_sent_ = false;
   // Ledgers of checkpoints that are, or may be, on disk; by step.

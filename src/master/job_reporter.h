@@ -62,12 +62,17 @@ class JobReporter {
   void Progress(const v1::Progress& progress);
   void Checkpoint(const v1::CheckpointDone& done);
   void Evaluation(const EvaluationResult& result);
+  void Quarantined(const QuarantinedRange& bad);
   void Message(const std::string& text);
   // The job was asked to stop.
   void Stopping();
+  // The numbers in it are those of the last Publish.
   void JobEnded(int exit_code, const std::string& message);
 
-  // Draws and publishes what is due.
+  // Makes these numbers known and shows them.
+  void Publish(absl::Time now, const TaskProgress& tasks, int ready_workers,
+               const std::vector<PodInfo>& pods);
+  // Publishes when it is due, and draws.
   void Tick(absl::Time now, const TaskProgress& tasks, int ready_workers,
             const std::vector<PodInfo>& pods);
   absl::Time next_tick() const;

@@ -97,6 +97,9 @@ class MasterImpl : public Master,
   void OnEvaluation(const EvaluationResult& result) override {
     reporter_->Evaluation(result);
   }
+  void OnQuarantined(const QuarantinedRange& bad) override {
+    reporter_->Quarantined(bad);
+  }
   void OnMessage(const std::string& text) override { reporter_->Message(text); }
 
  private:
@@ -201,6 +204,8 @@ int MasterImpl::Run() {
   const JobResult result = controller_->result().value_or(
       JobResult{kExitJobFailed, "some workers did not end in time"});
   ShutDown();
+  reporter_->Publish(now, controller_->progress(),
+                     controller_->num_ready_workers(), {});
   reporter_->JobEnded(result.exit_code, result.message);
   return result.exit_code;
 }

@@ -1,0 +1,151 @@
+// A worker or a whole job that dies at any point of a save: what is on the disk
+// afterwards is complete, and training goes on from it.
+#include <signal.h>
+
+#include <fstream>
+#include <string>
+
+#include "absl/strings/match.h"
+#include "absl/strings/str_cat.h"
+#include "gmock/gmock.h"
+#include "integration/job.h"
+
+namespace elasticdl::test {
+namespace {
+
+using ::testing::AnyOf;
+using ::testing::Contains;
+using ::testing::ElementsAre;
+using ::testing::HasSubstr;
+using ::testing::IsEmpty;
+using ::testing::Not;
+using ::testing::SizeIs;
+
+class CheckpointKillTest : public JobTest {
+ protected:
+  std::string checkpoints() const { return Path("checkpoints"); }
+
+  // 20 steps with a save at 10 and one at 20; only the newest is kept, so that
+  // the second save deletes the first. The model waits for each save.
+  Flags SavingTwice(const std::string& failpoints) {
+    return {"--validation_data=" + test_csv(),
+            "--evaluation_steps=10",
+            "--checkpoint_steps=10",
+            "--keep_checkpoint_max=1",
+            "--checkpoint_dir=" + checkpoints(),
+            "--model_params=await=" + checkpoints(),
+            "--failpoints=" + failpoints};
+  }
+};
+
+// Visits of the failpoints per save: write 4 (variables, optimizer, ledger,
+// manifest), fsync 6 (these, the folder, its parent), rename 1; delete 2 in the
+// second save. A relaunched worker saves only once more and comes through.
+class KillInSaveTest : public CheckpointKillTest,
+                       public testing::WithParamInterface<const char*> {};
+
+TEST_P(KillInSaveTest, TheJobGoesOnFromACompleteVersion) {
+  const auto job = Train("save", SavingTwice(GetParam()));
+  ASSERT_EQ(job->Wait(), 0) << job->Output();
+  EXPECT_THAT(job->Events("worker_lost"), SizeIs(1)) << "was it killed?";
+  EXPECT_TRUE(LedgerIsExact(job->audit(), 1));
+  EXPECT_EQ(job->End().at("step"), 20);
+  // One that the dead worker could not delete any more may be left beside it.
+  EXPECT_EQ(Versions(checkpoints()).back(), 20);
+  const auto evaluate =
+      Evaluate("check", {"--checkpoint_dir_for_init=" + checkpoints()});
+  ASSERT_EQ(evaluate->Wait(), 0) << evaluate->Output();
+  EXPECT_EQ(evaluate->Events("evaluation")[0].at("metrics"),
+            job->Events("evaluation").back().at("metrics"));
+}
+
+INSTANTIATE_TEST_SUITE_P(
+    Points, KillInSaveTest,
+    testing::Values("checkpoint.write=kill@5", "checkpoint.write=kill@8",
+                    "checkpoint.fsync=kill@9", "checkpoint.fsync=kill@12",
+                    "checkpoint.rename=kill@2", "checkpoint.delete=kill@1",
+                    "checkpoint.delete=kill@2"),
+    [](const testing::TestParamInfo<const char*>& info) {
+      std::string name = info.param;
+      for (char& c : name) {
+        if (!isalnum(static_cast<unsigned char>(c))) c = '_';
+      }
+      return name;
+    });
+
+// The worker stops in the middle of the second save; then everything is killed.
+TEST_F(CheckpointKillTest, NewJobResumesWhereTheKilledOneSaved) {
+  const auto job = Train("first", SavingTwice("checkpoint.write=stop@6"));
+  job->WaitForWorker(0);
+  job->WaitForEvent("checkpoint");
+  FolderWatch watch(checkpoints());
+  ASSERT_TRUE(watch.Until([&] {
+    for (const std::string& name : List(checkpoints())) {
+      if (absl::StartsWith(name, ".tmp-version-20")) return true;
+    }
+    return false;
+  })) << job->Output();
+  const pid_t master = job->Events("job_start")[0].at("pid");
+  ASSERT_EQ(kill(master, SIGKILL), 0);
+  EXPECT_EQ(job->Wait(), 128 + SIGKILL);
+  EXPECT_THAT(Versions(checkpoints()), ElementsAre(10));
+
+  const auto next = Train(
+      "second", {"--checkpoint_dir_for_init=" + checkpoints(),
+                 "--checkpoint_steps=10", "--checkpoint_dir=" + checkpoints()});
+  ASSERT_EQ(next->Wait(), 0) << next->Output();
+  EXPECT_THAT(next->Log("0"),
+              HasSubstr("restored " + checkpoints() + "/version-10"));
+  EXPECT_EQ(next->End().at("step"), 20);
+  // What the first job trained up to step 10 and the second one from there.
+  const std::string both = Path("both.audit");
+  std::ofstream(both) << Contents(job->audit()) << "{\"cut_back\":10}\n"
+                      << Contents(next->audit());
+  EXPECT_TRUE(LedgerIsExact(both, 1));
+  EXPECT_THAT(List(checkpoints()), Not(Contains(HasSubstr(".tmp-version"))))
+      << "scratch is left";
+}
+
+TEST_F(CheckpointKillTest, WithoutACompleteVersionTheJobSaysSo) {
+  const auto job = Train("first", SavingTwice("checkpoint.rename=stop@1"));
+  job->WaitForWorker(0);
+  ASSERT_TRUE(WaitForFile(checkpoints()));
+  FolderWatch watch(checkpoints());
+  ASSERT_TRUE(watch.Until([&] { return !List(checkpoints()).empty(); }));
+  job->process().Signal(SIGKILL);
+  EXPECT_EQ(job->Wait(), 128 + SIGKILL);
+  EXPECT_THAT(Versions(checkpoints()), IsEmpty());
+
+  const auto next =
+      Train("second", {"--checkpoint_dir_for_init=" + checkpoints()});
+  EXPECT_EQ(next->Wait(), 1);
+  EXPECT_THAT(next->process().err(), HasSubstr("--checkpoint_dir_for_init"));
+  EXPECT_THAT(next->process().err(), HasSubstr(checkpoints()));
+}
+
+TEST_F(CheckpointKillTest, DamagedNewestVersionIsPassedOver) {
+  const auto job = Train(
+      "first", {"--validation_data=" + test_csv(), "--evaluation_steps=10",
+                "--checkpoint_steps=10", "--checkpoint_dir=" + checkpoints(),
+                "--model_params=await=" + checkpoints()});
+  ASSERT_EQ(job->Wait(), 0) << job->Output();
+  ASSERT_THAT(Versions(checkpoints()), ElementsAre(10, 20));
+  const std::string file = checkpoints() + "/version-20/variables-0-of-1.ckpt";
+  std::string bytes = Contents(file);
+  bytes[bytes.size() / 2] ^= 1;
+  std::ofstream(file) << bytes;
+
+  const auto evaluate =
+      Evaluate("newest", {"--checkpoint_dir_for_init=" + checkpoints()});
+  ASSERT_EQ(evaluate->Wait(), 0) << evaluate->Output();
+  EXPECT_EQ(evaluate->Events("evaluation")[0].at("metrics"),
+            job->Events("evaluation")[0].at("metrics"));
+  // By name, it is an error.
+  const auto named = Evaluate(
+      "named", {"--checkpoint_dir_for_init=" + checkpoints() + "/version-20"});
+  EXPECT_EQ(named->Wait(), 1);
+  EXPECT_THAT(named->process().err(), HasSubstr("variables-0-of-1.ckpt"));
+}
+
+}  // namespace
+}  // namespace elasticdl::test

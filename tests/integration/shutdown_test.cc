@@ -1,0 +1,98 @@
+// However a job ends, no process of it stays: JobTest checks that after each
+// test.
+#include <signal.h>
+
+#include <string>
+
+#include "absl/strings/str_cat.h"
+#include "gmock/gmock.h"
+#include "integration/job.h"
+
+namespace elasticdl::test {
+namespace {
+
+using ::testing::AnyOf;
+using ::testing::HasSubstr;
+using ::testing::Ne;
+
+class ShutdownTest : public JobTest {
+ protected:
+  // A job whose worker waits before step 10 of many.
+  std::unique_ptr<Job> StartLongJob() {
+    gate_ = MakeGate();
+    auto job = Train(
+        "long", {"--num_epochs=1000",
+                 absl::StrCat("--model_params=gate=", gate_, ";gate_step=10")});
+    master_ = job->WaitForEvent("job_start").at("pid");
+    worker_ = job->WaitForWorker(0);
+    EXPECT_TRUE(WaitForGate(gate_));
+    return job;
+  }
+
+  std::string gate_;
+  pid_t master_ = 0;
+  pid_t worker_ = 0;
+};
+
+TEST_F(ShutdownTest, KilledMasterTakesTheJobWithIt) {
+  const auto job = StartLongJob();
+  ASSERT_EQ(kill(master_, SIGKILL), 0);
+  EXPECT_EQ(job->Wait(), 128 + SIGKILL) << job->Output();
+  EXPECT_TRUE(WaitForEnd(worker_));
+  EXPECT_THAT(job->process().err(), HasSubstr("the master of job long ended"));
+}
+
+TEST_F(ShutdownTest, CtrlCStopsTheJob) {
+  const auto job = StartLongJob();
+  job->process().Signal(SIGINT);
+  OpenGate(gate_);
+  EXPECT_EQ(job->Wait(), 1) << job->Output();
+  EXPECT_TRUE(WaitForEnd(worker_));
+  EXPECT_TRUE(WaitForEnd(master_));
+  EXPECT_EQ(job->End().at("state"), "stopped");
+  EXPECT_THAT(job->process().err(), HasSubstr("stopping the job"));
+}
+
+TEST_F(ShutdownTest, SecondCtrlCDoesNotWaitForAWorkerThatHangs) {
+  const auto job = StartLongJob();
+  job->process().Signal(SIGINT);
+  // The worker hangs at its gate; the client has taken the first signal when it
+  // says so.
+  LineFollower said(job->process().err_path());
+  while (const auto line = said.Next()) {
+    if (line->find("stopping the job") != std::string::npos) break;
+  }
+  job->process().Signal(SIGINT);
+  EXPECT_THAT(job->Wait(), Ne(0));
+  EXPECT_TRUE(WaitForEnd(worker_));
+  EXPECT_TRUE(WaitForEnd(master_));
+}
+
+TEST_F(ShutdownTest, TerminatedClientStopsTheJob) {
+  const auto job = StartLongJob();
+  job->process().Signal(SIGTERM);
+  OpenGate(gate_);
+  EXPECT_EQ(job->Wait(), 1) << job->Output();
+  EXPECT_EQ(job->End().at("state"), "stopped");
+}
+
+TEST_F(ShutdownTest, KilledClientTakesTheJobWithIt) {
+  const auto job = StartLongJob();
+  job->process().Signal(SIGKILL);
+  EXPECT_EQ(job->Wait(), 128 + SIGKILL);
+  EXPECT_TRUE(WaitForEnd(master_));
+  EXPECT_TRUE(WaitForEnd(worker_));
+}
+
+TEST_F(ShutdownTest, JobCanBeStartedAgainAfterAKill) {
+  auto job = StartLongJob();
+  job->process().Signal(SIGKILL);
+  EXPECT_EQ(job->Wait(), 128 + SIGKILL);
+  EXPECT_TRUE(WaitForEnd(master_));
+  // The same name: nothing of the dead job is in the way.
+  job = Train("long", {});
+  EXPECT_EQ(job->Wait(), 0) << job->Output();
+}
+
+}  // namespace
+}  // namespace elasticdl::test
