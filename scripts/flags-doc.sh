@@ -1,0 +1,80 @@
+#!/usr/bin/env bash
+# Writes docs/flags.md from the programs' own --help texts.
+#   scripts/flags-doc.sh [BIN_DIR]    default: build/bin
+#   scripts/flags-doc.sh --check [BIN_DIR]   only says whether it is up to date
+set -euo pipefail
+cd "$(dirname "$0")/.."
+check=false
+if [ "${1:-}" = --check ]; then
+  check=true
+  shift
+fi
+bin=${1:-build/bin}
+# Paths of the machine that runs this do not belong into the text.
+export HOME=/home/user XDG_STATE_HOME='' XDG_CACHE_HOME=''
+
+# section PROGRAM ARGUMENT...: its help without the lines that all have.
+section() {
+  local program=$1
+  shift
+  echo '```'
+  "$bin/$program" "$@" --help | sed "s|$HOME|~|g" |
+    awk '/^General:/ {skip = 1} /^A boolean flag/ {next} !skip {print}' |
+    sed -e :a -e '/^\n*$/{$d;N;ba' -e '}'
+  echo '```'
+}
+
+# only GROUP...: those groups of a help text.
+only() {
+  awk -v groups="$1" '
+    BEGIN {n = split(groups, list, "|"); for (i = 1; i <= n; ++i) want[list[i] ":"] = 1}
+    /^[^ ].*:$/ {shown = ($0 in want)}
+    shown {print}'
+}
+
+generate() {
+  cat docs/flags.head.md
+  echo
+  echo '## elasticdl train'
+  echo
+  section elasticdl train
+  echo
+  echo '## elasticdl evaluate, predict'
+  echo
+  echo 'The flags of `train` without those that only matter to training. Of `predict` besides:'
+  echo
+  echo '```'
+  # A flag's own lines: from its name to the next one's.
+  "$bin/elasticdl" predict --help |
+    awk '/^  --/ {shown = /--prediction_(data|outputs_processor)=/} /^[^ ]/ || /^$/ {shown = 0} shown'
+  echo '```'
+  echo
+  echo '## elasticdl-master, elasticdl-worker'
+  echo
+  echo 'The flags of `train`, `evaluate` and `predict` together, and'
+  echo
+  echo '```'
+  for program in elasticdl-master elasticdl-worker; do
+    echo "$program"
+    "$bin/$program" --help | only 'This program' | sed '1d'
+  done | sed -e :a -e '/^\n*$/{$d;N;ba' -e '}'
+  echo '```'
+  for command in 'data convert' 'data fetch' 'data generate' 'data info' 'data head' \
+    'data verify' 'zoo init' 'zoo build' 'zoo push' list top scale logs stop completion; do
+    echo
+    echo "## elasticdl $command"
+    echo
+    # shellcheck disable=SC2086
+    section elasticdl $command
+  done
+}
+
+if $check; then
+  generate | diff -u docs/flags.md - || {
+    echo 'docs/flags.md is out of date: run scripts/flags-doc.sh' >&2
+    exit 1
+  }
+else
+  generate > docs/flags.md.new
+  mv docs/flags.md.new docs/flags.md
+fi
