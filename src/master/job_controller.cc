@@ -11,8 +11,11 @@ namespace elasticdl::master {
 namespace {
 
 absl::StatusOr<TaskManager> CreateTasks(const JobController::Options& options) {
+  TaskManagerOptions task_options = options.tasks;
+  // What there is to evaluate will be known with the first worker.
+  if (!options.data_error.ok()) task_options.final_evaluation = false;
   ELASTICDL_ASSIGN_OR_RETURN(TaskManager tasks,
-                             TaskManager::Create(options.tasks));
+                             TaskManager::Create(task_options));
   if (options.restore_ledger.has_value()) {
     const absl::Status restored = tasks.Restore(*options.restore_ledger);
     if (restored.ok() && !tasks.TrainingDone()) return tasks;
@@ -21,7 +24,7 @@ absl::StatusOr<TaskManager> CreateTasks(const JobController::Options& options) {
     LogInfo("starting the data from its beginning: ",
             restored.ok() ? "the checkpoint's training is complete"
                           : restored.message());
-    ELASTICDL_ASSIGN_OR_RETURN(tasks, TaskManager::Create(options.tasks));
+    ELASTICDL_ASSIGN_OR_RETURN(tasks, TaskManager::Create(task_options));
   }
   if (!options.restore_from.empty()) {
     ELASTICDL_RETURN_IF_ERROR(tasks.SetStep(options.restore_step));
@@ -162,6 +165,7 @@ void JobController::OnHello(absl::Time now, ConnectionId connection,
 absl::Status JobController::LearnShards(const v1::Ready& ready) {
   shards_known_ = true;
   if (!ready.has_shards()) return options_.data_error;
+  options_.data_error = absl::OkStatus();
   TaskManagerOptions& tasks = options_.tasks;
   tasks.training_shards.assign(ready.training_shards().begin(),
                                ready.training_shards().end());
@@ -308,9 +312,23 @@ void JobController::OnWorkerEnded(absl::Time now, int64_t worker_id,
 void JobController::LoseWorker(absl::Time now, int64_t worker_id,
                                WorkerLoss loss, const std::string& reason) {
   output_.OnWorkerLost(worker_id, reason);
-  const int taken_back = tasks_.WorkerLost(now, worker_id, loss, reason);
+  const bool crashed = loss == WorkerLoss::kCrashed;
+  // A crash may come from the task in use or from one that was read ahead:
+  // nobody is blamed before it happens again with one task alone.
+  const bool ambiguous = tasks_.NumHeld(worker_id, v1::TRAINING) > 1 ||
+                         tasks_.NumHeld(worker_id, v1::EVALUATION) > 1 ||
+                         tasks_.NumHeld(worker_id, v1::PREDICTION) > 1;
+  const int taken_back = tasks_.WorkerLost(
+      now, worker_id, ambiguous ? WorkerLoss::kPreempted : loss, reason);
+  if (crashed) {
+    careful_until_ =
+        std::max(careful_until_,
+                 RecordsDone() + taken_back * options_.tasks.minibatch_size *
+                                     options_.tasks.num_minibatches_per_task);
+    careful_evaluation_ = evaluation_.running();
+  }
   ReportQuarantined();
-  if (loss == WorkerLoss::kCrashed) {
+  if (crashed) {
     ++crashes_without_commit_;
     // Its task takes the blame, unless nothing works at all.
     if (taken_back > 0 &&
@@ -320,6 +338,17 @@ void JobController::LoseWorker(absl::Time now, int64_t worker_id,
   }
   // With the only replica goes the model.
   if (IsTraining() && !tasks_.Finished()) CutBackToCheckpoint(now);
+}
+
+int64_t JobController::RecordsDone() const {
+  const TaskSummary summary = tasks_.Summary();
+  return summary.committed_records + summary.predicted_records +
+         summary.quarantined_records;
+}
+
+bool JobController::careful(v1::TaskType type) const {
+  if (type == v1::EVALUATION) return careful_evaluation_;
+  return careful_until_ > 0 && RecordsDone() < careful_until_;
 }
 
 void JobController::ReportQuarantined() {
@@ -405,6 +434,7 @@ void JobController::Advance(absl::Time now) {
 
 void JobController::AdvanceEvaluation(absl::Time now) {
   if (auto result = evaluation_.TakeResult(now)) {
+    careful_evaluation_ = false;
     output_.OnEvaluation(*result);
     if (!result->status.ok()) {
       Fail(now, absl::StrCat("evaluation of step ", result->version, ": ",
@@ -437,7 +467,8 @@ void JobController::GrantTasks(absl::Time now, ConnectionId connection,
   if (!worker.ready || worker.leaving || worker.stop_sent) return;
   while (true) {
     const auto room = [&](v1::TaskType type) {
-      return tasks_.NumHeld(worker.id, type) < options_.window;
+      return tasks_.NumHeld(worker.id, type) <
+             (careful(type) ? 1 : options_.window);
     };
     TaskKinds kinds;
     kinds.training = !worker.waiting && room(v1::TRAINING);

@@ -163,6 +163,11 @@ class JobController {
   void LoseWorker(absl::Time now, int64_t worker_id, WorkerLoss loss,
                   const std::string& reason);
   void CutBackToCheckpoint(absl::Time now);
+  // Records that need no more work: in the model, predicted or set aside.
+  int64_t RecordsDone() const;
+  // Tasks are handed out one at a time, because one of those that a crashed
+  // worker held is bad and it is not known which.
+  bool careful(v1::TaskType type) const;
   void ReportQuarantined();
 
   // Carries out whatever the state calls for; after every event.
@@ -185,6 +190,9 @@ class JobController {
   std::map<int64_t, Unexplained> unexplained_;
   std::set<int64_t> blamed_;
   int crashes_without_commit_ = 0;
+  // Until so many records are done, and until the evaluation ends.
+  int64_t careful_until_ = 0;
+  bool careful_evaluation_ = false;
   // How many of those that were set aside are reported.
   size_t reported_quarantined_ = 0;
   int64_t next_worker_id_ = 0;

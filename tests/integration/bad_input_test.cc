@@ -1,6 +1,7 @@
 // What users get wrong, each with the message that helps them.
 #include <sched.h>
 #include <sys/mount.h>
+#include <sys/stat.h>
 #include <unistd.h>
 
 #include <cerrno>
@@ -63,10 +64,19 @@ TEST_F(BadInputTest, MissingDataDirectory) {
 TEST_F(BadInputTest, EmptyDataSet) {
   const std::string empty = Path("empty.csv");
   std::ofstream(empty) << "id,x,y\n";
-  const auto job = Train("bad", {"--training_data=" + empty});
+  const auto job = Train(
+      "bad", {"--training_data=" + empty, "--data_reader_params=header=true"});
   ExpectFailure(*job, 1,
                 AllOf(HasSubstr("--training_data"), HasSubstr(empty),
-                      HasSubstr("no record")));
+                      HasSubstr("no records")));
+  EXPECT_THAT(job->Events("pod_started"), IsEmpty()) << "a worker was started";
+}
+
+TEST_F(BadInputTest, EmptyDataFolder) {
+  const std::string empty = Path("empty");
+  ASSERT_EQ(mkdir(empty.c_str(), 0755), 0);
+  const auto job = Train("bad", {"--training_data=" + empty});
+  ExpectFailure(*job, 1, AllOf(HasSubstr("--training_data"), HasSubstr(empty)));
   EXPECT_THAT(job->Events("pod_started"), IsEmpty()) << "a worker was started";
 }
 
@@ -194,7 +204,7 @@ TEST_F(BadInputTest, FullDiskWhileSaving) {
   }
   // About 240 KB of variables.
   const auto job = Train(
-      "full", {"--model_params=width=20000", "--checkpoint_steps=10",
+      "full", {"--model_params=width=20000;lr=0.00001", "--checkpoint_steps=10",
                "--checkpoint_dir=" + disk + "/checkpoints", "--num_epochs=2"});
   // Training goes on to its end; that its result is not saved is an error.
   ExpectFailure(*job, 1,
