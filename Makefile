@@ -59,7 +59,7 @@ asan tsan: deps-dev
 bench: configure
 	@scripts/install-deps.sh --bench
 	@cmake --build build -j $(JOBS)
-	@benchmarks/run.sh
+	@DATA_DIR=$(DATA_DIR) benchmarks/run.sh
 
 clean:
 	@rm -rf build build-dev build-asan build-tsan build-clang

@@ -76,8 +76,7 @@ absl::Status ValidateJobName(const std::string& name) {
 }
 
 JobDir::JobDir(const std::string& root, const std::string& job_name)
-    : path_(JoinPath(JoinPath(root, "jobs"), job_name)),
-      job_name_(job_name) {}
+    : path_(JoinPath(JoinPath(root, "jobs"), job_name)), job_name_(job_name) {}
 
 JobDir JobDir::FromPath(const std::string& path) {
   JobDir dir;

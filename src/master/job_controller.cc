@@ -237,7 +237,9 @@ void JobController::OnTaskDone(absl::Time now, const WorkerState& worker,
   }
   if (!status.ok()) {
     LogWarning("report of worker ", worker.id, " refused: ", status.message());
+    return;
   }
+  output_.OnTaskDone(done.records());
 }
 
 void JobController::OnEvaluationDue(absl::Time now, WorkerState& worker,

@@ -51,6 +51,8 @@ class JobOutput {
   virtual void OnProgress(const v1::Progress& progress) = 0;
   virtual void OnCheckpoint(const v1::CheckpointDone& done) = 0;
   virtual void OnEvaluation(const EvaluationResult& result) = 0;
+  // Records of an evaluation or prediction task that is done.
+  virtual void OnTaskDone(int64_t records) = 0;
   // A task was set aside.
   virtual void OnQuarantined(const QuarantinedRange& bad) = 0;
   // Anything else worth a line.
@@ -117,6 +119,9 @@ class JobController {
   }
 
   TaskProgress progress() const { return tasks_.progress(); }
+  std::optional<EvaluationProgress> evaluation_progress() const {
+    return evaluation_.running() ? tasks_.evaluation() : std::nullopt;
+  }
   int num_ready_workers() const;
   // Was the crash of this worker counted against the task it held? Then it does
   // not count against the worker.

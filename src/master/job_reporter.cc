@@ -187,6 +187,10 @@ void JobReporter::Quarantined(const QuarantinedRange& bad) {
                    " (", bad.last_error, ")"));
 }
 
+void JobReporter::TaskDone(int64_t records) {
+  rate_.Add(Clock::Real().Now(), records);
+}
+
 void JobReporter::Message(const std::string& text) { Say(text); }
 
 void JobReporter::JobEnded(int exit_code, const std::string& message) {
@@ -245,12 +249,56 @@ void JobReporter::Publish(absl::Time now, const TaskProgress& tasks,
 }
 
 void JobReporter::Tick(absl::Time now, const TaskProgress& tasks,
+                       const std::optional<EvaluationProgress>& evaluation,
                        int ready_workers, const std::vector<PodInfo>& pods) {
   if (now >= next_publish_) {
     next_publish_ = now + absl::Milliseconds(200);
-    Publish(now, tasks, ready_workers, pods);
+    UpdateStatus(now, tasks, ready_workers, pods);
+    board_.Set(status_, now);
+    display_->Update(Shown(evaluation), now);
   }
   display_->Tick(now);
+}
+
+void JobReporter::UpdateStatus(absl::Time now, const TaskProgress& tasks,
+                               int ready_workers,
+                               const std::vector<PodInfo>& pods) {
+  status_.job = options_.job.job_name();
+  status_.step = tasks.step;
+  status_.epoch = tasks.epoch + 1;
+  status_.num_epochs = tasks.num_epochs;
+  status_.records_done = tasks.committed_records + tasks.predicted_records;
+  status_.records_total = std::max<int64_t>(0, tasks.total_records);
+  status_.records_per_s = rate_.PerSecond(now);
+  status_.workers = ready_workers;
+  status_.target_workers = target_workers_;
+  status_.pods.clear();
+  for (const PodInfo& pod : pods) {
+    status_.pods.push_back(
+        {pod.name, pod.id, PodTypeName(pod.type), pod.pid, pod.state});
+  }
+}
+
+master::Progress JobReporter::Shown(
+    const std::optional<EvaluationProgress>& evaluation) const {
+  master::Progress shown;
+  shown.phase = PhaseOf(options_.job);
+  shown.epoch = std::min<int64_t>(status_.epoch,
+                                  std::max<int64_t>(1, status_.num_epochs));
+  shown.num_epochs = std::max<int64_t>(0, status_.num_epochs);
+  shown.step = status_.step;
+  shown.records_done = status_.records_done;
+  shown.records_total = status_.records_total;
+  shown.records_per_s = status_.records_per_s;
+  shown.loss = status_.loss;
+  shown.workers = status_.workers;
+  shown.target_workers = status_.target_workers;
+  if (evaluation.has_value()) {
+    shown.phase = "evaluate";
+    shown.records_done = evaluation->done_records;
+    shown.records_total = evaluation->total_records;
+  }
+  return shown;
 }
 
 absl::Time JobReporter::next_tick() const {

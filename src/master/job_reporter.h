@@ -6,6 +6,7 @@
 #include <deque>
 #include <functional>
 #include <memory>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -63,6 +64,7 @@ class JobReporter {
   void Checkpoint(const v1::CheckpointDone& done);
   void Evaluation(const EvaluationResult& result);
   void Quarantined(const QuarantinedRange& bad);
+  void TaskDone(int64_t records);
   void Message(const std::string& text);
   // The job was asked to stop.
   void Stopping();
@@ -73,14 +75,19 @@ class JobReporter {
   void Publish(absl::Time now, const TaskProgress& tasks, int ready_workers,
                const std::vector<PodInfo>& pods);
   // Publishes when it is due, and draws.
-  void Tick(absl::Time now, const TaskProgress& tasks, int ready_workers,
-            const std::vector<PodInfo>& pods);
+  void Tick(absl::Time now, const TaskProgress& tasks,
+            const std::optional<EvaluationProgress>& evaluation,
+            int ready_workers, const std::vector<PodInfo>& pods);
   absl::Time next_tick() const;
 
  private:
   explicit JobReporter(const MasterOptions& options);
   void Say(const std::string& text);
   void CheckAudit(const absl::Status& status);
+  void UpdateStatus(absl::Time now, const TaskProgress& tasks,
+                    int ready_workers, const std::vector<PodInfo>& pods);
+  master::Progress Shown(
+      const std::optional<EvaluationProgress>& evaluation) const;
 
   const MasterOptions options_;
   std::unique_ptr<EventLog> events_;

@@ -100,6 +100,7 @@ class MasterImpl : public Master,
   void OnQuarantined(const QuarantinedRange& bad) override {
     reporter_->Quarantined(bad);
   }
+  void OnTaskDone(int64_t records) override { reporter_->TaskDone(records); }
   void OnMessage(const std::string& text) override { reporter_->Message(text); }
 
  private:
@@ -216,6 +217,7 @@ void MasterImpl::OnTimers(absl::Time now) {
     Execute(pods_->OnTimer(now));
   }
   reporter_->Tick(now, controller_->progress(),
+                  controller_->evaluation_progress(),
                   controller_->num_ready_workers(),
                   pods_ == nullptr ? std::vector<PodInfo>() : pods_->pods());
 }

@@ -55,8 +55,11 @@ absl::string_view NoTaskName(NoTask reason) {
 }
 
 std::string TaskSummary::ToString() const {
-  std::string text = absl::StrCat(finished ? "finished" : "not finished", ", ",
-                                  committed_records, " records trained");
+  std::string text = finished ? "finished" : "not finished";
+  // Evaluation tells its own records.
+  if (committed_records > 0) {
+    absl::StrAppend(&text, ", ", committed_records, " records trained");
+  }
   if (predicted_records > 0) {
     absl::StrAppend(&text, ", ", predicted_records, " predicted");
   }

@@ -11,6 +11,8 @@
 namespace elasticdl::worker {
 namespace {
 
+// Steps that are left out of the speed told at the end.
+constexpr int64_t kWarmUpSteps = 20;
 // Often enough for a display, seldom enough to cost nothing.
 constexpr absl::Duration kProgressInterval = absl::Milliseconds(200);
 // How long a save at the end may take before the worker gives it up.
@@ -221,6 +223,7 @@ absl::Status JobRunner::HandleMessage(const v1::MasterMessage& message) {
       return TrainEnd(message.task());
     case v1::MasterMessage::kTrainingDone:
       SendProgress();
+      LogSpeed();
       training_over_ = true;
       if (CheckpointsWanted() && last_checkpoint_step_ != replica_->step()) {
         BeginCheckpoint();
@@ -277,6 +280,11 @@ absl::Status JobRunner::AfterStep(const Minibatch& minibatch, double loss) {
   commits_[minibatch.task().task_id()] = minibatch.end();
   uncommitted_records_ += minibatch.records();
   last_loss_ = loss;
+  if (++steps_here_ == kWarmUpSteps) {
+    measured_since_ = Clock::Real().Now();
+  } else if (steps_here_ > kWarmUpSteps) {
+    measured_records_ += minibatch.records();
+  }
   if (job_.log_loss_steps() > 0 && step % job_.log_loss_steps() == 0) {
     LogInfo("step ", step, " loss ", loss, " lr ", learning_rate_);
   }
@@ -321,6 +329,15 @@ void JobRunner::SendProgress() {
   uncommitted_records_ = 0;
   last_progress_ = Clock::Real().Now();
   send_(std::move(message));
+}
+
+void JobRunner::LogSpeed() const {
+  if (measured_records_ == 0) return;
+  const double seconds =
+      absl::ToDoubleSeconds(Clock::Real().Now() - measured_since_);
+  LogInfo("trained ", measured_records_, " records in ", seconds, " s (",
+          static_cast<double>(measured_records_) / seconds,
+          " records/s, evaluations included)");
 }
 
 void JobRunner::RequestEvaluation() {

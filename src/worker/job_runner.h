@@ -77,6 +77,7 @@ class JobRunner {
   absl::Status OnEvaluationDone(const v1::EvaluationDone& done);
 
   void SendProgress();
+  void LogSpeed() const;
   void RequestEvaluation();
   void BeginCheckpoint();
   void SubmitCheckpoint(const v1::LedgerReply& reply);
@@ -118,6 +119,11 @@ class JobRunner {
   double last_loss_ = 0;
   double learning_rate_ = 0;
   int64_t evaluated_records_ = 0;
+  // For the speed that the log tells at the end: since the step that ended the
+  // warm-up.
+  absl::Time measured_since_;
+  int64_t measured_records_ = 0;
+  int64_t steps_here_ = 0;
 
   // Copies of the model that wait for their ledger, by step.
   std::map<int64_t, checkpoint::OwnedSnapshot> waiting_snapshots_;

@@ -1,0 +1,18 @@
+#!/usr/bin/env bash
+# `make bench`: all benchmarks, one table each. Takes some minutes; give it a
+# quiet machine.
+#   DATA_DIR  where `elasticdl data fetch` keeps its sets
+set -euo pipefail
+cd "$(dirname "$0")/.."
+data=${DATA_DIR:-$HOME/.cache/elasticdl/data}/mnist
+failed=0
+echo "== client start"
+benchmarks/client_start.sh
+echo "== RecordIO scan"
+build/benchmarks/recordio_scan || failed=1
+echo "== optimizer kernels"
+build/benchmarks/optimizer_kernels || failed=1
+echo "== one worker against Python's torch"
+build/bin/elasticdl data fetch mnist --output="$data" > /dev/null
+benchmarks/single_worker.py --data "$data" || failed=1
+exit $failed

@@ -1,0 +1,474 @@
+#include "job_controller.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <map>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "absl/strings/str_cat.h"
+
+namespace elasticdl::master {
+namespace {
+
+using testing::HasSubstr;
+
+// Remembers what the controller wants.
+class Recorder : public JobOutput {
+ public:
+  void Send(ConnectionId connection, v1::MasterMessage message) override {
+    sent[connection].push_back(std::move(message));
+  }
+  void Close(ConnectionId connection, const absl::Status& status) override {
+    closed[connection] = status;
+  }
+  void KillWorker(int64_t worker_id, const std::string& reason) override {
+    killed.push_back(worker_id);
+  }
+  void OnWorkerReady(int64_t, int64_t, int64_t) override {}
+  void OnWorkerLost(int64_t worker_id, const std::string& reason) override {
+    lost.push_back(absl::StrCat(worker_id, ": ", reason));
+  }
+  void OnCommit(const CommittedRange& range, int64_t step) override {
+    committed.emplace_back(step, range.end - range.begin);
+  }
+  void OnCutBack(int64_t step) override { cut_backs.push_back(step); }
+  void OnProgress(const v1::Progress&) override {}
+  void OnCheckpoint(const v1::CheckpointDone&) override {}
+  void OnEvaluation(const EvaluationResult& result) override {
+    evaluations.push_back(result);
+  }
+  void OnTaskDone(int64_t records) override { done_records += records; }
+  void OnQuarantined(const QuarantinedRange&) override { ++quarantined; }
+  void OnMessage(const std::string&) override {}
+
+  // Takes the messages of one kind out of a connection's box.
+  std::vector<v1::MasterMessage> Take(ConnectionId connection,
+                                      v1::MasterMessage::MessageCase kind) {
+    std::vector<v1::MasterMessage> taken;
+    std::vector<v1::MasterMessage> left;
+    for (v1::MasterMessage& message : sent[connection]) {
+      (message.message_case() == kind ? taken : left)
+          .push_back(std::move(message));
+    }
+    sent[connection] = std::move(left);
+    return taken;
+  }
+
+  std::map<ConnectionId, std::vector<v1::MasterMessage>> sent;
+  std::map<ConnectionId, absl::Status> closed;
+  std::vector<int64_t> killed;
+  std::vector<std::string> lost;
+  std::vector<std::pair<int64_t, int64_t>> committed;
+  std::vector<int64_t> cut_backs;
+  std::vector<EvaluationResult> evaluations;
+  int64_t done_records = 0;
+  int quarantined = 0;
+};
+
+v1::LedgerShard MakeShard(const std::string& name, int64_t records) {
+  v1::LedgerShard shard;
+  shard.set_name(name);
+  shard.set_end(records);
+  return shard;
+}
+
+class JobControllerTest : public testing::Test {
+ protected:
+  void SetUp() override {
+    options_.job.set_job_type(v1::TRAINING_ONLY);
+    options_.job.set_minibatch_size(10);
+    options_.tasks.training_shards = {MakeShard("train", 100)};
+    options_.tasks.minibatch_size = 10;
+    options_.tasks.num_minibatches_per_task = 2;
+    options_.tasks.train_end_task = true;
+    options_.find_checkpoint =
+        [this](int64_t step) -> std::optional<std::string> {
+      if (on_disk_.count(step) == 0) return std::nullopt;
+      return absl::StrCat("version-", step);
+    };
+  }
+
+  void Start() {
+    auto controller = JobController::Create(options_, output_, now_);
+    ASSERT_TRUE(controller.ok()) << controller.status();
+    controller_ = *std::move(controller);
+  }
+
+  void Say(ConnectionId connection, const v1::WorkerMessage& message) {
+    now_ += absl::Milliseconds(1);
+    controller_->OnMessage(now_, connection, message);
+  }
+  // Hello and Ready; the Welcome.
+  v1::Welcome Attach(ConnectionId connection, int64_t worker_id,
+                     int64_t step = 0) {
+    v1::WorkerMessage hello;
+    hello.mutable_hello()->set_worker_id(worker_id);
+    Say(connection, hello);
+    const auto welcomes = output_.Take(connection, v1::MasterMessage::kWelcome);
+    if (welcomes.empty()) return {};
+    v1::WorkerMessage ready;
+    ready.mutable_ready()->set_step(step);
+    Say(connection, ready);
+    return welcomes[0].welcome();
+  }
+  std::vector<v1::Task> Tasks(ConnectionId connection) {
+    std::vector<v1::Task> tasks;
+    for (const auto& message :
+         output_.Take(connection, v1::MasterMessage::kTask)) {
+      tasks.push_back(message.task());
+    }
+    return tasks;
+  }
+  void Commit(ConnectionId connection, const v1::Task& task, int64_t end) {
+    v1::WorkerMessage message;
+    message.mutable_progress()->set_step(++step_);
+    v1::Commit& commit = *message.mutable_progress()->add_commits();
+    commit.set_task_id(task.task_id());
+    commit.set_end(end);
+    Say(connection, message);
+  }
+  void Done(ConnectionId connection, const v1::Task& task,
+            double metric_sum = 0) {
+    v1::WorkerMessage message;
+    message.mutable_task_done()->set_task_id(task.task_id());
+    message.mutable_task_done()->set_records(task.range().end() -
+                                             task.range().begin());
+    if (task.type() == v1::EVALUATION) {
+      v1::MetricSums& sums = *message.mutable_task_done()->add_metrics();
+      sums.set_name("accuracy");
+      sums.set_kind("mean");
+      sums.add_sums(metric_sum);
+      sums.add_sums(
+          static_cast<double>(task.range().end() - task.range().begin()));
+    }
+    Say(connection, message);
+  }
+  // Trains until nothing more is granted; the tasks that are no training.
+  std::vector<v1::Task> TrainAll(ConnectionId connection) {
+    std::vector<v1::Task> others;
+    for (auto tasks = Tasks(connection); !tasks.empty();
+         tasks = Tasks(connection)) {
+      for (const v1::Task& task : tasks) {
+        if (task.type() == v1::TRAINING) {
+          Commit(connection, task, task.range().end());
+        } else {
+          others.push_back(task);
+        }
+      }
+    }
+    return others;
+  }
+  // A checkpoint of the present step, saved.
+  void Checkpoint(ConnectionId connection) {
+    v1::WorkerMessage begin;
+    begin.mutable_checkpoint_begin()->set_step(step_);
+    Say(connection, begin);
+    const auto replies = output_.Take(connection, v1::MasterMessage::kLedger);
+    ASSERT_EQ(replies.size(), 1u);
+    EXPECT_EQ(replies[0].ledger().ledger().step(), step_);
+    on_disk_.insert(step_);
+    v1::WorkerMessage done;
+    done.mutable_checkpoint_done()->set_step(step_);
+    Say(connection, done);
+  }
+  void Break(ConnectionId connection) {
+    controller_->OnClosed(now_, connection, absl::UnavailableError("lost"));
+  }
+
+  JobController::Options options_;
+  Recorder output_;
+  std::unique_ptr<JobController> controller_;
+  std::set<int64_t> on_disk_;
+  absl::Time now_ = absl::UnixEpoch() + absl::Hours(1);
+  int64_t step_ = 0;
+};
+
+TEST_F(JobControllerTest, TrainsAllThenExportsThenStops) {
+  Start();
+  EXPECT_EQ(Attach(1, 0).restore_from(), "");
+  const auto last = TrainAll(1);
+  EXPECT_EQ(output_.Take(1, v1::MasterMessage::kTrainingDone).size(), 1u);
+  ASSERT_EQ(last.size(), 1u);
+  EXPECT_EQ(last[0].type(), v1::TRAIN_END_CALLBACK);
+  EXPECT_FALSE(controller_->ending());
+  Done(1, last[0]);
+  EXPECT_TRUE(controller_->succeeding());
+  const auto stops = output_.Take(1, v1::MasterMessage::kStop);
+  ASSERT_EQ(stops.size(), 1u);
+  EXPECT_EQ(stops[0].stop().exit_code(), 0);
+  EXPECT_FALSE(controller_->result().has_value()) << "a worker is still there";
+  Break(1);
+  ASSERT_TRUE(controller_->result().has_value());
+  EXPECT_EQ(controller_->result()->exit_code, 0);
+  int64_t records = 0;
+  for (const auto& [step, n] : output_.committed) records += n;
+  EXPECT_EQ(records, 100);
+  EXPECT_TRUE(output_.lost.empty());
+}
+
+TEST_F(JobControllerTest, GrantsOneTaskInUseAndOneAhead) {
+  Start();
+  Attach(1, 0);
+  const auto tasks = Tasks(1);
+  ASSERT_EQ(tasks.size(), 2u);
+  Commit(1, tasks[0], tasks[0].range().end() - 10);
+  EXPECT_TRUE(Tasks(1).empty());
+  Commit(1, tasks[0], tasks[0].range().end());
+  EXPECT_EQ(Tasks(1).size(), 1u);
+}
+
+TEST_F(JobControllerTest, SecondWorkerOfALocalJobIsSentAway) {
+  Start();
+  Attach(1, 0);
+  Attach(2, 1);
+  EXPECT_EQ(output_.Take(2, v1::MasterMessage::kStop).size(), 1u);
+  EXPECT_TRUE(output_.closed.count(2));
+  EXPECT_EQ(controller_->num_ready_workers(), 1);
+}
+
+TEST_F(JobControllerTest, LostWorkerCutsBackToTheStartWithoutACheckpoint) {
+  Start();
+  Attach(1, 0);
+  Commit(1, Tasks(1)[0], 20);
+  Break(1);
+  controller_->OnWorkerEnded(now_, 0, {false, "signal 9"});
+  EXPECT_THAT(output_.lost, testing::ElementsAre("0: signal 9"));
+  EXPECT_THAT(output_.cut_backs, testing::ElementsAre(0));
+  step_ = 0;
+  EXPECT_EQ(Attach(2, 1).restore_from(), "");
+  TrainAll(2);
+  EXPECT_EQ(controller_->progress().committed_records, 100);
+}
+
+TEST_F(JobControllerTest, LostWorkerCutsBackToTheNewestCheckpointOnDisk) {
+  Start();
+  Attach(1, 0);
+  auto tasks = Tasks(1);
+  Commit(1, tasks[0], tasks[0].range().end());
+  Checkpoint(1);
+  Commit(1, tasks[1], tasks[1].range().end());
+  // A second one was asked for, but its worker died in the save.
+  v1::WorkerMessage begin;
+  begin.mutable_checkpoint_begin()->set_step(step_);
+  Say(1, begin);
+  Break(1);
+  controller_->OnWorkerEnded(now_, 0, {true, "exit code 1"});
+  EXPECT_THAT(output_.cut_backs, testing::ElementsAre(1));
+  step_ = 1;
+  EXPECT_EQ(Attach(2, 1, 1).restore_from(), "version-1");
+  TrainAll(2);
+  EXPECT_EQ(controller_->progress().committed_records, 100);
+}
+
+// The save was complete, only the word of it was lost: nothing is retrained.
+TEST_F(JobControllerTest, UsesACheckpointWhoseReportWasLost) {
+  Start();
+  Attach(1, 0);
+  auto tasks = Tasks(1);
+  Commit(1, tasks[0], tasks[0].range().end());
+  v1::WorkerMessage begin;
+  begin.mutable_checkpoint_begin()->set_step(step_);
+  Say(1, begin);
+  on_disk_.insert(step_);
+  Break(1);
+  controller_->OnWorkerEnded(now_, 0, {false, "signal 9"});
+  EXPECT_TRUE(output_.cut_backs.empty());
+  EXPECT_EQ(Attach(2, 1, 1).restore_from(), "version-1");
+}
+
+TEST_F(JobControllerTest, AWorkerAtTheWrongStepIsSentAway) {
+  Start();
+  Attach(1, 0, /*step=*/7);
+  EXPECT_EQ(output_.Take(1, v1::MasterMessage::kStop).size(), 1u);
+  EXPECT_TRUE(Tasks(1).empty());
+}
+
+TEST_F(JobControllerTest, UnexplainedLossIsKilledAfterTheGrace) {
+  Start();
+  Attach(1, 0);
+  Break(1);
+  EXPECT_TRUE(output_.lost.empty()) << "the pod may still say why";
+  EXPECT_EQ(controller_->NextTimer(), now_ + options_.end_grace);
+  now_ += options_.end_grace;
+  controller_->OnTimer(now_);
+  EXPECT_THAT(output_.killed, testing::ElementsAre(0));
+  EXPECT_EQ(output_.lost.size(), 1u);
+}
+
+TEST_F(JobControllerTest, SameWorkerComingBackFencesItsOldStream) {
+  Start();
+  Attach(1, 0);
+  const auto tasks = Tasks(1);
+  Attach(2, 0);
+  EXPECT_EQ(output_.closed[1].code(), absl::StatusCode::kFailedPrecondition);
+  // What the old stream still says changes nothing.
+  Commit(1, tasks[0], 10);
+  EXPECT_TRUE(output_.committed.empty());
+  EXPECT_EQ(Tasks(2).size(), 2u);
+}
+
+TEST_F(JobControllerTest, EvaluatesAtTheStepThatAsksAndLetsTheWorkerGoOn) {
+  options_.job.set_job_type(v1::TRAINING_WITH_EVALUATION);
+  options_.evaluation.evaluation_steps = 1;
+  options_.tasks.validation_shards = {MakeShard("valid", 30)};
+  Start();
+  Attach(1, 0);
+  Commit(1, Tasks(1)[0], 20);
+  EXPECT_EQ(Tasks(1).size(), 1u);
+  v1::WorkerMessage due;
+  due.mutable_evaluation_due()->set_step(1);
+  Say(1, due);
+  auto tasks = Tasks(1);
+  ASSERT_EQ(tasks.size(), 2u);
+  for (const v1::Task& task : tasks) {
+    EXPECT_EQ(task.type(), v1::EVALUATION);
+    EXPECT_EQ(task.model_version(), 1);
+    Done(1, task, 3);
+  }
+  for (const v1::Task& task : Tasks(1)) {
+    if (task.type() == v1::EVALUATION) Done(1, task, 3);
+  }
+  const auto done = output_.Take(1, v1::MasterMessage::kEvaluationDone);
+  ASSERT_EQ(done.size(), 1u);
+  EXPECT_EQ(done[0].evaluation_done().step(), 1);
+  ASSERT_EQ(output_.evaluations.size(), 1u);
+  EXPECT_EQ(output_.evaluations[0].records, 30);
+  EXPECT_EQ(output_.done_records, 30);
+}
+
+TEST_F(JobControllerTest, EvaluationOnlyJobNeedsNoTraining) {
+  options_.job.set_job_type(v1::EVALUATION_ONLY);
+  options_.tasks.training_shards.clear();
+  options_.tasks.train_end_task = false;
+  options_.tasks.final_evaluation = true;
+  options_.tasks.validation_shards = {MakeShard("valid", 30)};
+  options_.restore_from = "version-5";
+  options_.restore_step = 5;
+  Start();
+  // Several workers share it.
+  EXPECT_EQ(Attach(1, 0, 5).restore_from(), "version-5");
+  Attach(2, 1, 5);
+  for (int round = 0; round < 3; ++round) {
+    for (const ConnectionId connection : {1, 2}) {
+      for (const v1::Task& task : Tasks(connection)) Done(connection, task, 1);
+    }
+  }
+  ASSERT_EQ(output_.evaluations.size(), 1u);
+  EXPECT_EQ(output_.evaluations[0].version, 5);
+  EXPECT_TRUE(controller_->succeeding());
+}
+
+TEST_F(JobControllerTest, FatalErrorFailsTheJobWithTheWorkersWords) {
+  Start();
+  Attach(1, 0);
+  v1::WorkerMessage fatal;
+  fatal.mutable_fatal()->set_message("feed threw on record 7");
+  Say(1, fatal);
+  EXPECT_TRUE(controller_->ending());
+  EXPECT_EQ(output_.Take(1, v1::MasterMessage::kStop)[0].stop().exit_code(),
+            kExitJobFailed);
+  Break(1);
+  EXPECT_EQ(controller_->result()->exit_code, kExitJobFailed);
+  EXPECT_THAT(controller_->result()->message,
+              HasSubstr("feed threw on record 7"));
+}
+
+TEST_F(JobControllerTest, CrashingTaskIsSetAsideAndTheExitCodeSaysSo) {
+  options_.tasks.task_max_failures = 2;
+  Start();
+  ConnectionId connection = 0;
+  for (int crash = 0; crash < 2; ++crash) {
+    ++connection;
+    Attach(connection, connection);
+    ASSERT_EQ(Tasks(connection).size(), 2u);
+    Break(connection);
+    controller_->OnWorkerEnded(now_, connection, {true, "signal 11"});
+    EXPECT_TRUE(controller_->BlamedOnTask(connection));
+  }
+  EXPECT_EQ(output_.quarantined, 1);
+  ++connection;
+  Attach(connection, connection);
+  while (controller_->progress().committed_records < 80) {
+    for (const v1::Task& task : Tasks(connection)) {
+      Commit(connection, task, task.range().end());
+    }
+  }
+  Done(connection, Tasks(connection).at(0));
+  Break(connection);
+  EXPECT_EQ(controller_->result()->exit_code, kExitRecordsSetAside);
+}
+
+TEST_F(JobControllerTest, CrashingEverywhereIsTheWorkersFaultInTheEnd) {
+  options_.tasks.task_max_failures = 2;
+  Start();
+  int blamed = 0;
+  for (int crash = 0; crash < 4; ++crash) {
+    Attach(crash + 1, crash);
+    Break(crash + 1);
+    controller_->OnWorkerEnded(now_, crash, {true, "signal 11"});
+    blamed += controller_->BlamedOnTask(crash) ? 1 : 0;
+  }
+  EXPECT_EQ(blamed, 2);
+}
+
+TEST_F(JobControllerTest, LeavingIsNoFailure) {
+  Start();
+  Attach(1, 0);
+  v1::WorkerMessage leaving;
+  leaving.mutable_leaving()->set_reason("SIGTERM");
+  Say(1, leaving);
+  EXPECT_THAT(output_.lost, testing::ElementsAre("0: left (SIGTERM)"));
+  Break(1);
+  controller_->OnWorkerEnded(now_, 0, {false, "exit code 0"});
+  EXPECT_EQ(output_.lost.size(), 1u);
+  EXPECT_FALSE(controller_->BlamedOnTask(0));
+}
+
+TEST_F(JobControllerTest, ShardsOfTheModelsReaderReplaceUnreadableData) {
+  options_.data_error = absl::NotFoundError("no such folder");
+  options_.tasks.training_shards.clear();
+  Start();
+  v1::WorkerMessage hello;
+  hello.mutable_hello()->set_worker_id(0);
+  Say(1, hello);
+  v1::WorkerMessage ready;
+  ready.mutable_ready()->set_has_shards(true);
+  *ready.mutable_ready()->add_training_shards() = MakeShard("table", 40);
+  Say(1, ready);
+  const auto tasks = Tasks(1);
+  ASSERT_EQ(tasks.size(), 2u);
+  EXPECT_EQ(tasks[0].range().shard(), "table");
+}
+
+TEST_F(JobControllerTest, UnreadableDataFailsWhenTheModelHasNoReader) {
+  options_.data_error = absl::NotFoundError("no such folder");
+  options_.tasks.training_shards.clear();
+  Start();
+  Attach(1, 0);
+  EXPECT_TRUE(controller_->ending());
+  Break(1);
+  EXPECT_THAT(controller_->result()->message, HasSubstr("no such folder"));
+}
+
+TEST_F(JobControllerTest, FailedLastCheckpointFailsTheJob) {
+  Start();
+  Attach(1, 0);
+  const auto last = TrainAll(1);
+  v1::WorkerMessage begin;
+  begin.mutable_checkpoint_begin()->set_step(step_);
+  Say(1, begin);
+  Done(1, last.at(0));
+  v1::WorkerMessage done;
+  done.mutable_checkpoint_done()->set_step(step_);
+  done.mutable_checkpoint_done()->set_error("disk full");
+  Say(1, done);
+  Break(1);
+  EXPECT_EQ(controller_->result()->exit_code, kExitJobFailed);
+  EXPECT_THAT(controller_->result()->message, HasSubstr("disk full"));
+}
+
+}  // namespace
+}  // namespace elasticdl::master
