@@ -54,6 +54,11 @@ bool JobController::IsTraining() const {
          options_.job.job_type() == v1::TRAINING_WITH_EVALUATION;
 }
 
+bool JobController::LastCheckpointDue() const {
+  return IsTraining() && !options_.job.checkpoint_dir().empty() &&
+         tasks_.TrainingDone() && saved_step_ != tasks_.step();
+}
+
 int JobController::num_ready_workers() const {
   return static_cast<int>(
       std::count_if(workers_.begin(), workers_.end(), [](const auto& entry) {
@@ -181,6 +186,8 @@ absl::Status JobController::LearnShards(const v1::Ready& ready) {
 void JobController::OnReady(absl::Time now, ConnectionId connection,
                             WorkerState& worker, const v1::Ready& ready) {
   worker.ready = true;
+  // What it has restored need not be saved again.
+  if (ready.step() > 0) saved_step_ = ready.step();
   output_.OnWorkerReady(worker.id, worker.pid, ready.step());
   if (!shards_known_) {
     const absl::Status status = LearnShards(ready);
@@ -263,6 +270,7 @@ void JobController::OnCheckpointBegin(ConnectionId connection, int64_t step) {
 
 void JobController::OnCheckpointDone(const v1::CheckpointDone& done) {
   last_checkpoint_error_ = done.error();
+  saved_step_ = done.step();
   if (done.error().empty()) {
     // Older ones are not needed any more.
     ledgers_.erase(ledgers_.begin(), ledgers_.lower_bound(done.step()));
@@ -477,7 +485,7 @@ void JobController::GrantTasks(absl::Time now, ConnectionId connection,
     kinds.evaluation =
         (worker.waiting || tasks_.TrainingDone()) && room(v1::EVALUATION);
     kinds.prediction = room(v1::PREDICTION);
-    kinds.train_end = tasks_.TrainingDone();
+    kinds.train_end = tasks_.TrainingDone() && !LastCheckpointDue();
     const GrantResult granted = tasks_.Grant(now, worker.id, kinds);
     if (!granted.task.has_value()) return;
     v1::MasterMessage message;

@@ -179,6 +179,9 @@ class JobController {
   void Stop(ConnectionId connection, WorkerState& worker,
             const std::string& reason, int exit_code);
   bool IsTraining() const;
+  // The last model is not on the disk yet: if its worker dies now, it is
+  // trained again.
+  bool LastCheckpointDue() const;
 
   Options options_;
   JobOutput& output_;
@@ -202,6 +205,8 @@ class JobController {
   // The ledger to fall back to without any checkpoint.
   v1::Ledger first_ledger_;
   std::string last_checkpoint_error_;
+  // The newest step that is saved, or whose save has failed.
+  int64_t saved_step_ = -1;
   std::optional<JobResult> ending_;
 };
 

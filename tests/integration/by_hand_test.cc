@@ -119,6 +119,19 @@ TEST_F(ByHandTest, WorkerEndsWhenItsMasterIsKilled) {
   EXPECT_EQ(worker->Wait(), 3) << worker->err();
 }
 
+TEST_F(ByHandTest, CtrlCOfTheMasterEndsTheWorker) {
+  const std::string gate = MakeGate();
+  const auto master = StartMaster(
+      {absl::StrCat("--model_params=gate=", gate, ";gate_step=30")});
+  const auto worker = StartWorker("worker");
+  ASSERT_TRUE(WaitForGate(gate));
+  master->Signal(SIGINT);
+  OpenGate(gate);
+  EXPECT_EQ(worker->Wait(), 0) << worker->err();
+  EXPECT_EQ(master->Wait(), 1) << master->err();
+  EXPECT_THAT(master->err(), HasSubstr("job test stopped"));
+}
+
 TEST_F(ByHandTest, WrongTokenIsRefused) {
   const auto master = StartMaster();
   std::ofstream(Path("token")) << std::string(64, 'a') << "\n";

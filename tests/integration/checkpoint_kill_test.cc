@@ -2,6 +2,7 @@
 // afterwards is complete, and training goes on from it.
 #include <signal.h>
 
+#include <cctype>
 #include <fstream>
 #include <string>
 
@@ -47,7 +48,9 @@ class KillInSaveTest : public CheckpointKillTest,
 TEST_P(KillInSaveTest, TheJobGoesOnFromACompleteVersion) {
   const auto job = Train("save", SavingTwice(GetParam()));
   ASSERT_EQ(job->Wait(), 0) << job->Output();
-  EXPECT_THAT(job->Events("worker_lost"), SizeIs(1)) << "was it killed?";
+  const auto ended = job->Events("pod_ended");
+  ASSERT_THAT(ended, Not(IsEmpty()));
+  EXPECT_THAT(ended[0].at("reason").get<std::string>(), HasSubstr("signal 9"));
   EXPECT_TRUE(LedgerIsExact(job->audit(), 1));
   EXPECT_EQ(job->End().at("step"), 20);
   // One that the dead worker could not delete any more may be left beside it.
@@ -104,6 +107,26 @@ TEST_F(CheckpointKillTest, NewJobResumesWhereTheKilledOneSaved) {
   EXPECT_TRUE(LedgerIsExact(both, 1));
   EXPECT_THAT(List(checkpoints()), Not(Contains(HasSubstr(".tmp-version"))))
       << "scratch is left";
+}
+
+// Nothing waits for the last save but the job itself: it is not done before.
+TEST_F(CheckpointKillTest, WorkerThatDiesInTheLastSaveIsReplaced) {
+  const std::string gate = MakeGate();
+  const auto job = Train(
+      "last", {"--num_epochs=2", "--checkpoint_steps=20",
+               "--checkpoint_dir=" + checkpoints(), "--output=" + Path("out"),
+               absl::StrCat("--model_params=gate=", gate,
+                            ";gate_step=35;train_end=", Path("end")),
+               "--failpoints=checkpoint.rename=kill@2"});
+  // So that the first save is not overtaken by the second.
+  job->WaitForEvent("checkpoint");
+  ASSERT_TRUE(WaitForGate(gate));
+  OpenGate(gate);
+  ASSERT_EQ(job->Wait(), 0) << job->Output();
+  EXPECT_THAT(job->Events("worker_lost"), SizeIs(1));
+  EXPECT_THAT(Versions(checkpoints()), ElementsAre(20, 40));
+  EXPECT_TRUE(LedgerIsExact(job->audit(), 2));
+  EXPECT_THAT(Lines(Path("end")), SizeIs(1));
 }
 
 TEST_F(CheckpointKillTest, WithoutACompleteVersionTheJobSaysSo) {

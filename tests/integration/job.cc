@@ -59,7 +59,7 @@ Json Job::WaitForEvent(const std::string& event,
                        const std::function<bool(const Json&)>& wanted) {
   const absl::Time deadline = absl::Now() + kPatience;
   while (const auto line = follower_.Next(deadline - absl::Now())) {
-    const Json json = Json::parse(*line);
+    Json json = Json::parse(*line);
     if (json.at("event") == event && wanted(json)) return json;
   }
   ADD_FAILURE() << "no event " << event << "; " << Output();
@@ -221,7 +221,7 @@ testing::AssertionResult JobTest::CheckLedger(const std::string& audit,
 }
 
 std::string JobTest::MakeGate() {
-  const std::string gate = Path("gate");
+  std::string gate = Path("gate");
   ELASTICDL_CHECK(mkdir(gate.c_str(), 0755) == 0);
   ELASTICDL_CHECK(mkfifo((gate + "/gate").c_str(), 0644) == 0);
   return gate;

@@ -44,13 +44,18 @@ struct Arguments {
   bool partial = false;
 };
 
-int64_t findings = 0;
+// What is wrong; the first ones are printed.
+class Findings {
+ public:
+  template <typename... Args>
+  void Add(const Args&... args) {
+    if (++count_ <= 20) (std::cout << ... << args) << "\n";
+  }
+  int64_t count() const { return count_; }
 
-template <typename... Args>
-void Find(const Args&... args) {
-  if (++findings > 20) return;
-  (std::cout << ... << args) << "\n";
-}
+ private:
+  int64_t count_ = 0;
+};
 
 // NAME:BEGIN:END; the name may hold colons itself.
 Range ParseRange(const std::string& text) {
@@ -95,7 +100,7 @@ Arguments ParseArguments(int argc, char** argv) {
 }
 
 // What is valid after all cut-backs.
-std::vector<Line> ReadAudit(const std::string& path) {
+std::vector<Line> ReadAudit(const std::string& path, Findings& findings) {
   std::ifstream file(path);
   if (!file) throw std::runtime_error("cannot read " + path);
   std::vector<Line> lines;
@@ -115,7 +120,7 @@ std::vector<Line> ReadAudit(const std::string& path) {
                      json.at("end"), json.at("step")});
     if (!json.at("worker_id").is_number_integer() ||
         !json.at("generation").is_number_integer()) {
-      Find("a line without worker_id or generation: ", text);
+      findings.Add("a line without worker_id or generation: ", text);
     }
   }
   return lines;
@@ -142,18 +147,20 @@ Counts Expected(const Arguments& arguments) {
   return counts;
 }
 
-void Count(const std::vector<Line>& lines, Counts& counts) {
+void Count(const std::vector<Line>& lines, Counts& counts, Findings& findings) {
   for (const Line& line : lines) {
-    if (line.begin >= line.end) Find("an empty range at step ", line.step);
+    if (line.begin >= line.end)
+      findings.Add("an empty range at step ", line.step);
     const auto shard = counts.find({line.epoch, line.shard});
     if (shard == counts.end()) {
-      Find("epoch ", line.epoch, " of shard ", line.shard, " is unknown");
+      findings.Add("epoch ", line.epoch, " of shard ", line.shard,
+                   " is unknown");
       continue;
     }
     for (int64_t i = line.begin; i < line.end; ++i) {
       const auto record = shard->second.find(i);
       if (record == shard->second.end()) {
-        Find("record ", i, " of ", line.shard, " is not in the shard");
+        findings.Add("record ", i, " of ", line.shard, " is not in the shard");
       } else {
         ++record->second.second;
       }
@@ -161,15 +168,16 @@ void Count(const std::vector<Line>& lines, Counts& counts) {
   }
 }
 
-int64_t Compare(const Counts& counts, bool partial) {
+int64_t Compare(const Counts& counts, bool partial, Findings& findings) {
   int64_t total = 0;
   for (const auto& [shard, records] : counts) {
     for (const auto& [record, count] : records) {
       const auto [expected, found] = count;
       total += found;
       if (found == expected || (partial && found < expected)) continue;
-      Find("record ", record, " of ", shard.second, " in epoch ", shard.first,
-           " was committed ", found, " times instead of ", expected);
+      findings.Add("record ", record, " of ", shard.second, " in epoch ",
+                   shard.first, " was committed ", found, " times instead of ",
+                   expected);
     }
   }
   return total;
@@ -180,12 +188,13 @@ int64_t Compare(const Counts& counts, bool partial) {
 int main(int argc, char** argv) {
   try {
     const Arguments arguments = ParseArguments(argc, argv);
+    Findings findings;
     Counts counts = Expected(arguments);
-    Count(ReadAudit(arguments.audit), counts);
-    const int64_t total = Compare(counts, arguments.partial);
-    if (findings > 20) std::cout << findings << " findings in all\n";
-    std::cout << total << " records committed\n";
-    return findings == 0 ? 0 : 1;
+    Count(ReadAudit(arguments.audit, findings), counts, findings);
+    const int64_t total = Compare(counts, arguments.partial, findings);
+    std::cout << findings.count() << " findings, " << total
+              << " records committed\n";
+    return findings.count() == 0 ? 0 : 1;
   } catch (const std::exception& error) {
     std::cout << "ledger_check: " << error.what() << "\n";
     return 2;

@@ -2,6 +2,7 @@
 // on, and no record is lost or trained twice.
 #include <signal.h>
 
+#include <fstream>
 #include <string>
 
 #include "absl/strings/str_cat.h"
@@ -185,6 +186,9 @@ TEST_F(RecoveryTest, TaskThatCrashesWhileItIsReadAheadIsSetAside) {
                       absl::StrCat("--model_params=gate=", gate,
                                    ";gate_step=5;crash_in_feed_at=100"),
                       "--task_max_failures=1", "--num_epochs=1"});
+  job->WaitForEvent("worker_lost");
+  // The next workers pass.
+  std::ofstream(gate + "/reached") << "\n";
   EXPECT_EQ(job->Wait(), 4) << job->Output();
   const auto events = job->Events("task_quarantined");
   ASSERT_THAT(events, SizeIs(1)) << job->Output();
@@ -207,6 +211,42 @@ TEST_F(RecoveryTest, WorkersThatAlwaysCrashFailTheJob) {
               HasSubstr("signal 11"));
   EXPECT_THAT(job->process().err(), HasSubstr("signal 11"));
   EXPECT_THAT(job->Events("pod_started"), SizeIs(Le(4u)));
+}
+
+TEST_F(RecoveryTest, WorkerThatIsKilledAtItsStartIsReplaced) {
+  const auto job = Train("start", {"--relaunch_on_worker_failure=0"});
+  const pid_t pid = job->WaitForEvent("pod_started").at("pid");
+  ASSERT_EQ(kill(pid, SIGKILL), 0);
+  ASSERT_EQ(job->Wait(), 0) << job->Output();
+  EXPECT_TRUE(LedgerIsExact(job->audit(), 1));
+  EXPECT_THAT(job->Events("worker_ready"), SizeIs(1));
+}
+
+TEST_F(RecoveryTest, WorkerThatIsKilledInAnEvaluationIsReplaced) {
+  const std::string checkpoints = Path("checkpoints");
+  // An evaluation takes six minibatches: it dies in the second one.
+  const auto job = Train(
+      "evaluation", {"--validation_data=" + test_csv(), "--evaluation_steps=10",
+                     "--checkpoint_steps=10", "--checkpoint_dir=" + checkpoints,
+                     "--model_params=await=" + checkpoints,
+                     "--failpoints=worker.evaluate=kill@9"});
+  ASSERT_EQ(job->Wait(), 0) << job->Output();
+  EXPECT_THAT(job->Events("worker_lost"), SizeIs(1));
+  EXPECT_TRUE(LedgerIsExact(job->audit(), 1));
+  std::vector<int> steps;
+  for (const Json& event : job->Events("evaluation")) {
+    steps.push_back(event.at("step"));
+  }
+  EXPECT_THAT(steps, ElementsAre(10, 20));
+}
+
+TEST_F(RecoveryTest, CrashAtTheEndOfTheTrainingIsReported) {
+  const auto job = Train("end", {"--failpoints=worker.train_end=exit(3)",
+                                 "--task_max_failures=2"});
+  EXPECT_EQ(job->Wait(), 4) << job->Output();
+  EXPECT_THAT(job->End().at("reason").get<std::string>(),
+              AllOf(HasSubstr("TRAIN_END"), HasSubstr("exit code 3")));
+  EXPECT_TRUE(LedgerIsExact(job->audit(), 1));
 }
 
 TEST_F(RecoveryTest, EvaluationGoesOnWhenItsWorkerIsKilled) {
