@@ -193,6 +193,8 @@ class JobController {
   std::map<int64_t, Unexplained> unexplained_;
   std::set<int64_t> blamed_;
   int crashes_without_commit_ = 0;
+  // Crashes for which no task was set aside (yet).
+  int64_t unproven_crashes_ = 0;
   // Until so many records are done, and until the evaluation ends.
   int64_t careful_until_ = 0;
   bool careful_evaluation_ = false;

@@ -17,12 +17,13 @@ using ::testing::Ne;
 
 class ShutdownTest : public JobTest {
  protected:
-  // A job whose worker waits before step 10 of many.
-  std::unique_ptr<Job> StartLongJob() {
+  // A job without end, whose worker waits before step 10.
+  std::unique_ptr<Job> StartLongJob(const Flags& more = {}) {
     gate_ = MakeGate();
-    auto job = Train(
-        "long", {"--num_epochs=1000",
-                 absl::StrCat("--model_params=gate=", gate_, ";gate_step=10")});
+    Flags flags = {"--num_epochs=0", absl::StrCat("--model_params=gate=", gate_,
+                                                  ";gate_step=10")};
+    flags.insert(flags.end(), more.begin(), more.end());
+    auto job = Train("long", flags);
     master_ = job->WaitForEvent("job_start").at("pid");
     worker_ = job->WaitForWorker(0);
     EXPECT_TRUE(WaitForGate(gate_));
@@ -82,6 +83,24 @@ TEST_F(ShutdownTest, KilledClientTakesTheJobWithIt) {
   EXPECT_EQ(job->Wait(), 128 + SIGKILL);
   EXPECT_TRUE(WaitForEnd(master_));
   EXPECT_TRUE(WaitForEnd(worker_));
+}
+
+TEST_F(ShutdownTest, DetachedJobIsStoppedByName) {
+  const auto job = StartLongJob({"--detach=true"});
+  EXPECT_EQ(job->Wait(), 0) << job->Output();
+  EXPECT_THAT(job->process().out(),
+              HasSubstr("elasticdl stop --job_name=long"));
+  const auto list = Run("list", {Program("elasticdl"), "list"});
+  EXPECT_EQ(list->Wait(), 0) << list->err();
+  EXPECT_THAT(list->out(), HasSubstr("long"));
+
+  OpenGate(gate_);
+  const auto stop =
+      Run("stop", {Program("elasticdl"), "stop", "--job_name=long"});
+  EXPECT_EQ(stop->Wait(), 0) << stop->err();
+  EXPECT_TRUE(WaitForEnd(master_));
+  EXPECT_TRUE(WaitForEnd(worker_));
+  EXPECT_EQ(job->End().at("state"), "stopped");
 }
 
 TEST_F(ShutdownTest, JobCanBeStartedAgainAfterAKill) {

@@ -146,6 +146,60 @@ TEST_F(TrainTest, PredictsEveryRecordOnce) {
   }
 }
 
+TEST_F(TrainTest, SeveralWorkersEvaluateAndPredictTogether) {
+  const std::string checkpoints = Path("checkpoints");
+  const auto job = Train(
+      "train", {"--validation_data=" + test_csv(), "--checkpoint_steps=1000",
+                "--checkpoint_dir=" + checkpoints});
+  ASSERT_EQ(job->Wait(), 0) << job->Output();
+  const auto evaluate =
+      Evaluate("evaluate",
+               {"--checkpoint_dir_for_init=" + checkpoints, "--num_workers=2"});
+  ASSERT_EQ(evaluate->Wait(), 0) << evaluate->Output();
+  const Json expected = job->Events("evaluation")[0].at("metrics");
+  const Json metrics = evaluate->Events("evaluation").at(0).at("metrics");
+  for (const char* name : {"mse", "mae"}) {
+    const double value = expected.at(name);
+    EXPECT_NEAR(metrics.at(name), value, 1e-9 * value) << name;
+  }
+
+  const std::string out = Path("predictions");
+  const auto predict =
+      Predict("predict", {"--checkpoint_dir_for_init=" + checkpoints,
+                          "--num_workers=2", "--num_minibatches_per_task=1",
+                          "--prediction_output_dir=" + out});
+  ASSERT_EQ(predict->Wait(), 0) << predict->Output();
+  std::multiset<std::string> records;
+  for (const std::string& file : List(out)) {
+    std::vector<std::string> rows = Lines(absl::StrCat(out, "/", file));
+    for (size_t i = 1; i < rows.size(); ++i) {
+      const std::vector<std::string> fields = absl::StrSplit(rows[i], ',');
+      records.insert(fields.at(1));
+    }
+  }
+  EXPECT_THAT(records, SizeIs(kTestRecords));
+  for (int64_t i = 0; i < kTestRecords; ++i) {
+    EXPECT_EQ(records.count(std::to_string(i)), 1u) << i;
+  }
+}
+
+// Without end, until the third evaluation brings nothing better.
+TEST_F(TrainTest, EvaluatesByTime) {
+  const auto job = Train(
+      "time", {"--num_epochs=0", "--validation_data=" + test_csv(),
+               "--evaluation_start_delay_secs=0",
+               "--evaluation_throttle_secs=1", "--model_params=patience=2"});
+  ASSERT_EQ(job->Wait(), 0) << job->Output();
+  const auto evaluations = job->Events("evaluation");
+  ASSERT_GE(evaluations.size(), 3u);
+  for (size_t i = 1; i < 3; ++i) {
+    EXPECT_GT(evaluations[i].at("step"), evaluations[i - 1].at("step"));
+    EXPECT_GE(evaluations[i].at("time").get<double>() -
+                  evaluations[i - 1].at("time").get<double>(),
+              0.99);
+  }
+}
+
 TEST_F(TrainTest, StopsAtMaxStep) {
   const auto job =
       Train("max", {"--num_epochs=5", "--max_step=27",

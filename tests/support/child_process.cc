@@ -9,6 +9,9 @@
 
 #include <cerrno>
 
+#include "absl/strings/numbers.h"
+#include "absl/strings/str_cat.h"
+#include "absl/strings/str_split.h"
 #include "elasticdl/common/check.h"
 #include "elasticdl/process.h"
 
@@ -91,7 +94,19 @@ Orphanage::Orphanage() {
   pthread_sigmask(SIG_BLOCK, &mask, nullptr);
 }
 
-Orphanage::~Orphanage() { prctl(PR_SET_CHILD_SUBREAPER, 0); }
+Orphanage::~Orphanage() {
+  // What a failed test has left; children of those that die come to us in turn.
+  do {
+    const std::string children =
+        ReadFile(absl::StrCat("/proc/self/task/", getpid(), "/children"))
+            .value_or("");
+    for (absl::string_view word : absl::StrSplit(children, ' ')) {
+      pid_t child = 0;
+      if (absl::SimpleAtoi(word, &child)) kill(child, SIGKILL);
+    }
+  } while (waitpid(-1, nullptr, 0) > 0);
+  prctl(PR_SET_CHILD_SUBREAPER, 0);
+}
 
 bool Orphanage::WaitForNobody(absl::Duration timeout) {
   const absl::Time deadline = absl::Now() + timeout;

@@ -56,7 +56,8 @@ class ChildProcess {
 bool WaitForEnd(pid_t pid, absl::Duration timeout = kPatience);
 
 // Makes orphans of our descendants our children from now on, so that none can
-// hide. Thread-compatible; one at a time.
+// hide; the destructor kills what is left of them. Thread-compatible; one at a
+// time, and outliving every ChildProcess.
 class Orphanage {
  public:
   Orphanage();
