@@ -17,7 +17,7 @@ torch::Tensor loss(const torch::Tensor& labels,
 }
 
 elasticdl::OptimizerSpec optimizer(const elasticdl::Params& params) {
-  return elasticdl::SGD(params.Get("lr", 0.1), 0.9);
+  return elasticdl::SGD(params.Get("lr", 0.05), 0.9);
 }
 
 elasticdl::Batch feed(const elasticdl::Records& records, elasticdl::Mode mode,

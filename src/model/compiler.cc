@@ -243,6 +243,10 @@ absl::StatusOr<std::string> Compile(const LoadOptions& options) {
   ELASTICDL_ASSIGN_OR_RETURN(const Job job, Prepare(options, definition));
   if (std::string ready = ReadyBuilt(job); !ready.empty()) return ready;
 
+  if (options.cache_dir.empty()) {
+    return absl::InvalidArgumentError(absl::StrCat(
+        "model file ", job.main_file, " cannot be compiled: no cache folder"));
+  }
   ELASTICDL_RETURN_IF_ERROR(MakeDirectories(options.cache_dir));
   std::string out = JoinPath(options.cache_dir, absl::StrCat(job.key, ".so"));
   if (FileExists(out)) return out;

@@ -7,6 +7,15 @@
 #include "torchscript_model.h"
 
 namespace elasticdl::model {
+namespace {
+
+// Model files call functions of these modules in the program that loads them. A
+// reference here keeps the linker from leaving their object files out.
+[[gnu::used]] const auto kKeepOptim = &optim::Sgd;
+[[gnu::used]] const auto kKeepReader = &data::OpenDataReader;
+[[gnu::used]] const auto kKeepBuilder = &data::ExampleBuilder::Serialize;
+
+}  // namespace
 
 absl::StatusOr<std::unique_ptr<Model>> Load(const LoadOptions& options) {
   ELASTICDL_ASSIGN_OR_RETURN(const Definition definition,

@@ -25,8 +25,7 @@ int DataFailed(const absl::Status& status) {
 std::string FormatBytes(double bytes) {
   for (const char* unit : {"B", "kB", "MB", "GB"}) {
     if (bytes < 1000) {
-      return absl::StrFormat(unit[1] == '\0' ? "%.0f %s" : "%.1f %s", bytes,
-                             unit);
+      return absl::StrFormat("%.*f %s", unit[1] == '\0' ? 0 : 1, bytes, unit);
     }
     bytes /= 1000;
   }
