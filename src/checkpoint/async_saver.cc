@@ -35,7 +35,8 @@ void AsyncSaver::Submit(OwnedSnapshot snapshot, Done done) {
     }
   }
   changed_.NotifyAll();
-  if (refused && job.done) {
+  // Only an accepted job was moved from.
+  if (refused && job.done) {  // NOLINT(bugprone-use-after-move)
     job.done(absl::CancelledError(
         absl::StrCat("save checkpoint version ", version, ": stopped")));
   }

@@ -11,7 +11,7 @@ namespace elasticdl::cli {
 namespace {
 
 std::string Home() {
-  const std::string home = GetEnv("HOME");
+  std::string home = GetEnv("HOME");
   if (!home.empty()) return home;
   const struct passwd* user = getpwuid(getuid());
   return user == nullptr ? "/tmp" : user->pw_dir;

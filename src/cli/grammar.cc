@@ -189,6 +189,7 @@ absl::StatusOr<VolumeMount> ParseVolume(absl::string_view text) {
       {"sub_path", &volume.sub_path},
       {"volume_name", &ignored}};
   std::vector<std::string> names;
+  names.reserve(keys.size());
   for (const auto& key : keys) names.push_back(key.first);
   std::vector<std::string> seen;
   for (absl::string_view part : absl::StrSplit(text, ',')) {

@@ -43,7 +43,7 @@ absl::Status CheckReaderParams(const std::string& text) {
 // Flags are parsed before the program arms any failpoint, so that leaving them
 // disarmed changes nothing.
 absl::Status CheckFailpoints(const std::string& text) {
-  const absl::Status status = InitFailpoints(text);
+  absl::Status status = InitFailpoints(text);
   InitFailpoints("").IgnoreError();
   return status;
 }

@@ -15,7 +15,7 @@ namespace elasticdl::cli {
 // it starts later; make it first thing in main.
 class SignalWatcher {
  public:
-  explicit SignalWatcher(std::initializer_list<int> signals);
+  SignalWatcher(std::initializer_list<int> signals);
   ~SignalWatcher();
 
   // Calls `handler` for each signal from now on, those that came in between

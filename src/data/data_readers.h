@@ -14,7 +14,7 @@ namespace elasticdl::data::internal {
 // `files` are paths, in the order of the shards; `origin` names the whole in
 // errors.
 absl::StatusOr<std::unique_ptr<DataReader>> OpenRecordIoReader(
-    const std::string& origin, std::vector<std::string> files);
+    const std::string& origin, const std::vector<std::string>& files);
 
 struct TextOptions {
   // CSV: records may span lines inside quotes, blank lines are no records.

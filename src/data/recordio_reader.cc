@@ -114,7 +114,7 @@ class RecordIoReader : public DataReader {
 }  // namespace
 
 absl::StatusOr<std::unique_ptr<DataReader>> OpenRecordIoReader(
-    const std::string& origin, std::vector<std::string> paths) {
+    const std::string& origin, const std::vector<std::string>& paths) {
   std::vector<Shard> shards;
   RecordIoReader::Files files;
   for (const std::string& path : paths) {

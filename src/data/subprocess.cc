@@ -72,6 +72,7 @@ absl::Status RunCommand(const std::vector<std::string>& command,
                                    STDERR_FILENO);
   posix_spawn_file_actions_addchdir_np(&child.actions, folder.c_str());
   std::vector<char*> argv;
+  argv.reserve(command.size() + 1);
   for (const std::string& word : command) {
     argv.push_back(const_cast<char*>(word.c_str()));
   }

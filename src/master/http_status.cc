@@ -140,7 +140,7 @@ class HttpStatus::Server {
         });
     http_.set_exception_handler([](const httplib::Request&,
                                    httplib::Response& response,
-                                   std::exception_ptr) {
+                                   const std::exception_ptr&) {
       ReplyError(response, 500, "internal error");
     });
   }

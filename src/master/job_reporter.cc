@@ -68,7 +68,7 @@ JobReporter::~JobReporter() = default;
 
 absl::StatusOr<std::unique_ptr<JobReporter>> JobReporter::Create(
     const MasterOptions& options, const jobdir::JobDir& jobdir,
-    Commands commands) {
+    const Commands& commands) {
   std::unique_ptr<JobReporter> reporter(new JobReporter(options));
   ELASTICDL_ASSIGN_OR_RETURN(
       reporter->events_,

@@ -49,7 +49,7 @@ class JobReporter {
   };
   static absl::StatusOr<std::unique_ptr<JobReporter>> Create(
       const MasterOptions& options, const jobdir::JobDir& jobdir,
-      Commands commands);
+      const Commands& commands);
   ~JobReporter();
 
   void JobStarted(int64_t num_workers);

@@ -63,7 +63,7 @@ class LocalPodBackend::Loop {
   void KillOverdue();
   void KillAll();
   int PollTimeoutMs() const;
-  void Emit(PodEvent event) { sink_(event); }
+  void Emit(const PodEvent& event) { sink_(event); }
   bool OnThread() const { return std::this_thread::get_id() == thread_id_; }
 
   const Options options_;

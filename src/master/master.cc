@@ -76,7 +76,7 @@ class MasterImpl : public Master,
   void KillWorker(int64_t worker_id, const std::string& reason) override {
     if (pods_ == nullptr) return;
     auto decisions = pods_->Replace(worker_id, reason, Clock::Real().Now());
-    if (decisions.ok()) Execute(*std::move(decisions));
+    if (decisions.ok()) Execute(*decisions);
   }
   void OnWorkerReady(int64_t worker_id, int64_t pid, int64_t step) override {
     reporter_->WorkerReady(worker_id, pid, step);
@@ -112,7 +112,7 @@ class MasterImpl : public Master,
   void OnStop(absl::Time now, const std::string& reason);
   void OnPodEvent(absl::Time now, const PodEvent& event);
   void NoteLeaving(ConnectionId connection);
-  void Execute(std::vector<PodDecision> decisions);
+  void Execute(const std::vector<PodDecision>& decisions);
   void CreatePod(const PodDecision& decision);
   void CheckPods(absl::Time now);
   void BeginEnding(absl::Time now);
@@ -152,8 +152,8 @@ absl::Status MasterImpl::SetUp() {
     return absl::FailedPreconditionError(
         "the number of workers of this job cannot be changed");
   };
-  ELASTICDL_ASSIGN_OR_RETURN(
-      reporter_, JobReporter::Create(options_, jobdir_, std::move(commands)));
+  ELASTICDL_ASSIGN_OR_RETURN(reporter_,
+                             JobReporter::Create(options_, jobdir_, commands));
   if (options_.start_pods) ELASTICDL_RETURN_IF_ERROR(SetUpPods());
   return absl::OkStatus();
 }
@@ -289,7 +289,7 @@ void MasterImpl::OnPodEvent(absl::Time now, const PodEvent& event) {
   Execute(pods_->OnPodEvent(event, now));
 }
 
-void MasterImpl::Execute(std::vector<PodDecision> decisions) {
+void MasterImpl::Execute(const std::vector<PodDecision>& decisions) {
   for (const PodDecision& decision : decisions) {
     switch (decision.kind) {
       case PodDecision::Kind::kCreate:

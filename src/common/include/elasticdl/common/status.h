@@ -50,7 +50,10 @@ absl::Status FromRpc(const RpcStatus& status) {
 #define ELASTICDL_ASSIGN_OR_RETURN(lhs, expr) \
   ELASTICDL_ASSIGN_OR_RETURN_IMPL(            \
       ELASTICDL_CONCAT(elasticdl_statusor_, __LINE__), lhs, expr)
+// `lhs` may be a declaration, which takes no parentheses.
+// NOLINTBEGIN(bugprone-macro-parentheses)
 #define ELASTICDL_ASSIGN_OR_RETURN_IMPL(tmp, lhs, expr) \
   auto tmp = (expr);                                    \
   if (!tmp.ok()) return tmp.status();                   \
   lhs = std::move(tmp).value()
+// NOLINTEND(bugprone-macro-parentheses)
