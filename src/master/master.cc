@@ -9,9 +9,11 @@
 #include <optional>
 #include <utility>
 
+#include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
 #include "elasticdl/common/clock.h"
+#include "elasticdl/common/file.h"
 #include "elasticdl/common/log.h"
 #include "elasticdl/common/queue.h"
 #include "elasticdl/common/status.h"
@@ -107,6 +109,7 @@ class MasterImpl : public Master,
   using Task = std::function<void(absl::Time now)>;
 
   void Post(Task task) { posted_.Push(std::move(task)); }
+  absl::Status RemoveOldPredictions();
   absl::Status Listen();
   absl::Status SetUpPods();
   void OnStop(absl::Time now, const std::string& reason);
@@ -142,6 +145,7 @@ class MasterImpl : public Master,
 
 absl::Status MasterImpl::SetUp() {
   ELASTICDL_ASSIGN_OR_RETURN(JobController::Options plan, PlanJob(options_));
+  ELASTICDL_RETURN_IF_ERROR(RemoveOldPredictions());
   ELASTICDL_ASSIGN_OR_RETURN(
       controller_,
       JobController::Create(std::move(plan), *this, Clock::Real().Now()));
@@ -155,6 +159,22 @@ absl::Status MasterImpl::SetUp() {
   ELASTICDL_ASSIGN_OR_RETURN(reporter_,
                              JobReporter::Create(options_, jobdir_, commands));
   if (options_.start_pods) ELASTICDL_RETURN_IF_ERROR(SetUpPods());
+  return absl::OkStatus();
+}
+
+// Rows of an earlier job in the same folder would be taken for this one's.
+absl::Status MasterImpl::RemoveOldPredictions() {
+  const std::string& dir = options_.job.prediction_output_dir();
+  if (options_.job.job_type() != v1::PREDICTION_ONLY || !IsDirectory(dir)) {
+    return absl::OkStatus();
+  }
+  ELASTICDL_ASSIGN_OR_RETURN(const std::vector<std::string> names,
+                             ListDirectory(dir));
+  for (const std::string& name : names) {
+    if (!absl::StartsWith(name, "predictions-worker-")) continue;
+    LogInfo("removing ", name, " of an earlier job from ", dir);
+    ELASTICDL_RETURN_IF_ERROR(RemoveTree(JoinPath(dir, name)));
+  }
   return absl::OkStatus();
 }
 

@@ -1,7 +1,6 @@
 #include "prediction_writer.h"
 
 #include <fcntl.h>
-#include <unistd.h>
 
 #include <cerrno>
 #include <utility>
@@ -32,11 +31,10 @@ absl::StatusOr<PredictionWriter> PredictionWriter::Open(const std::string& dir,
   writer.path_ =
       JoinPath(dir, absl::StrCat("predictions-worker-", worker_id, ".csv"));
   writer.fd_.Reset(open(writer.path_.c_str(),
-                        O_WRONLY | O_CREAT | O_APPEND | O_CLOEXEC, 0644));
+                        O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, 0644));
   if (!writer.fd_.valid()) {
     return ErrnoToStatus(errno, absl::StrCat("open ", writer.path_));
   }
-  writer.header_written_ = lseek(writer.fd_.get(), 0, SEEK_END) > 0;
   return writer;
 }
 

@@ -16,7 +16,8 @@ namespace elasticdl::worker {
 // tasks. Outputs with a name have it in the header.
 class PredictionWriter {
  public:
-  // Appends to <dir>/predictions-worker-<id>.csv.
+  // Writes <dir>/predictions-worker-<id>.csv anew: ids are never used twice in
+  // a job, and the master removes what an earlier job left.
   static absl::StatusOr<PredictionWriter> Open(const std::string& dir,
                                                int64_t worker_id);
   // INVALID_ARGUMENT when the outputs do not have one row per record.
