@@ -127,7 +127,7 @@ absl::StatusOr<std::unique_ptr<DataReader>> OpenText(const std::string& origin,
 absl::StatusOr<std::unique_ptr<DataReader>> OpenRecordIo(
     const std::string& origin) {
   ELASTICDL_ASSIGN_OR_RETURN(auto files, ListRecordIoFiles(origin));
-  return internal::OpenRecordIoReader(origin, std::move(files));
+  return internal::OpenRecordIoReader(origin, files);
 }
 
 // "synthetic:records=N,bytes=B": the same keys may stand in params.

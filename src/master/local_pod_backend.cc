@@ -226,7 +226,7 @@ void LocalPodBackend::Loop::ReapEnded() {
     events.push_back(Reap(it->first, it->second.process, it->second.deleted));
     it = pods_.erase(it);
   }
-  for (PodEvent& event : events) Emit(std::move(event));
+  for (PodEvent& event : events) Emit(event);
 }
 
 void LocalPodBackend::Loop::KillOverdue() {
@@ -274,7 +274,7 @@ absl::Status LocalPodBackend::Loop::Create(const PodSpec& spec) {
   event.phase = PodPhase::kRunning;
   event.pid = started->pid;
   pods_[spec.name].process = *std::move(started);
-  Emit(std::move(event));
+  Emit(event);
   return absl::OkStatus();
 }
 
