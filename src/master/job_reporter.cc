@@ -217,35 +217,11 @@ void JobReporter::JobEnded(int exit_code, const std::string& message) {
 void JobReporter::Stopping() { status_.state = "stopping"; }
 
 void JobReporter::Publish(absl::Time now, const TaskProgress& tasks,
+                          const std::optional<EvaluationProgress>& evaluation,
                           int ready_workers, const std::vector<PodInfo>& pods) {
-  status_.job = options_.job.job_name();
-  status_.step = tasks.step;
-  status_.epoch = tasks.epoch + 1;
-  status_.num_epochs = tasks.num_epochs;
-  status_.records_done = tasks.committed_records + tasks.predicted_records;
-  status_.records_total = std::max<int64_t>(0, tasks.total_records);
-  status_.records_per_s = rate_.PerSecond(now);
-  status_.workers = ready_workers;
-  status_.target_workers = target_workers_;
-  status_.pods.clear();
-  for (const PodInfo& pod : pods) {
-    status_.pods.push_back(
-        {pod.name, pod.id, PodTypeName(pod.type), pod.pid, pod.state});
-  }
+  UpdateStatus(now, tasks, ready_workers, pods);
   board_.Set(status_, now);
-  master::Progress shown;
-  shown.phase = PhaseOf(options_.job);
-  shown.epoch = std::min<int64_t>(status_.epoch,
-                                  std::max<int64_t>(1, status_.num_epochs));
-  shown.num_epochs = std::max<int64_t>(0, status_.num_epochs);
-  shown.step = status_.step;
-  shown.records_done = status_.records_done;
-  shown.records_total = status_.records_total;
-  shown.records_per_s = status_.records_per_s;
-  shown.loss = status_.loss;
-  shown.workers = status_.workers;
-  shown.target_workers = status_.target_workers;
-  display_->Update(shown, now);
+  display_->Update(Shown(evaluation), now);
 }
 
 void JobReporter::Tick(absl::Time now, const TaskProgress& tasks,
@@ -253,9 +229,7 @@ void JobReporter::Tick(absl::Time now, const TaskProgress& tasks,
                        int ready_workers, const std::vector<PodInfo>& pods) {
   if (now >= next_publish_) {
     next_publish_ = now + absl::Milliseconds(200);
-    UpdateStatus(now, tasks, ready_workers, pods);
-    board_.Set(status_, now);
-    display_->Update(Shown(evaluation), now);
+    Publish(now, tasks, evaluation, ready_workers, pods);
   }
   display_->Tick(now);
 }

@@ -72,8 +72,9 @@ class JobReporter {
   void JobEnded(int exit_code, const std::string& message);
 
   // Makes these numbers known and shows them.
-  void Publish(absl::Time now, const TaskProgress& tasks, int ready_workers,
-               const std::vector<PodInfo>& pods);
+  void Publish(absl::Time now, const TaskProgress& tasks,
+               const std::optional<EvaluationProgress>& evaluation,
+               int ready_workers, const std::vector<PodInfo>& pods);
   // Publishes when it is due, and draws.
   void Tick(absl::Time now, const TaskProgress& tasks,
             const std::optional<EvaluationProgress>& evaluation,

@@ -225,7 +225,7 @@ int MasterImpl::Run() {
   const JobResult result = controller_->result().value_or(
       JobResult{kExitJobFailed, "some workers did not end in time"});
   ShutDown();
-  reporter_->Publish(now, controller_->progress(),
+  reporter_->Publish(now, controller_->progress(), std::nullopt,
                      controller_->num_ready_workers(), {});
   reporter_->JobEnded(result.exit_code, result.message);
   return result.exit_code;
