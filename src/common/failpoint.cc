@@ -111,7 +111,9 @@ absl::Status VisitFailpoint(absl::string_view name) {
       kill(getpid(), SIGKILL);
       break;
     case Action::kStop:
-      kill(getpid(), SIGSTOP);
+      // To this thread: a signal to the process may stop another one first,
+      // and this one would go on for a moment.
+      raise(SIGSTOP);
       break;
     case Action::kExit:
       _exit(hit.exit_code);
