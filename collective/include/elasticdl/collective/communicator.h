@@ -1,0 +1,104 @@
+// Collective operations among the members of one world (generation). A backend
+// exists when it passes the contract suite (tests/contracts).
+//
+// A world is made in two steps, because members must tell each other where they
+// are before they can connect, and only the master reaches them all:
+//
+//   Connector::Begin(world) -> offer()  --master-->  all offers
+//   Connector::Connect(offers)          ---------->  Communicator
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "absl/status/status.h"
+#include "absl/status/statusor.h"
+#include "absl/time/time.h"
+
+namespace elasticdl::collective {
+
+enum class DataType { kFloat32, kBFloat16, kFloat16, kInt64 };
+size_t SizeOf(DataType type);
+
+// The operations of all members must be called in the same order, by one thread
+// at a time; Abort may be called by any thread at any time. A call returns
+// ABORTED when the world is broken: a member died, left or aborted, or Abort
+// was called here; DEADLINE_EXCEEDED when `timeout` passed. After any error the
+// communicator is of no more use and every later call fails at once. Buffers
+// then hold anything. Results are bitwise the same on all members.
+class Communicator {
+ public:
+  virtual ~Communicator() = default;
+
+  virtual int rank() const = 0;
+  virtual int size() const = 0;
+
+  // Sum, in place. bf16 and fp16 are summed in float and rounded once per hop.
+  virtual absl::Status AllReduce(void* data, size_t count, DataType type,
+                                 absl::Duration timeout) = 0;
+  // `data` of `root` reaches all.
+  virtual absl::Status Broadcast(void* data, size_t bytes, int root,
+                                 absl::Duration timeout) = 0;
+  // `bytes` of every member, in the order of ranks; `out` has size() * bytes.
+  virtual absl::Status AllGather(const void* in, void* out, size_t bytes,
+                                 absl::Duration timeout) = 0;
+  // `data` has size() blocks of `count` elements; on return the block of the
+  // own rank holds the sum of that block over all members, others anything.
+  virtual absl::Status ReduceScatter(void* data, size_t count, DataType type,
+                                     absl::Duration timeout) = 0;
+  virtual absl::Status Barrier(absl::Duration timeout) = 0;
+
+  // Breaks the world for this member, and soon for all: a call that is running
+  // or comes later fails with ABORTED and `reason`. Never blocks. Idempotent.
+  virtual void Abort(const std::string& reason) = 0;
+};
+
+struct WorldSpec {
+  int64_t generation = 0;
+  int rank = 0;
+  // Of every rank: members with the same host can share memory. LocalHost() of
+  // each member's process.
+  std::vector<std::string> hosts;
+  // Known to the members of the job only; peers that cannot prove that they
+  // know it are refused.
+  std::string secret;
+
+  int size() const { return static_cast<int>(hosts.size()); }
+};
+
+// Names this process's host, as far as sharing memory goes: two processes with
+// the same name see the same /dev/shm and each other's process ids.
+std::string LocalHost();
+
+// Thread-safe: Abort may be called by any thread.
+class Connector {
+ public:
+  virtual ~Connector() = default;
+  // What the others must know of this member; opaque bytes.
+  virtual const std::string& offer() const = 0;
+  // All members' offers, by rank. Blocks until all are connected; once only.
+  // ABORTED after Abort, DEADLINE_EXCEEDED after `timeout`, INVALID_ARGUMENT
+  // for offers that cannot be understood.
+  virtual absl::StatusOr<std::unique_ptr<Communicator>> Connect(
+      const std::vector<std::string>& offers, absl::Duration timeout) = 0;
+  virtual void Abort(const std::string& reason) = 0;
+};
+
+// "auto": shared memory on one host, Gloo between hosts, both where several
+// members share a host. "shm": one host only. "gloo": Gloo everywhere.
+struct BackendOptions {
+  std::string backend = "auto";
+  // Address that other hosts reach this one at; empty = that of the host name
+  // or, on one host only, the loopback.
+  std::string address;
+};
+bool IsBackend(const std::string& name);
+
+// INVALID_ARGUMENT for a world that the backend cannot make.
+absl::StatusOr<std::unique_ptr<Connector>> BeginConnect(
+    const WorldSpec& world, const BackendOptions& options);
+
+}  // namespace elasticdl::collective
