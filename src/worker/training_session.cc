@@ -171,7 +171,8 @@ absl::StatusOr<WorkDone> TrainingSession::EnterWorld() {
   trainer_.EnterWorld(std::move(communicator), UsualRecords());
   UpdateStepping();
   reported_step_ = replica_.step();
-  if (levelled->donor == world.rank) {
+  // On the same stream as the reports that follow.
+  if (world.rank == 0) {
     v1::WorkerMessage message;
     v1::Level& level = *message.mutable_level();
     level.set_generation(world.generation);
