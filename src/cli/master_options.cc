@@ -140,6 +140,7 @@ absl::StatusOr<master::MasterOptions> MakeMasterOptions(
   options.display = flags.display;
   options.event_log = flags.event_log;
   options.ledger_audit = flags.ledger_audit;
+  options.tensorboard_log_dir = flags.tensorboard_log_dir;
   return options;
 }
 

@@ -61,6 +61,7 @@ struct MasterOptions {
   std::string terminal;
   std::string event_log;
   std::string ledger_audit;
+  std::string tensorboard_log_dir;
 };
 
 // Thread-safe.
