@@ -10,6 +10,7 @@
 #include "elasticdl/common/check.h"
 #include "elasticdl/common/log.h"
 #include "elasticdl/common/mutex.h"
+#include "elasticdl/common/secret.h"
 #include "elasticdl/common/status.h"
 #include "elasticdl/rendezvous/stream_client.h"
 #include "elasticdl/v1/master.grpc.pb.h"
@@ -19,16 +20,6 @@ namespace {
 
 // Models with tens of thousands of outstanding ranges still fit a ledger.
 constexpr int kMaxMessageBytes = 256 << 20;
-
-// Equal, in a time that does not depend on where they differ.
-bool SameSecret(absl::string_view a, absl::string_view b) {
-  unsigned char difference = a.size() == b.size() ? 0 : 1;
-  for (size_t i = 0; i < a.size(); ++i) {
-    const char other = b.empty() ? 0 : b[i % b.size()];
-    difference |= static_cast<unsigned char>(a[i] ^ other);
-  }
-  return difference == 0;
-}
 
 // Refuses a call.
 class Refusal
@@ -187,7 +178,7 @@ class StreamServerImpl : public StreamServer,
     const auto& metadata = context->client_metadata();
     const auto token = metadata.find(kTokenKey);
     if (token == metadata.end() ||
-        !SameSecret(
+        !SecretsEqual(
             absl::string_view(token->second.data(), token->second.size()),
             token_)) {
       LogWarning("refused a call from ", context->peer(), ": ",

@@ -9,7 +9,7 @@
 #include "absl/strings/str_format.h"
 #include "absl/strings/str_split.h"
 #include "absl/strings/strip.h"
-#include "crc32c.h"
+#include "elasticdl/common/crc32.h"
 #include "elasticdl/common/status.h"
 #include "nlohmann/json.hpp"
 
@@ -88,7 +88,7 @@ std::string Dump(const Json& json, int indent) {
 }
 
 std::string Checksum(const Json& without_checksum) {
-  return Hex(Crc32c(0, Dump(without_checksum, -1)));
+  return Hex(Crc32c(Dump(without_checksum, -1)));
 }
 
 }  // namespace

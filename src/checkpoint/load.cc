@@ -10,8 +10,8 @@
 #include <vector>
 
 #include "absl/strings/str_cat.h"
-#include "crc32c.h"
 #include "elasticdl/checkpoint/checkpoint.h"
+#include "elasticdl/common/crc32.h"
 #include "elasticdl/common/file.h"
 #include "elasticdl/common/status.h"
 #include "layout.h"
@@ -48,7 +48,7 @@ absl::Status ReadChecked(const std::string& path, const ManifestFile& file,
       return absl::DataLossError(absl::StrCat("read ", path, ": ends at ", used,
                                               " of ", total, " bytes"));
     }
-    crc = internal::Crc32c(crc, {part, static_cast<size_t>(n)});
+    crc = ExtendCrc32c(crc, {part, static_cast<size_t>(n)});
     used += static_cast<size_t>(n);
   }
   if (checked && crc != file.crc32c) {

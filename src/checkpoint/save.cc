@@ -9,9 +9,9 @@
 #include <vector>
 
 #include "absl/strings/str_cat.h"
-#include "crc32c.h"
 #include "elasticdl/checkpoint/checkpoint.h"
 #include "elasticdl/common/clock.h"
+#include "elasticdl/common/crc32.h"
 #include "elasticdl/common/failpoint.h"
 #include "elasticdl/common/file.h"
 #include "elasticdl/common/log.h"
@@ -87,7 +87,7 @@ class FileWriter {
   void Write(absl::string_view data) {
     if (status_.ok()) status_ = Failpoint("checkpoint.write");
     if (status_.ok()) status_ = WriteAll(fd_.get(), data, path_);
-    entry_.crc32c = internal::Crc32c(entry_.crc32c, data);
+    entry_.crc32c = ExtendCrc32c(entry_.crc32c, data);
     entry_.bytes += static_cast<int64_t>(data.size());
   }
 

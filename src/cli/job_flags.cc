@@ -277,7 +277,9 @@ void AddJobService(JobFlags* f, FlagSet* set) {
                .Min(0)
                .Max(kMaxInt));
   set->Add("relaunch_timeout_worker", &f->relaunch_timeout_worker,
-           Info(kWorkers, "Relaunch workers whose tasks take too long."));
+           Info(kWorkers,
+                "Relaunch workers whose tasks take too long; on this machine "
+                "that is done unless this is =false."));
   set->Add("task_fault_tolerance", &f->task_fault_tolerance,
            Info(kWorkers, "Hand out the tasks of lost workers again."));
   set->Add("need_task_manager", &f->need_task_manager,

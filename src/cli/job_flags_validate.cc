@@ -147,6 +147,19 @@ absl::Status AdjustCheckpoint(JobFlags* f, FlagSet* set) {
   return absl::OkStatus();
 }
 
+// The original's default is off. A job that hangs for ever helps nobody, so
+// only an explicit =false switches it off here (a bare flag means true).
+absl::Status AdjustTimeout(const JobFlags& f, FlagSet* set) {
+  if (!set->IsSet("relaunch_timeout_worker")) {
+    return set->Set("relaunch_timeout_worker", "true");
+  }
+  if (!f.relaunch_timeout_worker && f.task_timeout_secs > 0) {
+    return Bad("--task_timeout_secs=", f.task_timeout_secs,
+               " contradicts --relaunch_timeout_worker=false");
+  }
+  return absl::OkStatus();
+}
+
 void HintEvaluation(const JobFlags& f, FlagSet* set) {
   if (!f.validation_data.empty()) return;
   if (f.evaluation_steps > 0) {
@@ -191,6 +204,9 @@ absl::Status ValidateJobFlags(JobCommand command, JobFlags* flags,
   ELASTICDL_RETURN_IF_ERROR(AdjustStrategy(flags, set));
   if (command == JobCommand::kWorker) return absl::OkStatus();
   ELASTICDL_RETURN_IF_ERROR(CheckWorkers(flags, set));
+  if (command == JobCommand::kTrain || command == JobCommand::kMaster) {
+    ELASTICDL_RETURN_IF_ERROR(AdjustTimeout(*flags, set));
+  }
   HintEvaluation(*flags, set);
   return AdjustCheckpoint(flags, set);
 }

@@ -2,6 +2,7 @@
 #include <signal.h>
 
 #include <iostream>
+#include <memory>
 #include <optional>
 #include <string>
 #include <vector>
@@ -12,6 +13,7 @@
 #include "elasticdl/master.h"
 #include "environment.h"
 #include "job_flags.h"
+#include "log_copier.h"
 #include "master_options.h"
 #include "program.h"
 #include "signals.h"
@@ -19,11 +21,21 @@
 namespace elasticdl::cli {
 namespace {
 
-absl::StatusOr<int> RunMaster(const JobFlags& flags, SignalWatcher& signals) {
+// `copier` outlives the job, so that its last words are copied.
+absl::StatusOr<int> RunMaster(const JobFlags& flags, SignalWatcher& signals,
+                              std::unique_ptr<LogCopier>& copier) {
+  // The client has this program write to the job's folder, from where the line
+  // is copied; by hand, it goes to a terminal.
+  ELASTICDL_RETURN_IF_ERROR(InitLogFromFlags(
+      "master", flags.log_level, StartedByHand() ? flags.log_file_path : ""));
   const jobdir::JobDir dir(
       flags.state_dir.empty() ? DefaultStateDir() : flags.state_dir,
       flags.job_name);
   ELASTICDL_ASSIGN_OR_RETURN(const jobdir::JobLock lock, LockJob(dir));
+  if (!flags.log_file_path.empty()) {
+    ELASTICDL_ASSIGN_OR_RETURN(
+        copier, LogCopier::Start(dir.LogsDir(), flags.log_file_path));
+  }
   ELASTICDL_ASSIGN_OR_RETURN(
       master::MasterOptions options,
       MakeMasterOptions(flags, ExecutablePath(), Environment()));
@@ -54,8 +66,8 @@ int Main(const std::vector<std::string>& args) {
   FlagSet set("elasticdl-master", "The master of one job.");
   const int code = ParseJobFlags(JobCommand::kMaster, args, &flags, &set);
   if (code >= 0) return code;
-  InitLogFromFlag("master", flags.log_level);
-  const absl::StatusOr<int> exit_code = RunMaster(flags, signals);
+  std::unique_ptr<LogCopier> copier;
+  const absl::StatusOr<int> exit_code = RunMaster(flags, signals, copier);
   if (exit_code.ok()) return *exit_code;
   std::cerr << "elasticdl-master: " << exit_code.status().message() << "\n";
   return 1;

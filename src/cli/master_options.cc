@@ -10,6 +10,7 @@
 #include "absl/strings/str_replace.h"
 #include "elasticdl/common/file.h"
 #include "elasticdl/common/status.h"
+#include "grammar.h"
 
 namespace elasticdl::cli {
 namespace {
@@ -117,13 +118,18 @@ absl::StatusOr<master::MasterOptions> MakeMasterOptions(
   options.model_may_read_data = MayReadData(flags);
   options.final_evaluation = !flags.validation_data.empty();
   options.task_max_failures = static_cast<int>(flags.task_max_failures);
-  options.task_timeout = absl::Seconds(flags.task_timeout_secs);
+  options.task_timeout = flags.relaunch_timeout_worker
+                             ? absl::Seconds(flags.task_timeout_secs)
+                             : absl::InfiniteDuration();
   options.evaluation_start_delay =
       absl::Seconds(flags.evaluation_start_delay_secs);
   options.evaluation_throttle = absl::Seconds(flags.evaluation_throttle_secs);
   options.checkpoint_dir_for_init = flags.checkpoint_dir_for_init;
   options.start_pods = flags.pod_backend == "local";
   options.relaunch_on_worker_failure = flags.relaunch_on_worker_failure;
+  ELASTICDL_ASSIGN_OR_RETURN(const AuxParams aux,
+                             ParseAuxParams(flags.aux_params));
+  options.relaunch = !aux.disable_relaunch;
   options.worker_pod_priority = flags.worker_pod_priority;
   options.worker_argv = {
       JoinPath(std::filesystem::path(executable).parent_path().string(),
@@ -134,6 +140,7 @@ absl::StatusOr<master::MasterOptions> MakeMasterOptions(
   options.display = flags.display;
   options.event_log = flags.event_log;
   options.ledger_audit = flags.ledger_audit;
+  options.tensorboard_log_dir = flags.tensorboard_log_dir;
   return options;
 }
 

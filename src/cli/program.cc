@@ -14,11 +14,17 @@
 
 namespace elasticdl::cli {
 
-void InitLogFromFlag(const std::string& tag, const std::string& level) {
+absl::Status InitLogFromFlags(const std::string& tag, const std::string& level,
+                              const std::string& log_file) {
   LogLevel parsed = LogLevel::kInfo;
   ParseLogLevel(level, parsed);
+  const absl::Status status =
+      log_file.empty() ? absl::OkStatus() : AddLogFile(log_file);
   InitLog(tag, parsed);
+  return Annotate(status, "--log_file_path");
 }
+
+bool StartedByHand() { return GetEnv(kLockFdVariable).empty(); }
 
 absl::StatusOr<jobdir::JobLock> LockJob(const jobdir::JobDir& dir) {
   int fd = -1;

@@ -5,17 +5,22 @@
 #include <string>
 #include <vector>
 
+#include "absl/status/status.h"
 #include "absl/status/statusor.h"
 #include "elasticdl/jobdir.h"
 #include "flag_set.h"
 
 namespace elasticdl::cli {
 
-// InitLog with the value of --log_level (checked by the flags).
-void InitLogFromFlag(const std::string& tag, const std::string& level);
+// InitLog with the value of --log_level (checked by the flags). Lines go to
+// `log_file` too unless that is empty.
+absl::Status InitLogFromFlags(const std::string& tag, const std::string& level,
+                              const std::string& log_file);
 
 // Takes over the job's lock from the client that started this program, or,
-// started by hand, acquires it. ALREADY_EXISTS when a job of that name runs.
+// started by hand (StartedByHand), acquires it. ALREADY_EXISTS when a job of
+// that name runs.
+bool StartedByHand();
 absl::StatusOr<jobdir::JobLock> LockJob(const jobdir::JobDir& dir);
 
 // KEY=VALUE of this process.

@@ -25,7 +25,13 @@ int Main(const std::vector<std::string>& args) {
   options.master_addr = flags.master_addr;
   options.worker_id = flags.worker_id;
   ReadWorkerEnvironment(set, &options.master_addr, &options.worker_id);
-  InitLogFromFlag(absl::StrCat("worker ", options.worker_id), flags.log_level);
+  const absl::Status log =
+      InitLogFromFlags(absl::StrCat("worker ", options.worker_id),
+                       flags.log_level, flags.log_file_path);
+  if (!log.ok()) {
+    std::cerr << "elasticdl-worker: " << log.message() << "\n";
+    return 1;
+  }
   options.model_zoo = flags.model_zoo;
   options.model_def = flags.model_def;
   options.model_params = flags.model_params;

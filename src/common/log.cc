@@ -1,5 +1,6 @@
 #include "elasticdl/common/log.h"
 
+#include <spdlog/sinks/basic_file_sink.h>
 #include <spdlog/sinks/stdout_sinks.h>
 #include <spdlog/spdlog.h>
 
@@ -61,6 +62,17 @@ void InitLog(absl::string_view tag, LogLevel level) {
   Logger().set_level(ToSpdlog(level));
   Logger().set_pattern(
       absl::StrCat("[%Y-%m-%d %H:%M:%S.%e] [%l] [", tag, "] %v"));
+}
+
+absl::Status AddLogFile(const std::string& path) {
+  try {
+    Logger().sinks().push_back(
+        std::make_shared<spdlog::sinks::basic_file_sink_mt>(path));
+  } catch (const spdlog::spdlog_ex& error) {
+    return absl::UnavailableError(
+        absl::StrCat("open log file ", path, ": ", error.what()));
+  }
+  return absl::OkStatus();
 }
 
 bool LogEnabled(LogLevel level) { return Logger().should_log(ToSpdlog(level)); }

@@ -6,7 +6,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_format.h"
-#include "crc32.h"
+#include "elasticdl/common/crc32.h"
 
 namespace elasticdl::data::internal {
 namespace {

@@ -5,7 +5,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "compression.h"
-#include "crc32.h"
+#include "elasticdl/common/crc32.h"
 
 namespace elasticdl::data::internal {
 namespace {
@@ -29,8 +29,6 @@ uint32_t Load32(const char* data) {
   std::memcpy(&value, data, sizeof(value));
   return value;  // little-endian hosts only, like the rest of the formats
 }
-
-uint32_t Mask(uint32_t crc) { return ((crc >> 15) | (crc << 17)) + 0xa282ead8; }
 
 // One frame of a stream.
 struct Frame {
@@ -92,7 +90,8 @@ absl::Status DecodeFrame(const Frame& frame, size_t position, char* out) {
   } else {
     std::memcpy(out, frame.body.data(), frame.raw_bytes);
   }
-  if (Mask(Crc32c(absl::string_view(out, frame.raw_bytes))) != frame.checksum) {
+  if (MaskCrc32c(Crc32c(absl::string_view(out, frame.raw_bytes))) !=
+      frame.checksum) {
     return Bad("frame checksum differs before the end", position);
   }
   return absl::OkStatus();
@@ -114,7 +113,7 @@ void AppendFrame(absl::string_view data, std::string& out) {
   out.resize(body + body_bytes);
   const uint32_t word =
       type | (static_cast<uint32_t>(body_bytes + kChecksumBytes) << 8);
-  const uint32_t checksum = Mask(Crc32c(data));
+  const uint32_t checksum = MaskCrc32c(Crc32c(data));
   std::memcpy(&out[start], &word, sizeof(word));
   std::memcpy(&out[start + kFrameHeaderBytes], &checksum, sizeof(checksum));
 }

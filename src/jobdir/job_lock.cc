@@ -54,15 +54,6 @@ absl::StatusOr<std::string> NewToken() {
   return absl::BytesToHexString(bytes);
 }
 
-bool TokensEqual(absl::string_view a, absl::string_view b) {
-  if (a.empty() || a.size() != b.size()) return false;
-  unsigned char difference = 0;
-  for (size_t i = 0; i < a.size(); ++i) {
-    difference |= static_cast<unsigned char>(a[i] ^ b[i]);
-  }
-  return difference == 0;
-}
-
 absl::StatusOr<JobLock> JobLock::Acquire(const JobDir& dir) {
   ELASTICDL_RETURN_IF_ERROR(ValidateJobName(dir.job_name()));
   ELASTICDL_RETURN_IF_ERROR(MakeDirectories(dir.path(), 0700));

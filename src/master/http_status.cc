@@ -13,8 +13,8 @@
 #include "absl/strings/strip.h"
 #include "elasticdl/common/log.h"
 #include "elasticdl/common/mutex.h"
+#include "elasticdl/common/secret.h"
 #include "elasticdl/common/thread.h"
-#include "elasticdl/jobdir.h"
 #include "status_page.h"
 
 namespace elasticdl::master {
@@ -149,12 +149,11 @@ class HttpStatus::Server {
     const std::string header = request.get_header_value("Authorization");
     absl::string_view token = header;
     if (absl::ConsumePrefix(&token, "Bearer ")) {
-      return jobdir::TokensEqual(token, options_.token);
+      return SecretsEqual(token, options_.token);
     }
     // A link can hold no header; only the page itself may be opened that way.
     return request.method == "GET" && request.path == "/" &&
-           jobdir::TokensEqual(request.get_param_value("token"),
-                               options_.token);
+           SecretsEqual(request.get_param_value("token"), options_.token);
   }
 
   void AddRoutes() {

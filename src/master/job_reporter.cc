@@ -75,6 +75,10 @@ absl::StatusOr<std::unique_ptr<JobReporter>> JobReporter::Create(
       EventLog::Open({jobdir.EventsFile(), options.event_log}));
   ELASTICDL_ASSIGN_OR_RETURN(reporter->audit_,
                              LedgerAudit::Open(options.ledger_audit));
+  ELASTICDL_ASSIGN_OR_RETURN(
+      reporter->tensorboard_,
+      TensorBoard::Open(options.tensorboard_log_dir, options.job.job_name(),
+                        Clock::Real().WallNow()));
   reporter->display_ = MakeDisplay(options);
   HttpStatus::Options http;
   http.token = options.token;
@@ -136,6 +140,7 @@ void JobReporter::Committed(const CommittedRange& range, int64_t step) {
 
 void JobReporter::CutBack(int64_t step) {
   CheckAudit(audit_->AppendCutBack(step));
+  CheckTensorBoard(tensorboard_->CutBack(step, Clock::Real().WallNow()));
 }
 
 void JobReporter::CheckAudit(const absl::Status& status) {
@@ -145,9 +150,23 @@ void JobReporter::CheckAudit(const absl::Status& status) {
                    status.message()));
 }
 
+void JobReporter::CheckTensorBoard(const absl::Status& status) {
+  if (status.ok() || tensorboard_failed_) return;
+  tensorboard_failed_ = true;
+  Say(absl::StrCat("--tensorboard_log_dir is incomplete from here on: ",
+                   status.message()));
+}
+
 void JobReporter::Progress(const v1::Progress& progress) {
-  rate_.Add(Clock::Real().Now(), progress.records());
+  const absl::Time now = Clock::Real().Now();
+  rate_.Add(now, progress.records());
   status_.loss = progress.loss();
+  TensorBoard::TrainingPoint point;
+  point.step = progress.step();
+  point.loss = progress.loss();
+  point.learning_rate = progress.learning_rate();
+  point.records_per_s = rate_.PerSecond(now);
+  CheckTensorBoard(tensorboard_->Training(point, Clock::Real().WallNow()));
 }
 
 void JobReporter::Checkpoint(const v1::CheckpointDone& done) {
@@ -166,6 +185,8 @@ void JobReporter::Checkpoint(const v1::CheckpointDone& done) {
 void JobReporter::Evaluation(const EvaluationResult& result) {
   if (!result.status.ok()) return;
   events_->Evaluation(result.version, result.metrics);
+  CheckTensorBoard(tensorboard_->Evaluation(result.version, result.metrics,
+                                            Clock::Real().WallNow()));
   status_.evaluations.push_back({result.version, result.metrics});
   Say(absl::StrCat(
       "evaluation at step ", result.version, ": ", Describe(result.metrics),
@@ -200,6 +221,7 @@ void JobReporter::JobEnded(int exit_code, const std::string& message) {
   status_.reason = message;
   const absl::Time now = Clock::Real().Now();
   board_.Set(status_, now);
+  CheckTensorBoard(tensorboard_->Finish(Clock::Real().WallNow()));
   display_->Finish(now);
   const std::string end = absl::StrCat("job ", options_.job.job_name(), " ",
                                        status_.state, ": ", message);

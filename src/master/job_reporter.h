@@ -1,5 +1,5 @@
-// Tells what happens in a job to everybody who listens: event log, audit, the
-// person at the terminal, the status page.
+// Tells what happens in a job to everybody who listens: event log, audit,
+// TensorBoard, the person at the terminal, the status page.
 #pragma once
 
 #include <cstdint>
@@ -22,6 +22,7 @@
 #include "progress_display.h"
 #include "status_board.h"
 #include "task_manager.h"
+#include "tensorboard.h"
 
 namespace elasticdl::master {
 
@@ -85,6 +86,7 @@ class JobReporter {
   explicit JobReporter(const MasterOptions& options);
   void Say(const std::string& text);
   void CheckAudit(const absl::Status& status);
+  void CheckTensorBoard(const absl::Status& status);
   void UpdateStatus(absl::Time now, const TaskProgress& tasks,
                     int ready_workers, const std::vector<PodInfo>& pods);
   master::Progress Shown(
@@ -93,12 +95,14 @@ class JobReporter {
   const MasterOptions options_;
   std::unique_ptr<EventLog> events_;
   std::unique_ptr<LedgerAudit> audit_;
+  std::unique_ptr<TensorBoard> tensorboard_;
   std::unique_ptr<ProgressDisplay> display_;
   RateMeter rate_;
   int64_t target_workers_ = 0;
   JobStatus status_;
   absl::Time next_publish_ = absl::InfinitePast();
   bool audit_failed_ = false;
+  bool tensorboard_failed_ = false;
 
   // Shared with the status page's threads.
   StatusBoard board_;

@@ -198,6 +198,7 @@ absl::Status MasterImpl::SetUpPods() {
   options.job_name = options_.job.job_name();
   options.num_workers = options_.num_workers;
   options.relaunch_on_worker_failure = options_.relaunch_on_worker_failure;
+  options.relaunch = options_.relaunch;
   ELASTICDL_ASSIGN_OR_RETURN(options.priority,
                              ParseWorkerPriority(options_.worker_pod_priority));
   pods_ = std::make_unique<PodManager>(options);

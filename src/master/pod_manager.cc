@@ -390,6 +390,14 @@ void PodManager::Ended(Slots::iterator it, const PodEvent& event,
 
 void PodManager::Relaunch(Lineage& lineage, const std::string& reason,
                           absl::Time now, Decisions& out) {
+  if (!options_.relaunch) {
+    GiveUp(lineage,
+           absl::StrCat(reason,
+                        "; relaunching is switched off "
+                        "(--aux_params=disable_relaunch=true)"),
+           out);
+    return;
+  }
   const bool was_stable = now - lineage.started >= options_.stable_after;
   lineage.quick_ends = was_stable ? 0 : lineage.quick_ends + 1;
   lineage.state = LineageState::kWaiting;

@@ -16,6 +16,8 @@
 //   exit 0                                               done
 //   any, after scaling down, SetWorkDone, Stop or Fail   gone
 //
+// Without `relaunch` nothing is relaunched: its place stays empty.
+//
 // A lineage whose pods keep ending soon after their start waits longer and
 // longer before the next.
 #pragma once
@@ -45,6 +47,8 @@ struct PodManagerOptions {
   int64_t num_workers = 2;
   // Real failures that a lineage survives.
   int64_t relaunch_on_worker_failure = 1;
+  // False: a pod that is gone is never replaced, for whatever reason it went.
+  bool relaunch = true;
   WorkerPriority priority;
   // Between SIGTERM and SIGKILL: time to finish a step and hand data back.
   absl::Duration delete_grace = absl::Seconds(10);

@@ -357,6 +357,8 @@ TEST(ValidateTest, RulesBetweenFlags) {
       {{"--min_workers=3"}, "--min_workers=3 is more than --num_workers=2"},
       {{"--distribution_strategy=Local", "--num_workers=2"}, "one worker"},
       {{"--yaml=x"}, "--yaml needs --image_name"},
+      {{"--relaunch_timeout_worker=false", "--task_timeout_secs=9"},
+       "--task_timeout_secs=9 contradicts --relaunch_timeout_worker=false"},
       {{"--job_name=a/b"}, "--job_name: 'a/b'"},
       {{"--job_name=..", "--num_workers=1"}, "--job_name: '..'"},
       {{"--job_name=A_b", "--image=i"}, "--job_name: 'A_b' is no Kubernetes"},

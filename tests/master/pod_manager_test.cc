@@ -173,6 +173,26 @@ TEST(PodManagerTest, FailuresAreLimitedPerLineage) {
   EXPECT_TRUE(manager.all_gone());
 }
 
+TEST(PodManagerTest, WithoutRelaunchAPlaceStaysEmpty) {
+  const PodEvent ends[] = {
+      Exit(0, 1), Killed(0, SIGKILL),
+      Ended(0, PodPhase::kFailed, PodEndReason::kPreempted, 143),
+      Ended(0, PodPhase::kDeleted, PodEndReason::kDeleted, -1)};
+  for (const PodEvent& end : ends) {
+    PodManagerOptions options = Options(2, 5);
+    options.relaunch = false;
+    PodManager manager = Started(options);
+    const Decisions decisions = manager.OnPodEvent(end, At(60));
+    EXPECT_THAT(Show(decisions), ElementsAre("ended 0", "gave_up 0"));
+    EXPECT_THAT(decisions[1].reason, HasSubstr("disable_relaunch=true"));
+    EXPECT_EQ(manager.next_wake(), absl::InfiniteFuture());
+    EXPECT_EQ(manager.outcome().state, JobState::kRunning);
+    manager.OnPodEvent(Exit(1, 1), At(61));
+    EXPECT_EQ(manager.outcome().state, JobState::kFailed);
+    EXPECT_THAT(manager.outcome().reason, HasSubstr("disable_relaunch"));
+  }
+}
+
 TEST(PodManagerTest, RepeatedAndLateEventsAreIgnored) {
   PodManager manager = Started(Options(1));
   EXPECT_THAT(Show(manager.OnPodEvent(Killed(0, 9), At(100))),

@@ -251,6 +251,15 @@ TEST(TaskManagerTest, TimeoutByFlag) {
   EXPECT_EQ(tasks.Expire(At(15)).size(), 1u);
 }
 
+TEST(TaskManagerTest, InfiniteTimeoutNeverExpires) {
+  TaskManagerOptions options = SmallJob();
+  options.task_timeout = absl::InfiniteDuration();
+  TaskManager tasks = MakeTasks(options);
+  MustGrant(tasks, 1, 10);
+  EXPECT_EQ(tasks.NextExpiry(), absl::InfiniteFuture());
+  EXPECT_TRUE(tasks.Expire(At(1e9)).empty());
+}
+
 TEST(TaskManagerTest, TrainingDoesNotExpireWhileOthersEvaluate) {
   TaskManagerOptions options = SmallJob();
   options.validation_shards = {MakeShard("v", 0, 40)};

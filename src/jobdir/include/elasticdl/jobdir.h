@@ -22,7 +22,6 @@
 
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
-#include "absl/strings/string_view.h"
 #include "elasticdl/common/file.h"
 
 namespace elasticdl::jobdir {
@@ -40,9 +39,6 @@ absl::Status ValidateJobName(const std::string& name);
 
 // 32 random bytes from the kernel as hexadecimal digits.
 absl::StatusOr<std::string> NewToken();
-
-// Takes the same time wherever the two differ. An empty token equals nothing.
-bool TokensEqual(absl::string_view a, absl::string_view b);
 
 // The paths of one job, whether it exists or not. Thread-compatible.
 class JobDir {

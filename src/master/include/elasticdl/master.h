@@ -30,7 +30,7 @@ struct MasterOptions {
   bool final_evaluation = false;
 
   int task_max_failures = 3;
-  // Zero = decided from how long tasks take.
+  // Zero = decided from how long tasks take; infinite = never.
   absl::Duration task_timeout = absl::ZeroDuration();
   absl::Duration evaluation_start_delay = absl::Seconds(100);
   absl::Duration evaluation_throttle = absl::ZeroDuration();
@@ -41,6 +41,8 @@ struct MasterOptions {
   bool start_pods = true;
   int64_t num_workers = 1;
   int64_t relaunch_on_worker_failure = 1;
+  // A worker that is gone is replaced.
+  bool relaunch = true;
   std::string worker_pod_priority;
   // Program and arguments of a worker; --worker_id is added.
   std::vector<std::string> worker_argv;
@@ -59,6 +61,7 @@ struct MasterOptions {
   std::string terminal;
   std::string event_log;
   std::string ledger_audit;
+  std::string tensorboard_log_dir;
 };
 
 // Thread-safe.

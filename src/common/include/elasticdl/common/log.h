@@ -3,6 +3,7 @@
 
 #include <string>
 
+#include "absl/status/status.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/string_view.h"
 
@@ -16,6 +17,10 @@ bool ParseLogLevel(absl::string_view text, LogLevel& level);
 // Sets the tag shown in each line and the least level. Call once in main; lines
 // go to stderr.
 void InitLog(absl::string_view tag, LogLevel level);
+
+// Copies all lines to the end of a file too. Call before InitLog, which gives
+// its lines their form.
+absl::Status AddLogFile(const std::string& path);
 
 bool LogEnabled(LogLevel level);
 void LogLine(LogLevel level, absl::string_view message);

@@ -1,5 +1,5 @@
 // Checksums against published values, zlib and each other.
-#include "crc32.h"
+#include "elasticdl/common/crc32.h"
 
 #include <gtest/gtest.h>
 #include <zlib.h>
@@ -7,7 +7,7 @@
 #include <random>
 #include <string>
 
-namespace elasticdl::data::internal {
+namespace elasticdl {
 namespace {
 
 TEST(Crc32Test, KnownValues) {
@@ -29,9 +29,29 @@ TEST(Crc32Test, AgreesWithZlibAndTablesForEveryLength) {
     const auto* bytes = reinterpret_cast<const Bytef*>(part.data());
     EXPECT_EQ(Crc32Ieee(part), crc32(0, bytes, part.size())) << size;
     EXPECT_EQ(Crc32Ieee(part), Crc32IeeePortable(part)) << size;
-    EXPECT_EQ(Crc32c(part), Crc32cPortable(part)) << size;
+    EXPECT_EQ(Crc32c(part), ExtendCrc32cPortable(0, part)) << size;
   }
 }
 
+TEST(Crc32Test, ExtendsAtEveryCut) {
+  std::mt19937 random(7);
+  std::string data(1000, '\0');
+  for (char& c : data) c = static_cast<char>(random());
+  const uint32_t whole = Crc32c(data);
+  const absl::string_view view = data;
+  for (size_t cut = 0; cut <= data.size(); cut += 13) {
+    const absl::string_view head = view.substr(0, cut);
+    const absl::string_view tail = view.substr(cut);
+    EXPECT_EQ(ExtendCrc32c(Crc32c(head), tail), whole) << cut;
+    EXPECT_EQ(ExtendCrc32cPortable(Crc32c(head), tail), whole) << cut;
+  }
+}
+
+// The example of snappy's framing format: the masked value of CRC 0.
+TEST(Crc32Test, Mask) {
+  EXPECT_EQ(MaskCrc32c(0), 0xa282ead8U);
+  EXPECT_EQ(MaskCrc32c(0x00018000U), 0xa282ead8U + 3U);
+}
+
 }  // namespace
-}  // namespace elasticdl::data::internal
+}  // namespace elasticdl

@@ -2,17 +2,18 @@
 // 64 bytes at a time by carry-less multiplication (V. Gopal et al., "Fast CRC
 // Computation Using PCLMULQDQ"), short ones go through tables, eight bytes a
 // step, or for CRC-32C through the processor's crc32 instruction.
-#include "crc32.h"
+#include "elasticdl/common/crc32.h"
 
 #include <array>
+#include <cstddef>
 #include <cstring>
 
 #if defined(__x86_64__)
 #include <immintrin.h>
-#define ELASTICDL_DATA_X86 1
+#define ELASTICDL_CRC32_X86 1
 #endif
 
-namespace elasticdl::data::internal {
+namespace elasticdl {
 namespace {
 
 // Bit-reflected polynomials.
@@ -63,7 +64,7 @@ uint32_t ExtendPortable(uint32_t crc, const char* data, size_t size) {
   return crc;
 }
 
-#ifdef ELASTICDL_DATA_X86
+#ifdef ELASTICDL_CRC32_X86
 
 // x^n modulo the polynomial, reflected, as the multiplication wants it.
 constexpr uint64_t PowerOfX(uint32_t polynomial, int n) {
@@ -161,28 +162,31 @@ bool HasInstructions() {
   return has;
 }
 
-#endif  // ELASTICDL_DATA_X86
+#endif  // ELASTICDL_CRC32_X86
 
 template <uint32_t kPolynomial>
-uint32_t Crc(absl::string_view data) {
-#ifdef ELASTICDL_DATA_X86
+uint32_t Crc(uint32_t before, absl::string_view data) {
+#ifdef ELASTICDL_CRC32_X86
   if (HasInstructions()) {
-    return ~ExtendX86<kPolynomial>(~0U, data.data(), data.size());
+    return ~ExtendX86<kPolynomial>(~before, data.data(), data.size());
   }
 #endif
-  return ~ExtendPortable<kPolynomial>(~0U, data.data(), data.size());
+  return ~ExtendPortable<kPolynomial>(~before, data.data(), data.size());
 }
 
 }  // namespace
 
-uint32_t Crc32Ieee(absl::string_view data) { return Crc<kIeee>(data); }
-uint32_t Crc32c(absl::string_view data) { return Crc<kCastagnoli>(data); }
+uint32_t Crc32Ieee(absl::string_view data) { return Crc<kIeee>(0, data); }
+uint32_t Crc32c(absl::string_view data) { return Crc<kCastagnoli>(0, data); }
+uint32_t ExtendCrc32c(uint32_t crc, absl::string_view data) {
+  return Crc<kCastagnoli>(crc, data);
+}
 
 uint32_t Crc32IeeePortable(absl::string_view data) {
   return ~ExtendPortable<kIeee>(~0U, data.data(), data.size());
 }
-uint32_t Crc32cPortable(absl::string_view data) {
-  return ~ExtendPortable<kCastagnoli>(~0U, data.data(), data.size());
+uint32_t ExtendCrc32cPortable(uint32_t crc, absl::string_view data) {
+  return ~ExtendPortable<kCastagnoli>(~crc, data.data(), data.size());
 }
 
-}  // namespace elasticdl::data::internal
+}  // namespace elasticdl

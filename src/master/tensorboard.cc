@@ -1,0 +1,186 @@
+#include "tensorboard.h"
+
+#include <fcntl.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <cerrno>
+
+#include "absl/strings/str_cat.h"
+#include "elasticdl/common/crc32.h"
+#include "elasticdl/common/status.h"
+
+namespace elasticdl::master {
+namespace {
+
+constexpr absl::Duration kPointSpacing = absl::Milliseconds(100);
+
+// The few fields of tf.Event, tf.Summary and tf.SessionLog that curves need,
+// written by hand: the messages are large and TensorFlow's own.
+constexpr uint32_t kEventWallTime = 1;
+constexpr uint32_t kEventStep = 2;
+constexpr uint32_t kEventFileVersion = 3;
+constexpr uint32_t kEventSummary = 5;
+constexpr uint32_t kEventSessionLog = 7;
+constexpr uint32_t kSummaryValue = 1;
+constexpr uint32_t kValueTag = 1;
+constexpr uint32_t kValueSimpleValue = 2;
+constexpr uint32_t kSessionLogStatus = 1;
+constexpr uint64_t kSessionLogStart = 1;
+// The version since which a session's start makes TensorBoard drop the events
+// of its step and later ones.
+constexpr char kFileVersion[] = "brain.Event:2";
+
+// Protocol Buffers' wire types.
+constexpr uint32_t kVarint = 0;
+constexpr uint32_t kFixed64 = 1;
+constexpr uint32_t kBytes = 2;
+constexpr uint32_t kFixed32 = 5;
+
+void PutVarint(uint64_t value, std::string& out) {
+  for (; value >= 0x80; value >>= 7) {
+    out.push_back(static_cast<char>(value | 0x80));
+  }
+  out.push_back(static_cast<char>(value));
+}
+
+template <typename T>
+void PutFixed(T value, std::string& out) {
+  // Little-endian hosts only, like the rest of the formats.
+  out.append(reinterpret_cast<const char*>(&value), sizeof(value));
+}
+
+void PutTag(uint32_t field, uint32_t wire_type, std::string& out) {
+  PutVarint(field << 3 | wire_type, out);
+}
+
+void PutBytes(uint32_t field, absl::string_view data, std::string& out) {
+  PutTag(field, kBytes, out);
+  PutVarint(data.size(), out);
+  absl::StrAppend(&out, data);
+}
+
+// An event without its content.
+std::string EventHead(int64_t step, absl::Time now) {
+  std::string event;
+  PutTag(kEventWallTime, kFixed64, event);
+  PutFixed(absl::ToDoubleSeconds(now - absl::UnixEpoch()), event);
+  PutTag(kEventStep, kVarint, event);
+  PutVarint(static_cast<uint64_t>(step), event);
+  return event;
+}
+
+std::string FileName(absl::Time now) {
+  char host[256] = "";
+  gethostname(host, sizeof(host) - 1);
+  // TensorBoard knows its files by "tfevents" and reads them in this order.
+  return absl::StrCat("events.out.tfevents.", absl::ToUnixSeconds(now), ".",
+                      host, ".", getpid(), ".elasticdl");
+}
+
+}  // namespace
+
+std::string TfRecord(absl::string_view data) {
+  std::string record;
+  PutFixed(static_cast<uint64_t>(data.size()), record);
+  PutFixed(MaskCrc32c(Crc32c(record)), record);
+  absl::StrAppend(&record, data);
+  PutFixed(MaskCrc32c(Crc32c(data)), record);
+  return record;
+}
+
+absl::StatusOr<std::unique_ptr<TensorBoard>> TensorBoard::Open(
+    const std::string& dir, const std::string& job_name, absl::Time now) {
+  std::unique_ptr<TensorBoard> board(new TensorBoard());
+  if (dir.empty()) return board;
+  const std::string folder = JoinPath(dir, job_name);
+  ELASTICDL_RETURN_IF_ERROR(
+      Annotate(MakeDirectories(folder), "--tensorboard_log_dir"));
+  board->path_ = JoinPath(folder, FileName(now));
+  board->fd_.Reset(open(board->path_.c_str(),
+                        O_WRONLY | O_CREAT | O_APPEND | O_CLOEXEC, 0644));
+  if (!board->fd_.valid()) {
+    return ErrnoToStatus(
+        errno, absl::StrCat("--tensorboard_log_dir: create ", board->path_));
+  }
+  std::string event = EventHead(0, now);
+  PutBytes(kEventFileVersion, kFileVersion, event);
+  ELASTICDL_RETURN_IF_ERROR(
+      Annotate(WriteAll(board->fd_.get(), TfRecord(event), board->path_),
+               "--tensorboard_log_dir"));
+  return board;
+}
+
+absl::Status TensorBoard::Write(int64_t step, const Scalars& scalars,
+                                absl::Time now) {
+  if (!fd_.valid()) return absl::OkStatus();
+  // An earlier run of this job may have come further.
+  if (last_step_ < 0) ELASTICDL_RETURN_IF_ERROR(WriteStart(step, now));
+  last_step_ = std::max(last_step_, step);
+  std::string summary;
+  for (const auto& [tag, number] : scalars) {
+    std::string value;
+    PutBytes(kValueTag, tag, value);
+    PutTag(kValueSimpleValue, kFixed32, value);
+    PutFixed(static_cast<float>(number), value);
+    PutBytes(kSummaryValue, value, summary);
+  }
+  std::string event = EventHead(step, now);
+  PutBytes(kEventSummary, summary, event);
+  return WriteAll(fd_.get(), TfRecord(event), path_);
+}
+
+absl::Status TensorBoard::WriteStart(int64_t step, absl::Time now) {
+  std::string log;
+  PutTag(kSessionLogStatus, kVarint, log);
+  PutVarint(kSessionLogStart, log);
+  std::string event = EventHead(step, now);
+  PutBytes(kEventSessionLog, log, event);
+  return WriteAll(fd_.get(), TfRecord(event), path_);
+}
+
+absl::Status TensorBoard::WritePoint(const TrainingPoint& point,
+                                     absl::Time now) {
+  return Write(point.step,
+               {{"train/loss", point.loss},
+                {"train/learning_rate", point.learning_rate},
+                {"train/records_per_s", point.records_per_s}},
+               now);
+}
+
+absl::Status TensorBoard::Training(const TrainingPoint& point, absl::Time now) {
+  // Not simply now < next_point_: the wall clock may be set back.
+  if (now < next_point_ && now >= next_point_ - kPointSpacing) {
+    left_out_ = point;
+    return absl::OkStatus();
+  }
+  next_point_ = now + kPointSpacing;
+  left_out_.reset();
+  return WritePoint(point, now);
+}
+
+absl::Status TensorBoard::Evaluation(
+    int64_t step, const std::map<std::string, double>& metrics,
+    absl::Time now) {
+  Scalars scalars;
+  for (const auto& [name, value] : metrics) {
+    scalars.emplace_back(absl::StrCat("evaluation/", name), value);
+  }
+  return Write(step, scalars, now);
+}
+
+absl::Status TensorBoard::CutBack(int64_t step, absl::Time now) {
+  if (left_out_.has_value() && left_out_->step > step) left_out_.reset();
+  if (!fd_.valid() || last_step_ <= step) return absl::OkStatus();
+  last_step_ = step;
+  return WriteStart(step + 1, now);
+}
+
+absl::Status TensorBoard::Finish(absl::Time now) {
+  if (!left_out_.has_value()) return absl::OkStatus();
+  const TrainingPoint point = *left_out_;
+  left_out_.reset();
+  return WritePoint(point, now);
+}
+
+}  // namespace elasticdl::master
