@@ -172,6 +172,7 @@ void JobController::CutBackToCheckpoint(absl::Time now) {
     return;
   }
   committed_totals_.clear();
+  saved_step_ = std::min(saved_step_, ledger->step());
   evaluation_.CutBack(now, ledger->step());
   if (before == ledger->step()) return;
   output_.OnCutBack(ledger->step());

@@ -356,8 +356,10 @@ absl::Status JobRunner::Train() {
 void JobRunner::AfterEntering() {
   // Its step may have been overtaken in the change of worlds.
   unsettled_snapshot_.reset();
+  const elastic::World& world = *session_->world();
   last_checkpoint_step_ =
-      std::max(last_checkpoint_step_, session_->world()->saved_step);
+      world.cold ? world.saved_step
+                 : std::max(last_checkpoint_step_, world.saved_step);
   if (leaving_) StartLeaving();
   if (session_->halted()) AfterHalt();
 }
