@@ -169,8 +169,6 @@ struct JobFlags {
   std::string JobType() const;
   // Workers run --job_command instead of the built-in training loop.
   bool RunsJobCommand() const;
-  // More workers may be added up to this.
-  int64_t MaxWorkers() const;
 };
 
 // Adds the flags of `command`, the old ones included. For kPs some defaults of

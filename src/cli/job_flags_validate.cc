@@ -192,10 +192,6 @@ bool JobFlags::RunsJobCommand() const {
   return !job_command.empty() && !need_elasticdl_job_service;
 }
 
-int64_t JobFlags::MaxWorkers() const {
-  return max_workers == 0 ? num_workers : max_workers;
-}
-
 absl::Status ValidateJobFlags(JobCommand command, JobFlags* flags,
                               FlagSet* set) {
   ELASTICDL_RETURN_IF_ERROR(CheckData(command, *flags));

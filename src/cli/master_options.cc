@@ -31,10 +31,10 @@ absl::Status CheckStrategy(const JobFlags& flags, v1::JobType type) {
   const std::string strategy = flags.Strategy();
   if (!training || strategy == "Local") return absl::OkStatus();
   if (strategy == "AllreduceStrategy") return absl::OkStatus();
-  return absl::UnimplementedError(absl::StrCat(
-      "--distribution_strategy: ", strategy,
-      " is not in this version yet; train with ",
-      "--distribution_strategy=AllreduceStrategy"));
+  return absl::UnimplementedError(
+      absl::StrCat("--distribution_strategy: ", strategy,
+                   " is not in this version yet; train with ",
+                   "--distribution_strategy=AllreduceStrategy"));
 }
 
 v1::JobSpec MakeJobSpec(const JobFlags& flags, v1::JobType type) {

@@ -59,9 +59,8 @@ absl::StatusOr<int> FindDonor(const std::vector<Header>& headers) {
 absl::Status BroadcastBytes(collective::Communicator& communicator, char* data,
                             size_t size, int root, absl::Duration timeout) {
   for (size_t done = 0; done < size; done += kPieceBytes) {
-    ELASTICDL_RETURN_IF_ERROR(
-        communicator.Broadcast(data + done, std::min(kPieceBytes, size - done),
-                               root, timeout));
+    ELASTICDL_RETURN_IF_ERROR(communicator.Broadcast(
+        data + done, std::min(kPieceBytes, size - done), root, timeout));
     ELASTICDL_RETURN_IF_ERROR(
         Failpoint(communicator.rank() == root ? "level.give" : "level.take"));
   }
@@ -104,8 +103,8 @@ absl::StatusOr<Levelled> BringLevel(collective::Communicator& communicator,
   mine.meta_bytes = static_cast<int64_t>(state.meta.size());
   mine.state_bytes = TotalBytes(state.spans);
   std::vector<Header> headers(static_cast<size_t>(communicator.size()));
-  ELASTICDL_RETURN_IF_ERROR(communicator.AllGather(&mine, headers.data(),
-                                                   sizeof(Header), timeout));
+  ELASTICDL_RETURN_IF_ERROR(
+      communicator.AllGather(&mine, headers.data(), sizeof(Header), timeout));
   Levelled levelled;
   ELASTICDL_ASSIGN_OR_RETURN(levelled.donor, FindDonor(headers));
   const Header& donor = headers[static_cast<size_t>(levelled.donor)];
@@ -113,8 +112,8 @@ absl::StatusOr<Levelled> BringLevel(collective::Communicator& communicator,
   levelled.meta = state.meta;
   levelled.meta.resize(static_cast<size_t>(donor.meta_bytes));
   ELASTICDL_RETURN_IF_ERROR(BroadcastBytes(communicator, levelled.meta.data(),
-                                           levelled.meta.size(),
-                                           levelled.donor, timeout));
+                                           levelled.meta.size(), levelled.donor,
+                                           timeout));
   const auto level = [&](const Header& header) {
     return header.has_state != 0 && header.step == donor.step;
   };

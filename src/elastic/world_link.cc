@@ -111,15 +111,10 @@ void WorldLink::Begin(const v1::Prepare& prepare) {
     spec.hosts.push_back(member.host());
   }
   if (spec.rank < 0) return;
-  absl::Status status = Failpoint("world.offer");
-  absl::StatusOr<std::unique_ptr<collective::Connector>> connector = status;
-  if (status.ok()) {
-    connector = collective::BeginConnect(spec, options_.backend);
-  }
-  if (!connector.ok()) {
-    Fail(generation, connector.status());
-    return;
-  }
+  const absl::Status status = Failpoint("world.offer");
+  if (!status.ok()) return Fail(generation, status);
+  auto connector = collective::BeginConnect(spec, options_.backend);
+  if (!connector.ok()) return Fail(generation, connector.status());
   v1::WorkerMessage message;
   message.mutable_offer()->set_generation(generation);
   message.mutable_offer()->set_offer((*connector)->offer());
@@ -141,16 +136,12 @@ void WorldLink::Connect(const v1::Offers& offers) {
     connector = connector_;
   }
   if (connector == nullptr) return;
-  absl::Status status = Failpoint("world.connect");
-  absl::StatusOr<std::unique_ptr<collective::Communicator>> made = status;
-  if (status.ok()) {
-    made = connector->Connect({offers.offers().begin(), offers.offers().end()},
-                              options_.connect_timeout);
-  }
-  if (!made.ok()) {
-    Fail(generation, made.status());
-    return;
-  }
+  const absl::Status status = Failpoint("world.connect");
+  if (!status.ok()) return Fail(generation, status);
+  auto made =
+      connector->Connect({offers.offers().begin(), offers.offers().end()},
+                         options_.connect_timeout);
+  if (!made.ok()) return Fail(generation, made.status());
   {
     MutexLock lock(mu_);
     if (connector_ == connector) connector_.reset();

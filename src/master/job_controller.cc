@@ -93,8 +93,7 @@ void JobController::OnMessage(absl::Time now, ConnectionId connection,
       OnTaskDone(now, worker, message.task_done());
       break;
     case v1::WorkerMessage::kEvaluationDue:
-      OnEvaluationDue(now, connection, worker,
-                      message.evaluation_due().step());
+      OnEvaluationDue(now, connection, worker, message.evaluation_due().step());
       break;
     case v1::WorkerMessage::kCheckpointBegin:
       OnCheckpointBegin(connection, message.checkpoint_begin().step());

@@ -22,6 +22,7 @@
 #include "elasticdl/v1/master.pb.h"
 #include "evaluation.h"
 #include "task_manager.h"
+#include "world_change.h"
 
 namespace elasticdl::master {
 
@@ -35,16 +36,6 @@ struct JobResult {
 inline constexpr int kExitJobFailed = 1;
 // Done, but some records were set aside (quarantine).
 inline constexpr int kExitRecordsSetAside = 4;
-
-// A world of workers that is level and trains.
-struct WorldChange {
-  int64_t generation = 0;
-  std::vector<int64_t> members;  // By rank.
-  std::string cause;
-  // How long nobody trained.
-  absl::Duration pause;
-  int64_t step = 0;
-};
 
 // What the controller wants done or known. Must not call back.
 class JobOutput {
@@ -203,8 +194,7 @@ class JobController {
   // was a trained model before it.
   void Execute(absl::Time now, bool had_level,
                const rendezvous::Membership::Decisions& decisions);
-  void Execute(absl::Time now,
-               const rendezvous::MembershipDecision& decision);
+  void Execute(absl::Time now, const rendezvous::MembershipDecision& decision);
   void SendPrepare(const rendezvous::MembershipDecision& decision);
   void SendTo(const std::vector<int64_t>& workers,
               const v1::MasterMessage& message);
@@ -216,8 +206,8 @@ class JobController {
   void WakeIfData();
 
   // job_controller_loss.cc: who is gone, why, and what follows.
-  void Depart(absl::Time now, int64_t worker_id,
-              std::optional<WorkerLoss> loss, const std::string& reason);
+  void Depart(absl::Time now, int64_t worker_id, std::optional<WorkerLoss> loss,
+              const std::string& reason);
   void FinishGone(absl::Time now);
   void LoseWorker(absl::Time now, int64_t worker_id, WorkerLoss loss,
                   const std::string& reason);

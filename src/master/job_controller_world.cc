@@ -16,8 +16,7 @@ using rendezvous::WorldMember;
 
 bool JobController::IsActive(int64_t worker_id) const {
   const int64_t generation = membership_.active_generation();
-  return generation > 0 &&
-         membership_.CheckActive(worker_id, generation).ok();
+  return generation > 0 && membership_.CheckActive(worker_id, generation).ok();
 }
 
 void JobController::OnWorldMessage(absl::Time now, const WorkerState& worker,
@@ -211,8 +210,8 @@ void JobController::Evict(absl::Time now, int64_t worker_id, WorkerLoss loss,
     output_.Close(found->second, absl::FailedPreconditionError(reason));
     workers_.erase(found->second);
   }
-  output_.OnMessage(absl::StrCat("worker ", worker_id, " is evicted: ",
-                                 reason));
+  output_.OnMessage(
+      absl::StrCat("worker ", worker_id, " is evicted: ", reason));
   output_.KillWorker(worker_id, reason);
   Depart(now, worker_id, loss, reason);
 }
@@ -222,8 +221,8 @@ void JobController::WakeIfData() {
       idle_generation_ != membership_.active_generation()) {
     return;
   }
-  const bool data = std::any_of(
-      workers_.begin(), workers_.end(), [this](const auto& entry) {
+  const bool data =
+      std::any_of(workers_.begin(), workers_.end(), [this](const auto& entry) {
         return !entry.second.leaving &&
                tasks_.NumHeld(entry.second.id, v1::TRAINING) > 0;
       });

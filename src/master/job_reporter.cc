@@ -7,6 +7,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_format.h"
+#include "absl/strings/str_join.h"
 #include "elasticdl/common/log.h"
 #include "elasticdl/common/status.h"
 
@@ -162,10 +163,10 @@ void JobReporter::CheckTensorBoard(const absl::Status& status) {
 void JobReporter::World(const WorldChange& world) {
   status_.generation = world.generation;
   events_->World(world.generation, world.members, world.cause, world.pause);
-  std::string text = absl::StrCat(
-      "generation ", world.generation, ": ", world.members.size(),
-      world.members.size() == 1 ? " worker" : " workers", " (",
-      absl::StrJoin(world.members, ", "), ")");
+  std::string text =
+      absl::StrCat("generation ", world.generation, ": ", world.members.size(),
+                   world.members.size() == 1 ? " worker" : " workers", " (",
+                   absl::StrJoin(world.members, ", "), ")");
   if (!world.cause.empty()) absl::StrAppend(&text, ", ", world.cause);
   if (world.pause > absl::ZeroDuration()) {
     absl::StrAppend(&text, ", paused for ",

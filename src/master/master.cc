@@ -286,13 +286,13 @@ absl::Status MasterImpl::CheckScale(int64_t num_workers) const {
                            : std::numeric_limits<int64_t>::max();
   if (num_workers < std::max<int64_t>(1, options_.min_workers) ||
       num_workers > most) {
-    return absl::OutOfRangeError(absl::StrCat(
-        "num_workers must be at least ",
-        std::max<int64_t>(1, options_.min_workers),
-        options_.max_workers > 0
-            ? absl::StrCat(" and at most ", options_.max_workers,
-                           " (--max_workers)")
-            : ""));
+    return absl::OutOfRangeError(
+        absl::StrCat("num_workers must be at least ",
+                     std::max<int64_t>(1, options_.min_workers),
+                     options_.max_workers > 0
+                         ? absl::StrCat(" and at most ", options_.max_workers,
+                                        " (--max_workers)")
+                         : ""));
   }
   return absl::OkStatus();
 }
@@ -301,8 +301,8 @@ void MasterImpl::Scale(absl::Time now, int64_t num_workers) {
   if (controller_->ending()) return;
   const auto decisions = pods_->SetTarget(num_workers, now);
   if (!decisions.ok()) {
-    reporter_->Message(absl::StrCat("scaling to ", num_workers,
-                                    " workers: ", decisions.status().message()));
+    reporter_->Message(absl::StrCat("scaling to ", num_workers, " workers: ",
+                                    decisions.status().message()));
     return;
   }
   reporter_->Scaled(num_workers);

@@ -262,8 +262,8 @@ absl::StatusOr<std::vector<CommittedRange>> TaskManager::CommitNext(
   }
   std::vector<CommittedRange> committed;
   for (const Part& part : parts) {
-    ELASTICDL_ASSIGN_OR_RETURN(
-        CommittedRange range, Commit(now, worker_id, part.task_id, part.end));
+    ELASTICDL_ASSIGN_OR_RETURN(CommittedRange range,
+                               Commit(now, worker_id, part.task_id, part.end));
     committed.push_back(std::move(range));
   }
   return committed;

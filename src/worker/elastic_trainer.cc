@@ -75,9 +75,9 @@ absl::Status ElasticTrainer::Reduce(const elastic::MemberWord& word,
   elastic::FillControlWord(word, communicator_->rank(), size, control);
   if (size > 1) {
     float* statistics = control - buffers_.size();
-    buffers_.Fill(static_cast<double>(word.records) /
-                      static_cast<double>(usual_records_),
-                  statistics);
+    buffers_.Fill(
+        static_cast<double>(word.records) / static_cast<double>(usual_records_),
+        statistics);
     ELASTICDL_RETURN_IF_ERROR(reducer_.Finish(
         communicator_, elastic::ControlWordSize(size) + buffers_.size()));
     summary = elastic::ReadControlWord(control, size);

@@ -106,16 +106,15 @@ absl::Status JobRunner::SetUpTraining(const std::string& secret) {
   options.worker_id = worker_id_;
   options.minibatch_size = job_.minibatch_size();
   options.global_batch_size = job_.global_batch_size();
-  options.compression = job_.grad_compression() == "bf16"
-                            ? GradientCompression::kBFloat16
-                        : job_.grad_compression() == "fp16"
-                            ? GradientCompression::kFloat16
-                            : GradientCompression::kNone;
+  options.compression =
+      job_.grad_compression() == "bf16"   ? GradientCompression::kBFloat16
+      : job_.grad_compression() == "fp16" ? GradientCompression::kFloat16
+                                          : GradientCompression::kNone;
   session_ =
       std::make_unique<TrainingSession>(options, *replica_, *link_, send_);
-  ELASTICDL_ASSIGN_OR_RETURN(
-      training_, MakePipeline(job_.training_data(), Mode::kTraining,
-                              Event::Kind::kTraining));
+  ELASTICDL_ASSIGN_OR_RETURN(training_,
+                             MakePipeline(job_.training_data(), Mode::kTraining,
+                                          Event::Kind::kTraining));
   session_->released = [this] { training_->Release(); };
   return absl::OkStatus();
 }

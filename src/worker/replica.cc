@@ -60,7 +60,8 @@ absl::StatusOr<std::unique_ptr<Replica>> Replica::Create(model::Model& model,
                        tensor.toString(), ", which cannot be saved"));
     }
   }
-  std::unique_ptr<Replica> replica(new Replica(model, std::move(network), seed));
+  std::unique_ptr<Replica> replica(
+      new Replica(model, std::move(network), seed));
   if (with_optimizer) ELASTICDL_RETURN_IF_ERROR(replica->SetUpOptimizer());
   return replica;
 }
@@ -73,8 +74,7 @@ absl::Status Replica::SetUpOptimizer() {
     head += 1 + static_cast<size_t>(buffer.numel());
   }
   ELASTICDL_ASSIGN_OR_RETURN(
-      FlatParameters flat,
-      FlatParameters::Adopt(network_->parameters(), head));
+      FlatParameters flat, FlatParameters::Adopt(network_->parameters(), head));
   flat_ = std::make_unique<FlatParameters>(std::move(flat));
   ELASTICDL_ASSIGN_OR_RETURN(optim::OptimizerSpec spec, model_.Optimizer());
   ELASTICDL_ASSIGN_OR_RETURN(spec, spec.Canonical());

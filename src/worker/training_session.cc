@@ -202,11 +202,10 @@ absl::Status TrainingSession::StartCold(const elastic::World& world) {
     ELASTICDL_RETURN_IF_ERROR(replica_.StartAnew());
   }
   if (replica_.step() != world.cold_step) {
-    return absl::FailedPreconditionError(
-        absl::StrCat("the job is at step ", world.cold_step, ", but ",
-                     world.restore_from.empty() ? "fresh weights"
-                                                : world.restore_from,
-                     " are of step ", replica_.step()));
+    return absl::FailedPreconditionError(absl::StrCat(
+        "the job is at step ", world.cold_step, ", but ",
+        world.restore_from.empty() ? "fresh weights" : world.restore_from,
+        " are of step ", replica_.step()));
   }
   fresh_ = false;
   return absl::OkStatus();
@@ -231,9 +230,10 @@ absl::Status TrainingSession::Adopt(const v1::DonorState& donor,
   for (const v1::RecordTotal& total : donor.totals()) {
     if (total.worker_id() != options_.worker_id) continue;
     if (total.records() < counted) {
-      return absl::InternalError(absl::StrCat(
-          "the donor has ", total.records(), " records of this worker, which "
-          "has counted ", counted));
+      return absl::InternalError(absl::StrCat("the donor has ", total.records(),
+                                              " records of this worker, which "
+                                              "has counted ",
+                                              counted));
     }
     // The interrupted step was complete at the donor: what this worker had put
     // into it is used.

@@ -63,9 +63,7 @@ class ElasticLoop {
   const World* ToEnter() const;
   void Enter();
   // The world at hand; null = none.
-  const World* world() const {
-    return world_.has_value() ? &*world_ : nullptr;
-  }
+  const World* world() const { return world_.has_value() ? &*world_ : nullptr; }
   // For the control word.
   bool switch_seen() const { return switch_to_ > 0; }
   // The world at hand goes on without this worker, as it wished.
