@@ -155,8 +155,11 @@ void JobController::OnHello(absl::Time now, ConnectionId connection,
     workers_.erase(old->second);
     Depart(now, worker.id, WorkerLoss::kPreempted, "came back");
   }
-  // An id whose records are not settled yet cannot begin anew.
-  if (worker.id < 0 || gone_.count(worker.id) != 0) worker.id = next_worker_id_;
+  // Records are counted over the life of a worker: a new process is a new one.
+  if (worker.id < 0 || used_ids_.count(worker.id) != 0) {
+    worker.id = next_worker_id_;
+  }
+  used_ids_.insert(worker.id);
   next_worker_id_ = std::max(next_worker_id_, worker.id + 1);
   if (ending_.has_value()) {
     Stop(connection, worker, "the job is ending", 0);
@@ -230,6 +233,11 @@ int64_t JobController::Commit(
     int64_t step, int64_t generation) {
   int64_t records = 0;
   for (const v1::RecordTotal& total : totals) {
+    // Settled long ago; the members just have not forgotten it yet.
+    if (connection_of_.count(total.worker_id()) == 0 &&
+        gone_.count(total.worker_id()) == 0) {
+      continue;
+    }
     int64_t& known = committed_totals_[total.worker_id()];
     if (total.records() == known) continue;
     const absl::StatusOr<std::vector<CommittedRange>> ranges =

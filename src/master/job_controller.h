@@ -266,6 +266,7 @@ class JobController {
   // How many of those that were set aside are reported.
   size_t reported_quarantined_ = 0;
   int64_t next_worker_id_ = 0;
+  std::set<int64_t> used_ids_;
   bool evaluate_now_sent_ = false;
   // Ledgers of checkpoints that are, or may be, on disk; by step.
   std::map<int64_t, v1::Ledger> ledgers_;
