@@ -92,9 +92,9 @@ void Membership::PlanChange(absl::Time now) {
       num_abandoned_ >= options_.max_broken) {
     joiners.clear();
   }
-  if (leavers.empty() && joiners.empty()) return;
   if (now < retry_at_) return;
   retry_at_ = absl::InfinitePast();
+  if (leavers.empty() && joiners.empty()) return;
   // If all old members leave, one stays until the new ones are level.
   std::vector<int64_t> ids = std::move(stayers);
   if (ids.empty()) {
@@ -108,8 +108,14 @@ void Membership::PlanChange(absl::Time now) {
 void Membership::FormWorld(absl::Time now) {
   const size_t staying = workers_.size() - num_leaving_;
   const bool enough = staying >= static_cast<size_t>(options_.min_workers);
-  // Leavers are needed only if nobody else has the trained model.
-  bool needed = enough;
+  if (num_leaving_ > 0) ReleaseLeavers(/*keep_model=*/enough);
+  if (!enough) return Wait();
+  StartTry(now, ChooseMembers(), /*urgent=*/true, FormCause());
+}
+
+// With `keep_model` those stay that have the trained model if nobody else has.
+void Membership::ReleaseLeavers(bool keep_model) {
+  bool needed = keep_model;
   std::vector<int64_t> leavers;
   for (const auto& [order, id] : by_order_) {
     const Worker& worker = workers_.at(id);
@@ -118,11 +124,9 @@ void Membership::FormWorld(absl::Time now) {
   }
   for (const int64_t id : leavers) {
     if (needed && workers_.at(id).level) continue;
-    Release(id, enough ? "the next world does without it"
-                       : "there is no world to leave");
+    Release(id, keep_model ? "the next world does without it"
+                           : "there is no world to leave");
   }
-  if (!enough) return Wait();
-  StartTry(now, ChooseMembers(), /*urgent=*/true, FormCause());
 }
 
 // All that are here: the level ones first in their order, then the others in
@@ -246,18 +250,10 @@ std::string Membership::FormCause() const {
 // A worker that is here but not in the new world falls behind from now on.
 void Membership::RemoveLevelOfOthers() {
   if (num_level_ == active_->members.size()) return;
-  std::vector<int64_t> others;
-  for (const auto& [order, id] : by_order_) {
-    if (workers_.at(id).level && !active_->Has(id)) others.push_back(id);
+  for (auto& [id, worker] : workers_) {
+    if (worker.level && !active_->Has(id)) worker.level = false;
   }
-  for (const int64_t id : others) {
-    Worker& worker = workers_.at(id);
-    worker.level = false;
-    --num_level_;
-    by_order_.erase(worker.order);
-    worker.order = next_order_++;
-    by_order_[worker.order] = id;
-  }
+  num_level_ = active_->members.size();
 }
 
 bool Membership::InBackground() const {

@@ -131,8 +131,8 @@ class Membership {
  private:
   struct Worker {
     std::string host;
-    // Survivors keep their order, joiners come last: the level ones' numbers
-    // are below all others'.
+    // In which they got ready. A world takes the first that stay, so that its
+    // survivors are before all others and keep their order.
     uint64_t order = 0;
     bool level = false;
     bool leaving = false;
@@ -191,6 +191,7 @@ class Membership {
   void Settle(absl::Time now);
   void PlanChange(absl::Time now);
   void FormWorld(absl::Time now);
+  void ReleaseLeavers(bool keep_model);
   std::vector<int64_t> ChooseMembers() const;
   void StartTry(absl::Time now, const std::vector<int64_t>& ids, bool urgent,
                 const std::string& cause);
