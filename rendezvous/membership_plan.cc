@@ -76,8 +76,8 @@ void Membership::PlanChange(absl::Time now) {
     Release(id,
             absl::StrCat("world ", active_->generation, " trains without it"));
   }
-  const size_t staying = stayers.size() + joiners.size();
-  if (staying < static_cast<size_t>(options_.min_workers)) {
+  const size_t min = options_.min_workers;
+  if (stayers.size() + joiners.size() < min) {
     Drop(now, leavers.empty() ? "the minimum was raised"
                               : text::Workers(leavers) + " left");
     return FormWorld(now);
@@ -88,7 +88,7 @@ void Membership::PlanChange(absl::Time now) {
     joiners.resize(std::min(joiners.size(), room));
   }
   // Joiners that fail again and again must not keep a worker from leaving.
-  if (!leavers.empty() && !stayers.empty() &&
+  if (!leavers.empty() && stayers.size() >= min &&
       num_abandoned_ >= options_.max_broken) {
     joiners.clear();
   }

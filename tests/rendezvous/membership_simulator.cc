@@ -280,6 +280,7 @@ void MembershipSimulator::CheckPrepare(const MembershipDecision& decision) {
     ids.push_back(member.worker_id);
   }
   EXPECT_EQ(decision.to, ids);
+  EXPECT_GE(ids.size(), static_cast<size_t>(options_.min_workers));
   // Survivors come first, in their order.
   const std::set<int64_t> members(ids.begin(), ids.end());
   EXPECT_EQ(members.size(), ids.size());
