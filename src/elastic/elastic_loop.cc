@@ -60,7 +60,11 @@ void ElasticLoop::Dissolve(int64_t generation) {
 bool ElasticLoop::Failed(int64_t generation) {
   if (!world_.has_value() || world_->generation != generation) return false;
   DropWorld();
-  return !(next_.has_value() && next_->urgent);
+  if (next_.has_value() && next_->urgent) return false;
+  // The one that was to follow in peace is void: its other members will hear of
+  // the break, too.
+  next_.reset();
+  return true;
 }
 
 void ElasticLoop::RoundDone(int switch_seen) {

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <cstring>
+#include <tuple>
 #include <utility>
 
 #include "absl/strings/str_cat.h"
@@ -18,6 +19,7 @@ constexpr int64_t kMaxMetaBytes = 64 << 20;
 
 struct Header {
   int64_t has_state = 0;
+  int64_t lineage = 0;
   int64_t step = 0;
   uint64_t layout = 0;
   int64_t meta_bytes = 0;
@@ -42,7 +44,11 @@ absl::StatusOr<int> FindDonor(const std::vector<Header>& headers) {
           "model file with the same parameters"));
     }
     if (header.has_state == 0) continue;
-    if (donor < 0 || header.step > headers[donor].step) donor = rank;
+    if (donor < 0 ||
+        std::tie(header.lineage, header.step) >
+            std::tie(headers[donor].lineage, headers[donor].step)) {
+      donor = rank;
+    }
   }
   if (donor < 0) {
     return absl::FailedPreconditionError(
@@ -98,6 +104,7 @@ absl::StatusOr<Levelled> BringLevel(collective::Communicator& communicator,
                                     absl::Duration timeout) {
   Header mine;
   mine.has_state = state.has_state ? 1 : 0;
+  mine.lineage = state.lineage;
   mine.step = state.step;
   mine.layout = state.layout;
   mine.meta_bytes = static_cast<int64_t>(state.meta.size());
@@ -108,6 +115,7 @@ absl::StatusOr<Levelled> BringLevel(collective::Communicator& communicator,
   Levelled levelled;
   ELASTICDL_ASSIGN_OR_RETURN(levelled.donor, FindDonor(headers));
   const Header& donor = headers[static_cast<size_t>(levelled.donor)];
+  levelled.lineage = donor.lineage;
   levelled.step = donor.step;
   levelled.meta = state.meta;
   levelled.meta.resize(static_cast<size_t>(donor.meta_bytes));
@@ -115,7 +123,8 @@ absl::StatusOr<Levelled> BringLevel(collective::Communicator& communicator,
                                            levelled.meta.size(), levelled.donor,
                                            timeout));
   const auto level = [&](const Header& header) {
-    return header.has_state != 0 && header.step == donor.step;
+    return header.has_state != 0 && header.lineage == donor.lineage &&
+           header.step == donor.step;
   };
   if (!std::all_of(headers.begin(), headers.end(), level)) {
     levelled.received = !level(mine);

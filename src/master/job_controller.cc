@@ -112,10 +112,9 @@ void JobController::OnMessage(absl::Time now, ConnectionId connection,
       break;
     case v1::WorkerMessage::kLeaving: {
       worker.leaving = true;
-      const std::string reason =
-          absl::StrCat("left (", message.leaving().reason(), ")");
+      worker.leaving_reason = message.leaving().reason();
       if (!IsTraining()) {
-        Release(now, worker.id, reason);
+        Release(now, worker.id);
         break;
       }
       const bool had_level = membership_.HasLevelMember();
@@ -357,7 +356,8 @@ void JobController::Advance(absl::Time now) {
   if (ending_.has_value() || !shards_known_) return;
   if (tasks_.TrainingDone() && IsTraining()) {
     for (auto& [connection, worker] : workers_) {
-      if (!worker.ready || worker.training_done_sent) continue;
+      // Who is not level yet hears it from the members.
+      if (!IsActive(worker.id) || worker.training_done_sent) continue;
       worker.training_done_sent = true;
       v1::MasterMessage message;
       message.mutable_training_done();

@@ -153,6 +153,7 @@ class JobController {
     bool training_done_sent = false;
     bool stop_sent = false;
     bool leaving = false;
+    std::string leaving_reason;
   };
   // A worker that is not there any more. What it held goes back to the queue
   // when it is known which of it is in the model (settled) and whether it
@@ -199,7 +200,7 @@ class JobController {
   void SendTo(const std::vector<int64_t>& workers,
               const v1::MasterMessage& message);
   std::string CheckpointToRestore() const;
-  void Release(absl::Time now, int64_t worker_id, const std::string& reason);
+  void Release(absl::Time now, int64_t worker_id);
   void Evict(absl::Time now, int64_t worker_id, WorkerLoss loss,
              const std::string& reason);
   bool IsActive(int64_t worker_id) const;

@@ -65,10 +65,6 @@ void JobController::OnLevel(absl::Time now, const WorkerState& worker,
     Execute(now, membership_.HasLevelMember(), decisions);
     return;
   }
-  if (saved_step_ < 0 && level.step() > 0 && tasks_.step() == level.step()) {
-    // It was restored from there: no need to save it again.
-    saved_step_ = level.step();
-  }
   Commit(now, level.totals(), level.step(), level.generation());
   for (auto& [id, gone] : gone_) gone.settled = true;
   just_settled_ = true;
@@ -132,8 +128,7 @@ void JobController::Execute(absl::Time now,
       Evict(now, decision.worker_id, WorkerLoss::kPreempted, decision.reason);
       break;
     case MembershipDecision::Kind::kRelease:
-      Release(now, decision.worker_id,
-              absl::StrCat("left (", decision.reason, ")"));
+      Release(now, decision.worker_id);
       break;
     case MembershipDecision::Kind::kWaiting:
       output_.OnMessage(decision.reason);
@@ -147,7 +142,6 @@ void JobController::SendPrepare(const MembershipDecision& decision) {
   prepare.set_generation(decision.generation);
   prepare.set_urgent(decision.urgent);
   prepare.set_cold(decision.cold);
-  prepare.set_saved_step(saved_step_);
   std::set<int64_t> members;
   for (const WorldMember& member : decision.members) {
     v1::Member& added = *prepare.add_members();
@@ -159,6 +153,8 @@ void JobController::SendPrepare(const MembershipDecision& decision) {
     committed_totals_.clear();
     prepare.set_restore_from(CheckpointToRestore());
     prepare.set_cold_step(tasks_.step());
+    // What it is restored from need not be saved again.
+    if (!prepare.restore_from().empty()) saved_step_ = tasks_.step();
   }
   for (const auto& [id, gone] : gone_) {
     if (!gone.settled) prepare.add_unsettled(id);
@@ -168,6 +164,7 @@ void JobController::SendPrepare(const MembershipDecision& decision) {
       prepare.add_unsettled(member.worker_id);
     }
   }
+  prepare.set_saved_step(saved_step_);
   SendTo(decision.to, message);
 }
 
@@ -188,11 +185,12 @@ void JobController::SendTo(const std::vector<int64_t>& workers,
   }
 }
 
-void JobController::Release(absl::Time now, int64_t worker_id,
-                            const std::string& reason) {
+void JobController::Release(absl::Time now, int64_t worker_id) {
   const auto found = connection_of_.find(worker_id);
   if (found == connection_of_.end()) return;
-  Stop(found->second, workers_.at(found->second), reason, 0);
+  WorkerState& worker = workers_.at(found->second);
+  const std::string reason = absl::StrCat("left (", worker.leaving_reason, ")");
+  Stop(found->second, worker, reason, 0);
   Gone gone;
   gone.settled = !IsTraining() || just_settled_ || cut_back_due_;
   gone.loss = WorkerLoss::kPreempted;

@@ -95,9 +95,13 @@ bool TrainingSession::HasWork() const {
 bool TrainingSession::RoundPossible() const {
   if (world() == nullptr || halted_ || idle_) return false;
   // A halt needs no data, only everybody.
-  if (halt_ != Halt::kNone || !taking_data_) return true;
+  if (!WantsData()) return true;
   // What is on its way is worth waiting for; what was never handed out is not.
   return pending_.size() >= Share() || undelivered_.load() == 0;
+}
+
+bool TrainingSession::WantsData() const {
+  return halt_ == Halt::kNone && taking_data_ && stop_reason_.empty();
 }
 
 // How many minibatches this member puts into a step.
@@ -138,6 +142,7 @@ absl::StatusOr<WorkDone> TrainingSession::EnterWorld() {
   if (world.cold) ELASTICDL_RETURN_IF_ERROR(StartCold(world));
   elastic::MemberState state;
   state.has_state = has_state_;
+  state.lineage = lineage_;
   state.step = replica_.step();
   state.layout = replica_.LayoutDigest();
   state.spans = replica_.State();
@@ -155,6 +160,7 @@ absl::StatusOr<WorkDone> TrainingSession::EnterWorld() {
         "rank ", levelled->donor, " sent a state that cannot be understood"));
   }
   if (levelled->received) replica_.SetStep(levelled->step);
+  lineage_ = levelled->lineage;
   trainer_.AcceptBuffers();
   ELASTICDL_RETURN_IF_ERROR(Adopt(donor, levelled->received));
   KeepTotals(donor, world);
@@ -193,6 +199,7 @@ absl::Status TrainingSession::StartCold(const elastic::World& world) {
   stop_reason_.clear();
   has_state_ = world.rank == 0;
   if (!has_state_) return absl::OkStatus();
+  lineage_ = world.generation;
   if (!world.restore_from.empty()) {
     ELASTICDL_ASSIGN_OR_RETURN(const checkpoint::Loaded loaded,
                                checkpoint::Load(world.restore_from));
@@ -304,21 +311,29 @@ absl::StatusOr<WorkDone> TrainingSession::DoRound(double learning_rate) {
   ELASTICDL_ASSIGN_OR_RETURN(const std::vector<WeightedBatch> batches,
                              TakeBatches(word));
   ELASTICDL_RETURN_IF_ERROR(Failpoint("worker.step"));
-  ELASTICDL_ASSIGN_OR_RETURN(const Round round,
-                             trainer_.Run(batches, word, learning_rate));
-  if (!round.world.ok()) {
-    BreakWorld(round.world);
+  const absl::StatusOr<Round> round =
+      trainer_.Run(batches, word, learning_rate);
+  if (!round.ok()) {
+    if (batches.empty()) return round.status();
+    const Minibatch& first = *pending_.front().minibatch;
+    return Annotate(
+        round.status(),
+        absl::StrCat("training on records ", first.begin(), " to ", first.end(),
+                     " of ", first.task().range().shard()));
+  }
+  if (!round->world.ok()) {
+    BreakWorld(round->world);
     return done;
   }
   last_learning_rate_ = learning_rate;
-  FinishRound(round, batches.size(), done);
+  FinishRound(*round, batches.size(), done);
   return done;
 }
 
 absl::StatusOr<std::vector<WeightedBatch>> TrainingSession::TakeBatches(
     elastic::MemberWord& word) {
   std::vector<WeightedBatch> batches;
-  if (halt_ != Halt::kNone || !taking_data_) return batches;
+  if (!WantsData()) return batches;
   const size_t share = std::min(Share(), pending_.size());
   for (size_t i = 0; i < share; ++i) {
     Pending& next = pending_[i];

@@ -113,6 +113,8 @@ class TrainingSession {
 
   void UpdateStepping();
   bool RoundPossible() const;
+  // This member puts data into the next round if it has some.
+  bool WantsData() const;
   size_t Share() const;
   int64_t UsualRecords() const;
   absl::StatusOr<WorkDone> EnterWorld();
@@ -144,6 +146,8 @@ class TrainingSession {
   // The replica is that of a world (not the fresh one of this process).
   bool has_state_ = false;
   bool fresh_ = true;
+  // The cold world that its model descends from.
+  int64_t lineage_ = 0;
   // Records in the model, over each worker's life: of the members of this or
   // the last world, by rank, of which the last round's may not be settled; and
   // of others that the master still needs to know.

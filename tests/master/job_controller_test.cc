@@ -138,8 +138,7 @@ class JobControllerTest : public testing::Test {
              output_.Take(connection, v1::MasterMessage::kPrepare)) {
           prepared_[connection] = message.prepare();
           v1::WorkerMessage offer;
-          offer.mutable_offer()->set_generation(
-              message.prepare().generation());
+          offer.mutable_offer()->set_generation(message.prepare().generation());
           Say(connection, offer);
           more = true;
         }
@@ -623,8 +622,7 @@ TEST_F(JobControllerTest, LeavingIsNoFailure) {
   Say(1, leaving);
   ASSERT_EQ(output_.lost.size(), 1u);
   EXPECT_THAT(output_.lost[0], HasSubstr("0: left"));
-  EXPECT_EQ(output_.Take(1, v1::MasterMessage::kStop)[0].stop().exit_code(),
-            0);
+  EXPECT_EQ(output_.Take(1, v1::MasterMessage::kStop)[0].stop().exit_code(), 0);
   Break(1);
   controller_->OnWorkerEnded(now_, 0, {false, "exit code 0"});
   EXPECT_EQ(output_.lost.size(), 1u);

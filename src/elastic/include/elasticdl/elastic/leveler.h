@@ -18,6 +18,9 @@ namespace elasticdl::elastic {
 struct MemberState {
   // It has a trained model (or, in a cold world, is the one to start from).
   bool has_state = false;
+  // The cold world that the model descends from (its generation). A model of an
+  // older one is of a history that the job has given up, whatever its step.
+  int64_t lineage = 0;
   int64_t step = 0;
   // Same for all members: a digest of names, shapes and types. It guards
   // against members that run different models.
@@ -31,6 +34,7 @@ struct MemberState {
 
 struct Levelled {
   int donor = 0;
+  int64_t lineage = 0;
   int64_t step = 0;
   std::string meta;  // The donor's.
   // This member was not level and took the donor's state over.
@@ -43,10 +47,10 @@ struct Levelled {
 };
 
 // Collective: all members call it first in a new world. The donor is the member
-// with the highest step among those that have a state, the lowest rank if there
-// are several. After an error the member's state is what it was.
-// ABORTED and DEADLINE_EXCEEDED: the world is broken. FAILED_PRECONDITION: a
-// member has another model, or nobody has a state.
+// with the newest lineage and in it the highest step, among those that have a
+// state; the lowest rank if there are several. After an error the member's
+// state is what it was. ABORTED and DEADLINE_EXCEEDED: the world is broken.
+// FAILED_PRECONDITION: a member has another model, or nobody has a state.
 absl::StatusOr<Levelled> BringLevel(collective::Communicator& communicator,
                                     const MemberState& state,
                                     absl::Duration timeout);

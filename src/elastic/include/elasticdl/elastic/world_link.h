@@ -26,8 +26,10 @@ class WorldLink {
     collective::BackendOptions backend;
     // The job's token.
     std::string secret;
-    // How long connecting to all members may take.
-    absl::Duration connect_timeout = absl::Seconds(20);
+    // How long connecting to all members may take. Shorter than the master's
+    // patience (MembershipOptions::prepare_timeout), so that a member says what
+    // it cannot do before it is taken for dead.
+    absl::Duration connect_timeout = absl::Seconds(10);
   };
   // Both are called on the link's own thread and must not block. `send` goes to
   // the master; `connected` says that a world can be used.
