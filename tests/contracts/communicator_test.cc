@@ -299,7 +299,7 @@ TEST_P(CommunicatorTest, LeavingAfterAnOperationDisturbsNobody) {
 }
 
 INSTANTIATE_TEST_SUITE_P(Backends, CommunicatorTest,
-                         testing::Values(Backend{"Shm", "shm", 1}),
+                         testing::ValuesIn(AllBackends()),
                          [](const auto& info) { return info.param.name; });
 
 }  // namespace
