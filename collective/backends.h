@@ -2,6 +2,7 @@
 #pragma once
 
 #include <memory>
+#include <string>
 
 #include "absl/status/statusor.h"
 #include "elasticdl/collective/communicator.h"
@@ -12,5 +13,8 @@ namespace elasticdl::collective {
 absl::StatusOr<std::unique_ptr<Connector>> BeginSingle(const WorldSpec& world);
 // All members on one host.
 absl::StatusOr<std::unique_ptr<Connector>> BeginShm(const WorldSpec& world);
+// Members anywhere; this one listens on `host`, a name or an address.
+absl::StatusOr<std::unique_ptr<Connector>> BeginTcp(const WorldSpec& world,
+                                                    const std::string& host);
 
 }  // namespace elasticdl::collective

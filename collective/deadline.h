@@ -1,39 +1,48 @@
 // A moment on the monotonic clock, for waits that the kernel does.
 #pragma once
 
+#include <algorithm>
 #include <cstdint>
 #include <ctime>
-#include <limits>
 
 #include "absl/time/time.h"
 
 namespace elasticdl::collective {
 
-struct Deadline {
-  int64_t nanos = 0;
+// The time runs from the first wait that needs to know it, because asking for
+// it takes as long as a small operation. Thread-compatible.
+class Deadline {
+ public:
+  explicit Deadline(absl::Duration timeout) : timeout_(timeout) {}
 
   static int64_t Now() {
     timespec now;
     clock_gettime(CLOCK_MONOTONIC, &now);
     return int64_t{now.tv_sec} * 1000000000 + now.tv_nsec;
   }
-  static Deadline After(absl::Duration timeout) {
+  // On the monotonic clock.
+  int64_t nanos() {
     // Ten years are "for ever" and do not overflow.
     constexpr int64_t kForever = int64_t{10} * 365 * 24 * 3600 * 1000000000;
-    const int64_t wait = absl::ToInt64Nanoseconds(timeout);
-    return {Now() + (wait > kForever ? kForever : wait < 0 ? 0 : wait)};
+    if (nanos_ == 0) {
+      const int64_t wait = absl::ToInt64Nanoseconds(timeout_);
+      nanos_ = Now() + std::clamp<int64_t>(wait, 0, kForever);
+    }
+    return nanos_;
   }
-  bool Passed() const { return Now() >= nanos; }
-  absl::Duration Left() const {
-    const int64_t left = nanos - Now();
-    return left > 0 ? absl::Nanoseconds(left) : absl::ZeroDuration();
+  absl::Duration Left() {
+    return absl::Nanoseconds(std::max<int64_t>(0, nanos() - Now()));
   }
-  timespec ToTimespec() const {
+  timespec ToTimespec() {
     timespec time;
-    time.tv_sec = nanos / 1000000000;
-    time.tv_nsec = nanos % 1000000000;
+    time.tv_sec = nanos() / 1000000000;
+    time.tv_nsec = nanos() % 1000000000;
     return time;
   }
+
+ private:
+  absl::Duration timeout_;
+  int64_t nanos_ = 0;
 };
 
 }  // namespace elasticdl::collective

@@ -1,4 +1,7 @@
 // Chooses the backend of a world.
+#include <limits.h>
+#include <unistd.h>
+
 #include <set>
 #include <string>
 
@@ -22,15 +25,28 @@ size_t SizeOf(DataType type) {
 }
 
 bool IsBackend(const std::string& name) {
-  return name == "auto" || name == "shm" || name == "gloo";
+  return name == "auto" || name == "shm" || name == "tcp" || name == "gloo";
 }
+
+namespace {
+
+// Where others reach this member.
+std::string AddressOf(const BackendOptions& options, bool one_host) {
+  if (!options.address.empty()) return options.address;
+  if (one_host) return "127.0.0.1";
+  char name[HOST_NAME_MAX + 1] = {};
+  gethostname(name, HOST_NAME_MAX);
+  return name;
+}
+
+}  // namespace
 
 absl::StatusOr<std::unique_ptr<Connector>> BeginConnect(
     const WorldSpec& world, const BackendOptions& options) {
   if (!IsBackend(options.backend)) {
     return absl::InvalidArgumentError(
         absl::StrCat("unknown collective backend \"", options.backend,
-                     "\" (auto, shm, gloo)"));
+                     "\" (auto, shm, tcp)"));
   }
   if (world.rank < 0 || world.rank >= world.size()) {
     return absl::InvalidArgumentError(absl::StrCat(
@@ -38,13 +54,16 @@ absl::StatusOr<std::unique_ptr<Connector>> BeginConnect(
   }
   if (world.size() == 1) return BeginSingle(world);
   const std::set<std::string> hosts(world.hosts.begin(), world.hosts.end());
-  if (hosts.size() == 1 && options.backend != "gloo") return BeginShm(world);
-  if (options.backend == "shm") {
+  const bool one_host = hosts.size() == 1;
+  if (options.backend == "shm" && !one_host) {
     return absl::InvalidArgumentError(
         absl::StrCat("backend shm needs all members on one host, these are on ",
                      hosts.size()));
   }
-  return absl::UnimplementedError("the gloo backend is not there yet");
+  const bool sockets_only =
+      options.backend == "tcp" || options.backend == "gloo";
+  if (one_host && !sockets_only) return BeginShm(world);
+  return BeginTcp(world, AddressOf(options, one_host));
 }
 
 }  // namespace elasticdl::collective

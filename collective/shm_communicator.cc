@@ -1,5 +1,5 @@
-// The algorithms. All cut their data into chunks that fit a slot and do one
-// synchronisation per chunk (see ShmWorld for why that is enough).
+// The algorithms. All cut their data into chunks and do one synchronisation per
+// chunk (see ShmWorld for why that is enough).
 #include "shm_communicator.h"
 
 #include <algorithm>
@@ -14,19 +14,17 @@
 namespace elasticdl::collective {
 namespace {
 
-// Large enough that a synchronisation (below 1 us between running ranks) is
-// cheap beside it, small enough that slots stay in the second-level cache.
-constexpr size_t kChunkBytes = 64 << 10;
-// From here on it pays that each rank adds up only its part and the others copy
-// the result, which takes a second synchronisation.
+// Per rank: more than the second-level cache, see SlotRing. Many ranks share
+// kAllPartsBytes, so that worlds do not take too much memory.
+constexpr size_t kPartBytes = 2 << 20;
+constexpr size_t kAllPartsBytes = 32 << 20;
+constexpr size_t kLeastPartBytes = 256 << 10;
+// From here on it pays that each rank adds up only its piece and the others
+// copy the result, which takes a second synchronisation. Between two ranks it
+// never does.
 constexpr size_t kPipelineBytes = 32 << 10;
 // Pieces begin at cache lines, so that no two ranks write to one.
 constexpr size_t kLine = 64;
-
-// The part of a slot for the results, after the inputs.
-size_t ResultBytes(int size) {
-  return (kChunkBytes / static_cast<size_t>(size) / kLine + 2) * kLine;
-}
 
 // What an operation looks like to the others: kind, type and size must match.
 uint32_t OpWord(uint32_t kind, uint32_t detail, size_t bytes) {
@@ -42,8 +40,10 @@ void Copy(void* to, const void* from, size_t bytes) {
 
 }  // namespace
 
-size_t ShmCommunicator::SlotBytes(int size) {
-  return kChunkBytes + ResultBytes(size);
+size_t ShmCommunicator::PartBytes(int size) {
+  const size_t share =
+      kAllPartsBytes / static_cast<size_t>(size) / (4 * kLine) * (4 * kLine);
+  return std::clamp(share, kLeastPartBytes, kPartBytes);
 }
 
 ShmCommunicator::ShmCommunicator(std::unique_ptr<ShmWorld> world,
@@ -51,22 +51,43 @@ ShmCommunicator::ShmCommunicator(std::unique_ptr<ShmWorld> world,
     : world_(std::move(world)),
       rank_(world_->rank()),
       size_(world_->size()),
+      ring_(PartBytes(size_) / 4),
+      // 256 KiB with few ranks: a synchronisation is nothing beside it, and
+      // the results of the chunk before fit into the quarter, too.
+      chunk_bytes_(ring_.quarter_bytes() / 2),
       inputs_(static_cast<size_t>(size_)),
       watch_(std::move(watch)) {}
 
 ShmCommunicator::~ShmCommunicator() { world_->Leave(); }
 
-absl::Status ShmCommunicator::Put(const char* from, size_t bytes, uint32_t op,
-                                  const Deadline& deadline) {
-  ELASTICDL_RETURN_IF_ERROR(world_->WaitWritable(deadline));
-  Copy(Slot(rank_, world_->phase() + 1), from, bytes);
+// An empty array has one empty chunk.
+size_t ShmCommunicator::NumChunks(size_t bytes) const {
+  return std::max<size_t>(1, (bytes + chunk_bytes_ - 1) / chunk_bytes_);
+}
+size_t ShmCommunicator::ChunkBytes(size_t bytes, size_t chunk) const {
+  return std::min(chunk_bytes_, bytes - chunk * chunk_bytes_);
+}
+
+absl::StatusOr<size_t> ShmCommunicator::Acquire(size_t bytes,
+                                                Deadline& deadline) {
+  const SlotRing::Place place = ring_.Take(bytes, world_->phase() + 1);
+  if (place.must_wait) {
+    ELASTICDL_RETURN_IF_ERROR(world_->Wait(0, size_, place.free_at, deadline));
+  }
+  return place.offset;
+}
+
+absl::StatusOr<size_t> ShmCommunicator::Put(const char* from, size_t bytes,
+                                            uint32_t op, Deadline& deadline) {
+  ELASTICDL_ASSIGN_OR_RETURN(const size_t offset, Acquire(bytes, deadline));
+  Copy(At(rank_, offset), from, bytes);
   world_->Publish(op);
-  return absl::OkStatus();
+  return offset;
 }
 
 absl::Status ShmCommunicator::AllReduce(void* data, size_t count, DataType type,
                                         absl::Duration timeout) {
-  const Deadline deadline = Deadline::After(timeout);
+  Deadline deadline(timeout);
   ELASTICDL_RETURN_IF_ERROR(world_->Check());
   const Array array = {static_cast<char*>(data), count * SizeOf(type), type};
   const uint32_t op = OpWord(1, static_cast<uint32_t>(type), array.bytes);
@@ -76,10 +97,10 @@ absl::Status ShmCommunicator::AllReduce(void* data, size_t count, DataType type,
   return AllReducePipelined(array, op, deadline);
 }
 
-void ShmCommunicator::SumSlots(uint32_t phase, char* data, size_t bytes,
-                               DataType type) {
+void ShmCommunicator::SumAt(size_t offset, char* data, size_t bytes,
+                            DataType type) {
   for (int rank = 0; rank < size_; ++rank) {
-    inputs_[rank] = rank == rank_ ? data : Slot(rank, phase);
+    inputs_[rank] = rank == rank_ ? data : At(rank, offset);
   }
   Sum(inputs_.data(), size_, data, nullptr, bytes / SizeOf(type), type);
 }
@@ -87,25 +108,23 @@ void ShmCommunicator::SumSlots(uint32_t phase, char* data, size_t bytes,
 // Everybody adds up everything. The next chunk is put before the one before it
 // is read, so that ranks need not run in step.
 absl::Status ShmCommunicator::AllReduceDirect(const Array& array, uint32_t op,
-                                              const Deadline& deadline) {
+                                              Deadline& deadline) {
   const uint32_t first = world_->phase() + 1;
-  const size_t chunks =
-      std::max<size_t>(1, (array.bytes + kChunkBytes - 1) / kChunkBytes);
-  const auto chunk_bytes = [&array](size_t chunk) {
-    return std::min(kChunkBytes, array.bytes - chunk * kChunkBytes);
-  };
-  for (size_t chunk = 0; chunk <= chunks; ++chunk) {
-    if (chunk < chunks) {
-      ELASTICDL_RETURN_IF_ERROR(Put(array.data + chunk * kChunkBytes,
-                                    chunk_bytes(chunk), op, deadline));
+  const size_t chunks = NumChunks(array.bytes);
+  size_t offsets[2];
+  for (size_t i = 0; i <= chunks; ++i) {
+    if (i < chunks) {
+      ELASTICDL_ASSIGN_OR_RETURN(offsets[i % 2],
+                                 Put(array.data + i * chunk_bytes_,
+                                     ChunkBytes(array.bytes, i), op, deadline));
       ELASTICDL_RETURN_IF_ERROR(Failpoint("collective.all_reduce"));
     }
-    if (chunk == 0) continue;
-    const size_t ready = chunk - 1;
-    const auto phase = static_cast<uint32_t>(first + ready);
-    ELASTICDL_RETURN_IF_ERROR(world_->WaitAllAt(phase, deadline));
-    SumSlots(phase, array.data + ready * kChunkBytes, chunk_bytes(ready),
-             array.type);
+    if (i == 0) continue;
+    const size_t ready = i - 1;
+    ELASTICDL_RETURN_IF_ERROR(
+        world_->WaitAllAt(static_cast<uint32_t>(first + ready), deadline));
+    SumAt(offsets[ready % 2], array.data + ready * chunk_bytes_,
+          ChunkBytes(array.bytes, ready), array.type);
   }
   return absl::OkStatus();
 }
@@ -120,61 +139,69 @@ ShmCommunicator::Piece ShmCommunicator::PieceOf(int rank,
   return {begin, std::min(chunk_bytes, begin + piece)};
 }
 
-// Puts what the others add up into the slot of the next phase.
-void ShmCommunicator::WriteInput(const char* chunk, size_t chunk_bytes) {
-  char* const slot = Slot(rank_, world_->phase() + 1);
+// What the others add up.
+void ShmCommunicator::WriteInput(const char* chunk, size_t chunk_bytes,
+                                 size_t offset) {
+  char* const to = At(rank_, offset);
   const Piece own = PieceOf(rank_, chunk_bytes);
-  Copy(slot, chunk, own.begin);
-  Copy(slot + own.end, chunk + own.end, chunk_bytes - own.end);
+  Copy(to, chunk, own.begin);
+  Copy(to + own.end, chunk + own.end, chunk_bytes - own.end);
 }
 
-// Adds up the own piece of the chunk in the slots of this phase; the result
-// also goes to the others, in the slot of the next phase.
+// Adds up the own piece of a chunk that all have put at `offset`; the result
+// also goes to the others, at `result_offset`.
 void ShmCommunicator::ReduceOwnPiece(char* chunk, size_t chunk_bytes,
-                                     DataType type) {
+                                     DataType type, size_t offset,
+                                     size_t result_offset) {
   const Piece own = PieceOf(rank_, chunk_bytes);
-  const uint32_t phase = world_->phase();
   for (int rank = 0; rank < size_; ++rank) {
-    inputs_[rank] = (rank == rank_ ? chunk : Slot(rank, phase)) + own.begin;
+    inputs_[rank] = (rank == rank_ ? chunk : At(rank, offset)) + own.begin;
   }
-  Sum(inputs_.data(), size_, chunk + own.begin,
-      Slot(rank_, phase + 1) + kChunkBytes, own.bytes() / SizeOf(type), type);
+  Sum(inputs_.data(), size_, chunk + own.begin, At(rank_, result_offset),
+      own.bytes() / SizeOf(type), type);
 }
 
-// Takes the others' results from the slots of this phase.
-void ShmCommunicator::ReadResults(char* chunk, size_t chunk_bytes) {
-  const uint32_t phase = world_->phase();
+void ShmCommunicator::ReadResults(char* chunk, size_t chunk_bytes,
+                                  size_t offset) {
   for (int rank = 0; rank < size_; ++rank) {
     if (rank == rank_) continue;
     const Piece piece = PieceOf(rank, chunk_bytes);
-    Copy(chunk + piece.begin, Slot(rank, phase) + kChunkBytes, piece.bytes());
+    Copy(chunk + piece.begin, At(rank, offset), piece.bytes());
   }
 }
 
-// Phase i carries the inputs of chunk i and the results of chunk i - 1.
+// Each rank adds up its piece of a chunk and hands it to the others. Phase i
+// carries the inputs of chunk i and, before them, the results of chunk i - 1.
 absl::Status ShmCommunicator::AllReducePipelined(const Array& array,
                                                  uint32_t op,
-                                                 const Deadline& deadline) {
-  const size_t chunks = (array.bytes + kChunkBytes - 1) / kChunkBytes;
-  const auto chunk_bytes = [&array](size_t chunk) {
-    return std::min(kChunkBytes, array.bytes - chunk * kChunkBytes);
-  };
+                                                 Deadline& deadline) {
+  const size_t chunks = NumChunks(array.bytes);
+  const size_t results = PieceOf(0, chunk_bytes_).bytes();
+  ELASTICDL_ASSIGN_OR_RETURN(
+      size_t place, Acquire(results + ChunkBytes(array.bytes, 0), deadline));
   for (size_t i = 0; i <= chunks; ++i) {
-    char* const chunk = array.data + i * kChunkBytes;
-    ELASTICDL_RETURN_IF_ERROR(world_->WaitWritable(deadline));
-    if (i < chunks) WriteInput(chunk, chunk_bytes(i));
+    char* const chunk = array.data + i * chunk_bytes_;
+    const size_t bytes = i < chunks ? ChunkBytes(array.bytes, i) : 0;
+    if (i < chunks) WriteInput(chunk, bytes, place + results);
     world_->Publish(op);
     ELASTICDL_RETURN_IF_ERROR(Failpoint("collective.all_reduce"));
     ELASTICDL_RETURN_IF_ERROR(world_->WaitAll(deadline));
-    if (i < chunks) ReduceOwnPiece(chunk, chunk_bytes(i), array.type);
-    if (i > 0) ReadResults(chunk - kChunkBytes, chunk_bytes(i - 1));
+    size_t next = 0;
+    if (i < chunks) {
+      const size_t after = i + 1 < chunks ? ChunkBytes(array.bytes, i + 1) : 0;
+      ELASTICDL_ASSIGN_OR_RETURN(next, Acquire(results + after, deadline));
+      ReduceOwnPiece(chunk, bytes, array.type, place + results, next);
+    }
+    if (i > 0)
+      ReadResults(chunk - chunk_bytes_, ChunkBytes(array.bytes, i - 1), place);
+    place = next;
   }
   return absl::OkStatus();
 }
 
 absl::Status ShmCommunicator::Broadcast(void* data, size_t bytes, int root,
                                         absl::Duration timeout) {
-  const Deadline deadline = Deadline::After(timeout);
+  Deadline deadline(timeout);
   if (root < 0 || root >= size_) {
     return absl::InvalidArgumentError(
         absl::StrCat("broadcast from rank ", root, " in a world of ", size_));
@@ -184,11 +211,13 @@ absl::Status ShmCommunicator::Broadcast(void* data, size_t bytes, int root,
   const uint32_t first = world_->phase() + 1;
   size_t offset = 0;
   do {
-    const size_t chunk = std::min(kChunkBytes, bytes - offset);
+    const size_t chunk = std::min(chunk_bytes_, bytes - offset);
     char* const at = static_cast<char*>(data) + offset;
+    size_t place = 0;
     if (rank_ == root) {
-      ELASTICDL_RETURN_IF_ERROR(Put(at, chunk, op, deadline));
+      ELASTICDL_ASSIGN_OR_RETURN(place, Put(at, chunk, op, deadline));
     } else {
+      place = ring_.Take(chunk, world_->phase() + 1).offset;
       world_->Publish(op);
     }
     ELASTICDL_RETURN_IF_ERROR(Failpoint("collective.broadcast"));
@@ -196,7 +225,7 @@ absl::Status ShmCommunicator::Broadcast(void* data, size_t bytes, int root,
       const uint32_t phase = world_->phase();
       ELASTICDL_RETURN_IF_ERROR(world_->Wait(root, root + 1, phase, deadline));
       ELASTICDL_RETURN_IF_ERROR(world_->CheckSameOp(root, phase));
-      Copy(at, Slot(root, phase), chunk);
+      Copy(at, At(root, place), chunk);
     }
     offset += chunk;
   } while (offset < bytes);
@@ -205,21 +234,22 @@ absl::Status ShmCommunicator::Broadcast(void* data, size_t bytes, int root,
 
 absl::Status ShmCommunicator::AllGather(const void* in, void* out, size_t bytes,
                                         absl::Duration timeout) {
-  const Deadline deadline = Deadline::After(timeout);
+  Deadline deadline(timeout);
   ELASTICDL_RETURN_IF_ERROR(world_->Check());
   const uint32_t op = OpWord(3, 0, bytes);
   char* const result = static_cast<char*>(out);
   size_t offset = 0;
   do {
-    const size_t chunk = std::min(kChunkBytes, bytes - offset);
+    const size_t chunk = std::min(chunk_bytes_, bytes - offset);
     const char* const own = static_cast<const char*>(in) + offset;
-    ELASTICDL_RETURN_IF_ERROR(Put(own, chunk, op, deadline));
+    ELASTICDL_ASSIGN_OR_RETURN(const size_t place,
+                               Put(own, chunk, op, deadline));
     ELASTICDL_RETURN_IF_ERROR(Failpoint("collective.all_gather"));
     ELASTICDL_RETURN_IF_ERROR(world_->WaitAll(deadline));
     for (int rank = 0; rank < size_; ++rank) {
       char* const to = result + static_cast<size_t>(rank) * bytes + offset;
       if (rank != rank_) {
-        Copy(to, Slot(rank, world_->phase()), chunk);
+        Copy(to, At(rank, place), chunk);
       } else if (to != own) {
         Copy(to, own, chunk);
       }
@@ -232,31 +262,32 @@ absl::Status ShmCommunicator::AllGather(const void* in, void* out, size_t bytes,
 absl::Status ShmCommunicator::ReduceScatter(void* data, size_t count,
                                             DataType type,
                                             absl::Duration timeout) {
-  const Deadline deadline = Deadline::After(timeout);
+  Deadline deadline(timeout);
   ELASTICDL_RETURN_IF_ERROR(world_->Check());
   const size_t block = count * SizeOf(type);
   const uint32_t op = OpWord(4, static_cast<uint32_t>(type), block);
   char* const blocks = static_cast<char*>(data);
   // A slot holds a part of each block.
   const size_t part_limit =
-      kChunkBytes / static_cast<size_t>(size_) / kLine * kLine;
+      chunk_bytes_ / static_cast<size_t>(size_) / kLine * kLine;
   size_t offset = 0;
   do {
     const size_t part = std::min(part_limit, block - offset);
-    ELASTICDL_RETURN_IF_ERROR(world_->WaitWritable(deadline));
-    char* const slot = Slot(rank_, world_->phase() + 1);
+    ELASTICDL_ASSIGN_OR_RETURN(
+        const size_t place,
+        Acquire(part_limit * static_cast<size_t>(size_), deadline));
     for (int rank = 0; rank < size_; ++rank) {
       if (rank == rank_) continue;
-      Copy(slot + rank * part_limit, blocks + rank * block + offset, part);
+      Copy(At(rank_, place) + rank * part_limit, blocks + rank * block + offset,
+           part);
     }
     world_->Publish(op);
     ELASTICDL_RETURN_IF_ERROR(Failpoint("collective.reduce_scatter"));
     ELASTICDL_RETURN_IF_ERROR(world_->WaitAll(deadline));
     char* const own = blocks + rank_ * block + offset;
     for (int rank = 0; rank < size_; ++rank) {
-      inputs_[rank] = rank == rank_
-                          ? own
-                          : Slot(rank, world_->phase()) + rank_ * part_limit;
+      inputs_[rank] =
+          rank == rank_ ? own : At(rank, place) + rank_ * part_limit;
     }
     Sum(inputs_.data(), size_, own, nullptr, part / SizeOf(type), type);
     offset += part;
@@ -265,7 +296,7 @@ absl::Status ShmCommunicator::ReduceScatter(void* data, size_t count,
 }
 
 absl::Status ShmCommunicator::Barrier(absl::Duration timeout) {
-  const Deadline deadline = Deadline::After(timeout);
+  Deadline deadline(timeout);
   ELASTICDL_RETURN_IF_ERROR(world_->Check());
   world_->Publish(OpWord(5, 0, 0));
   ELASTICDL_RETURN_IF_ERROR(Failpoint("collective.barrier"));

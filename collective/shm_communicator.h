@@ -8,11 +8,13 @@
 #include <vector>
 
 #include "absl/status/status.h"
+#include "absl/status/statusor.h"
 #include "absl/time/time.h"
 #include "deadline.h"
 #include "death_watch.h"
 #include "elasticdl/collective/communicator.h"
 #include "shm_world.h"
+#include "slot_ring.h"
 
 namespace elasticdl::collective {
 
@@ -20,8 +22,10 @@ namespace elasticdl::collective {
 // one knows that all had completed the one before.
 class ShmCommunicator final : public Communicator {
  public:
-  // What a slot must hold; all members compute the same from `size`.
-  static size_t SlotBytes(int size);
+  // Of each member; all compute the same.
+  static size_t PartBytes(int size);
+  // A chunk has a cache line for each.
+  static constexpr int kMaxSize = 256;
 
   ShmCommunicator(std::unique_ptr<ShmWorld> world,
                   std::unique_ptr<DeathWatch> watch);
@@ -55,25 +59,34 @@ class ShmCommunicator final : public Communicator {
   };
 
   absl::Status AllReduceDirect(const Array& array, uint32_t op,
-                               const Deadline& deadline);
+                               Deadline& deadline);
   absl::Status AllReducePipelined(const Array& array, uint32_t op,
-                                  const Deadline& deadline);
+                                  Deadline& deadline);
+  size_t NumChunks(size_t bytes) const;
+  size_t ChunkBytes(size_t bytes, size_t chunk) const;
   Piece PieceOf(int rank, size_t chunk_bytes) const;
-  void WriteInput(const char* chunk, size_t chunk_bytes);
-  void ReduceOwnPiece(char* chunk, size_t chunk_bytes, DataType type);
-  void ReadResults(char* chunk, size_t chunk_bytes);
-  // Writes all of `bytes` into this rank's next slot and publishes it.
-  absl::Status Put(const char* from, size_t bytes, uint32_t op,
-                   const Deadline& deadline);
-  void SumSlots(uint32_t phase, char* data, size_t bytes, DataType type);
-  char* Slot(int rank, uint32_t phase) {
-    return world_->segment().slot(rank, phase);
+  void WriteInput(const char* chunk, size_t chunk_bytes, size_t offset);
+  void ReduceOwnPiece(char* chunk, size_t chunk_bytes, DataType type,
+                      size_t offset, size_t result_offset);
+  void ReadResults(char* chunk, size_t chunk_bytes, size_t offset);
+  // The offset in each rank's part for `bytes` of the next phase, once it is
+  // free.
+  absl::StatusOr<size_t> Acquire(size_t bytes, Deadline& deadline);
+  // Writes `bytes` for the next phase and publishes it; gives their offset.
+  absl::StatusOr<size_t> Put(const char* from, size_t bytes, uint32_t op,
+                             Deadline& deadline);
+  // data = sum of `bytes` at `offset` over all ranks, own data from `data`.
+  void SumAt(size_t offset, char* data, size_t bytes, DataType type);
+  char* At(int rank, size_t offset) {
+    return world_->segment().part(rank) + offset;
   }
 
   const std::unique_ptr<ShmWorld> world_;
   const int rank_;
   const int size_;
-  // Scratch of SumSlots and ReduceOwnPiece: the arrays to add.
+  SlotRing ring_;
+  const size_t chunk_bytes_;
+  // Scratch of SumAt and ReduceOwnPiece: the arrays to add.
   std::vector<const void*> inputs_;
   // Last, so that it stops first.
   const std::unique_ptr<DeathWatch> watch_;

@@ -57,6 +57,11 @@ class ShmConnector final : public Connector {
  public:
   static absl::StatusOr<std::unique_ptr<Connector>> Begin(
       const WorldSpec& world) {
+    if (world.size() > ShmCommunicator::kMaxSize) {
+      return absl::InvalidArgumentError(
+          absl::StrCat("backend shm is for up to ", ShmCommunicator::kMaxSize,
+                       " members on a host, not ", world.size()));
+    }
     ShmOffer own;
     ELASTICDL_ASSIGN_OR_RETURN(own.process, OwnProcess());
     std::unique_ptr<ShmWorld> made;
@@ -92,7 +97,7 @@ class ShmConnector final : public Connector {
 
   static ShmSegment::Shape ShapeOf(const WorldSpec& world) {
     return {world.generation, world.size(),
-            ShmCommunicator::SlotBytes(world.size())};
+            ShmCommunicator::PartBytes(world.size())};
   }
 
   absl::Status Attach(const std::vector<ShmOffer>& offers);
@@ -139,7 +144,7 @@ absl::StatusOr<std::unique_ptr<DeathWatch>> ShmConnector::WatchOthers(
 
 absl::StatusOr<std::unique_ptr<Communicator>> ShmConnector::Connect(
     const std::vector<std::string>& offers, absl::Duration timeout) {
-  const Deadline deadline = Deadline::After(timeout);
+  Deadline deadline(timeout);
   if (offers.size() != spec_.hosts.size()) {
     return absl::InvalidArgumentError(
         absl::StrCat(offers.size(), " offers for ", spec_.size(), " members"));

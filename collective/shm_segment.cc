@@ -1,4 +1,4 @@
-// Layout: header | a ShmRank per rank | kShmDepth slots per rank, page-aligned.
+// Layout: header | a ShmRank per rank | a part per rank, page-aligned.
 #include "shm_segment.h"
 
 #include <fcntl.h>
@@ -22,12 +22,12 @@ size_t RoundUp(size_t bytes, size_t unit) {
   return (bytes + unit - 1) / unit * unit;
 }
 size_t RanksOffset() { return RoundUp(sizeof(ShmHeader), kShmLine); }
-size_t SlotsOffset(int size) {
+size_t PartsOffset(int size) {
   return RoundUp(RanksOffset() + size * sizeof(ShmRank), kPage);
 }
 size_t SegmentBytes(const ShmSegment::Shape& shape) {
-  return SlotsOffset(shape.size) +
-         RoundUp(shape.size * kShmDepth * shape.slot_bytes, kPage);
+  return PartsOffset(shape.size) +
+         RoundUp(shape.size * shape.part_bytes, kPage);
 }
 
 static_assert(std::atomic<uint32_t>::is_always_lock_free,
@@ -52,9 +52,9 @@ ShmSegment::ShmSegment(Fd fd, char* base, const Shape& shape)
     : fd_(std::move(fd)),
       base_(base),
       bytes_(SegmentBytes(shape)),
-      slot_bytes_(shape.slot_bytes),
+      part_bytes_(shape.part_bytes),
       ranks_(reinterpret_cast<ShmRank*>(base + RanksOffset())),
-      slots_(base + SlotsOffset(shape.size)) {}
+      parts_(base + PartsOffset(shape.size)) {}
 
 ShmSegment::~ShmSegment() { munmap(base_, bytes_); }
 
@@ -81,7 +81,7 @@ absl::StatusOr<std::unique_ptr<ShmSegment>> ShmSegment::Create(
   std::memcpy(header.id, id.data(), kShmIdBytes);
   header.generation = shape.generation;
   header.size = static_cast<uint32_t>(shape.size);
-  header.slot_bytes = static_cast<uint32_t>(shape.slot_bytes);
+  header.part_bytes = static_cast<uint32_t>(shape.part_bytes);
   return segment;
 }
 
@@ -111,7 +111,7 @@ absl::StatusOr<std::unique_ptr<ShmSegment>> ShmSegment::Attach(
   if (std::memcmp(header.id, id.data(), kShmIdBytes) != 0 ||
       header.generation != shape.generation ||
       header.size != static_cast<uint32_t>(shape.size) ||
-      header.slot_bytes != shape.slot_bytes) {
+      header.part_bytes != shape.part_bytes) {
     return absl::AbortedError(
         absl::StrCat(path, " is not the shared memory of this world"));
   }

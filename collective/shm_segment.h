@@ -17,7 +17,8 @@
 
 namespace elasticdl::collective {
 
-// How many phases a rank's data stays readable; see ShmWorld.
+// A rank is never more than two phases ahead of one that it works with; so
+// many of its last operations are remembered.
 constexpr uint32_t kShmDepth = 4;
 // One pair of cache lines: the hardware fetches lines in pairs.
 constexpr size_t kShmLine = 128;
@@ -30,6 +31,8 @@ struct ShmRank {
   // What the owner was doing in its last phases, so that members that do not
   // do the same are noticed.
   std::atomic<uint32_t> op[kShmDepth];
+  // Where the owner ran when it published.
+  std::atomic<uint32_t> core;
   // 1 once the owner has left for good.
   std::atomic<uint32_t> left;
 
@@ -49,7 +52,7 @@ struct ShmHeader {
   char id[kShmIdBytes];
   int64_t generation;
   uint32_t size;
-  uint32_t slot_bytes;
+  uint32_t part_bytes;
   // 0: fine; 1: aborted, `reason` is being written; 2: it is written.
   alignas(kShmLine) std::atomic<uint32_t> aborted;
   char reason[kShmReasonBytes];
@@ -61,7 +64,7 @@ class ShmSegment {
   struct Shape {
     int64_t generation = 0;
     int size = 0;
-    size_t slot_bytes = 0;
+    size_t part_bytes = 0;
   };
 
   // Makes a new one. `fd` stays open, for the others, until CloseFd.
@@ -79,11 +82,9 @@ class ShmSegment {
 
   ShmHeader& header() { return *reinterpret_cast<ShmHeader*>(base_); }
   ShmRank& rank(int rank) { return ranks_[rank]; }
-  // Where `rank` puts its data of `phase`.
-  char* slot(int rank, uint32_t phase) {
-    return slots_ +
-           (static_cast<size_t>(rank) * kShmDepth + phase % kShmDepth) *
-               slot_bytes_;
+  // The memory that `rank` writes and the others read.
+  char* part(int rank) {
+    return parts_ + static_cast<size_t>(rank) * part_bytes_;
   }
 
  private:
@@ -93,9 +94,9 @@ class ShmSegment {
   Fd fd_;
   char* const base_;
   const size_t bytes_;
-  const size_t slot_bytes_;
+  const size_t part_bytes_;
   ShmRank* const ranks_;
-  char* const slots_;
+  char* const parts_;
 };
 
 }  // namespace elasticdl::collective

@@ -15,8 +15,13 @@
 namespace elasticdl::collective {
 namespace {
 
-int FutexWait(std::atomic<uint32_t>& word, uint32_t value,
-              const Deadline& deadline) {
+// Longer than a wakeup takes (about 50 us in a VM): else two ranks that once
+// slept would go on putting each other to sleep.
+constexpr int64_t kSpinNanos = 100000;
+// About a microsecond between looks at the clock.
+constexpr int kSpinsPerLook = 50;
+
+int FutexWait(std::atomic<uint32_t>& word, uint32_t value, Deadline& deadline) {
   const timespec until = deadline.ToTimespec();
   // The bitset form takes a moment, not a span, of the monotonic clock.
   const auto result =
@@ -52,16 +57,10 @@ bool AtLeast(uint32_t phase, uint32_t target) {
 }  // namespace
 
 ShmWorld::ShmWorld(std::unique_ptr<ShmSegment> segment, int rank, int size)
-    : segment_(std::move(segment)), rank_(rank), size_(size) {
-  if (size_ <= UsableCores()) {
-    // About 40 us on a 3 GHz core: longer than most waits within an operation,
-    // shorter than is worth a sleep and a wakeup (about 50 us in a VM).
-    spins_ = 1000;
-  } else {
-    // The awaited rank may be waiting for this very core.
-    yields_ = 20;
-  }
-}
+    : segment_(std::move(segment)),
+      rank_(rank),
+      size_(size),
+      crowded_(size > UsableCores()) {}
 
 bool ShmWorld::Reached(int first, int last, uint32_t phase) {
   for (int rank = first; rank < last; ++rank) {
@@ -74,6 +73,8 @@ void ShmWorld::Publish(uint32_t op) {
   ShmRank& own = segment_->rank(rank_);
   ++phase_;
   own.op[phase_ % kShmDepth].store(op, std::memory_order_relaxed);
+  own.core.store(static_cast<uint32_t>(sched_getcpu()),
+                 std::memory_order_relaxed);
   own.phase.store(phase_);
   for (int rank = 0; rank < size_; ++rank) {
     ShmRank& other = segment_->rank(rank);
@@ -93,27 +94,44 @@ void ShmWorld::WakeAll() {
   for (int rank = 0; rank < size_; ++rank) Wake(rank);
 }
 
-bool ShmWorld::SpinUntil(int first, int last, uint32_t phase) {
-  for (int i = 0; i < spins_; ++i) {
-    if (Reached(first, last, phase)) return true;
-    Pause();
-  }
-  for (int i = 0; i < yields_; ++i) {
-    if (Reached(first, last, phase)) return true;
-    sched_yield();
+// Whether one of the awaited ranks was last seen on this core: it cannot run
+// while this rank spins.
+bool ShmWorld::SharesCore(int first, int last) {
+  const auto own = static_cast<uint32_t>(sched_getcpu());
+  for (int rank = first; rank < last; ++rank) {
+    if (rank == rank_) continue;
+    if (segment_->rank(rank).core.load(std::memory_order_relaxed) == own) {
+      return true;
+    }
   }
   return false;
 }
 
+bool ShmWorld::SpinUntil(int first, int last, uint32_t phase) {
+  const int64_t end = Deadline::Now() + kSpinNanos;
+  do {
+    if (crowded_ || SharesCore(first, last)) {
+      if (Reached(first, last, phase)) return true;
+      sched_yield();
+      continue;
+    }
+    for (int i = 0; i < kSpinsPerLook; ++i) {
+      if (Reached(first, last, phase)) return true;
+      Pause();
+    }
+  } while (Deadline::Now() < end);
+  return false;
+}
+
 absl::Status ShmWorld::Wait(int first, int last, uint32_t phase,
-                            const Deadline& deadline) {
+                            Deadline& deadline) {
   if (Reached(first, last, phase)) return absl::OkStatus();
   if (SpinUntil(first, last, phase)) return absl::OkStatus();
   return SleepUntil(first, last, phase, deadline);
 }
 
 absl::Status ShmWorld::SleepUntil(int first, int last, uint32_t phase,
-                                  const Deadline& deadline) {
+                                  Deadline& deadline) {
   ShmRank& own = segment_->rank(rank_);
   own.target.store(phase);
   own.first.store(static_cast<uint32_t>(first));
@@ -156,16 +174,12 @@ absl::Status ShmWorld::WhyNot(int first, int last, uint32_t phase) {
   return absl::OkStatus();
 }
 
-absl::Status ShmWorld::WaitAllAt(uint32_t phase, const Deadline& deadline) {
+absl::Status ShmWorld::WaitAllAt(uint32_t phase, Deadline& deadline) {
   absl::Status status = Wait(0, size_, phase, deadline);
   for (int rank = 0; status.ok() && rank < size_; ++rank) {
     status = CheckSameOp(rank, phase);
   }
   return status;
-}
-
-absl::Status ShmWorld::WaitWritable(const Deadline& deadline) {
-  return Wait(0, size_, phase_ + 1 - kShmDepth + 2, deadline);
 }
 
 absl::Status ShmWorld::CheckSameOp(int rank, uint32_t phase) {

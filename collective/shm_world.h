@@ -1,16 +1,13 @@
 // How members wait for each other through shared memory.
 //
-// Each rank counts *phases*. In phase k it may put data into its slot of k and
-// then publishes k. The rules, the same for all operations:
-//  * publishing k says: my data of k is there, and I have finished reading all
-//    data of phases <= k - 2;
-//  * a slot is used again after kShmDepth = 4 phases, so before writing the
-//    slot of k a rank waits until all have published k - 2, and thereby
-//    finished reading k - 4 (WaitWritable).
-// So a rank may publish k + 1 before it reads k, and nobody waits for readers
-// in the steady state.
+// Each rank counts *phases*. In phase k it may put data into its part of the
+// memory and then publishes k. Publishing k says, in all operations: my data of
+// k is there, and I have finished reading all data of phases <= k - 2. So a
+// rank may publish k + 1 before it reads k, and memory is written again when
+// all have published the phase after the next (SlotRing).
 //
-// Waiting is a short spin (if there is a core for each rank), then a sleep. No
+// Waiting is a short spin, which gives way to ranks on the same core, then a
+// sleep. No
 // wakeup is lost: the sleeper stores `parked` and then looks at the phases; the
 // publisher stores its phase and then looks at `parked`; both sequentially
 // consistent, so one of them sees the other. A publisher wakes a sleeper only
@@ -45,15 +42,12 @@ class ShmWorld {
 
   // Until ranks [first, last) have published `phase`. ABORTED when the world is
   // broken before they have.
-  absl::Status Wait(int first, int last, uint32_t phase,
-                    const Deadline& deadline);
+  absl::Status Wait(int first, int last, uint32_t phase, Deadline& deadline);
   // Until all have published `phase`, with the same operation.
-  absl::Status WaitAllAt(uint32_t phase, const Deadline& deadline);
-  absl::Status WaitAll(const Deadline& deadline) {
+  absl::Status WaitAllAt(uint32_t phase, Deadline& deadline);
+  absl::Status WaitAll(Deadline& deadline) {
     return WaitAllAt(phase_, deadline);
   }
-  // Until this rank may write the slot of the phase after its own.
-  absl::Status WaitWritable(const Deadline& deadline);
   // INTERNAL, and the end of the world, when `rank` did another operation in
   // `phase` than this one.
   absl::Status CheckSameOp(int rank, uint32_t phase);
@@ -71,9 +65,10 @@ class ShmWorld {
 
  private:
   bool Reached(int first, int last, uint32_t phase);
+  bool SharesCore(int first, int last);
   bool SpinUntil(int first, int last, uint32_t phase);
   absl::Status SleepUntil(int first, int last, uint32_t phase,
-                          const Deadline& deadline);
+                          Deadline& deadline);
   absl::Status WhyNot(int first, int last, uint32_t phase);
   absl::Status AbortedStatus();
   void Wake(int rank);
@@ -82,10 +77,8 @@ class ShmWorld {
   const std::unique_ptr<ShmSegment> segment_;
   const int rank_;
   const int size_;
-  // Rounds of looking before a sleep; `yields_` of them offer the core to
-  // others.
-  int spins_ = 0;
-  int yields_ = 0;
+  // More members than cores: whoever waits must let others run.
+  const bool crowded_;
   uint32_t phase_ = 0;
 
   Mutex mu_;

@@ -437,7 +437,7 @@ TEST_P(CommunicatorFaultTest, MembersInOneProcess) {
 }
 
 INSTANTIATE_TEST_SUITE_P(Backends, CommunicatorFaultTest,
-                         testing::Values(Backend{"Shm", "shm", 1}),
+                         testing::ValuesIn(AllBackends()),
                          [](const auto& info) { return info.param.name; });
 
 }  // namespace

@@ -46,6 +46,8 @@ inline std::ostream& operator<<(std::ostream& out, const Backend& backend) {
   return out << backend.name;
 }
 
+std::vector<Backend> AllBackends();
+
 WorldSpec MakeSpec(const Backend& backend, int64_t generation, int rank,
                    int size);
 

@@ -17,9 +17,10 @@ constexpr DataType kTypes[] = {DataType::kFloat32, DataType::kBFloat16,
 // Around nothing, vectors, and the chunks of all backends.
 const std::vector<size_t>& Counts() {
   static const auto* const counts = new std::vector<size_t>{
-      0,     1,     2,     3,     7,     8,     15,    16,    17,     33,
-      100,   1000,  4095,  4096,  4097,  8191,  8192,  8193,  16383,  16384,
-      16385, 32767, 32768, 32769, 65537, 98303, 98304, 98305, 131072, 300001};
+      0,     1,     2,     3,      7,      8,      15,    16,    17,
+      33,    100,   1000,  4095,   4096,   4097,   8191,  8192,  8193,
+      16383, 16384, 16385, 32767,  32768,  32769,  65535, 65536, 65537,
+      98303, 98304, 98305, 131071, 131072, 131073, 300001};
   return *counts;
 }
 
@@ -298,7 +299,7 @@ TEST_P(CommunicatorTest, LeavingAfterAnOperationDisturbsNobody) {
 }
 
 INSTANTIATE_TEST_SUITE_P(Backends, CommunicatorTest,
-                         testing::Values(Backend{"Shm", "shm", 1}),
+                         testing::ValuesIn(AllBackends()),
                          [](const auto& info) { return info.param.name; });
 
 }  // namespace

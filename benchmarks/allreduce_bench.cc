@@ -1,0 +1,290 @@
+// Time of an all-reduce between local ranks, by size: shared memory and Gloo of
+// this project against Gloo's own gloo::allreduce and Open MPI, interleaved.
+//   allreduce_bench [--ranks=2,4] [--rounds=5] [--only=shm,mpi]
+#include <sched.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include <cstdio>
+#include <cstdlib>
+#include <iostream>
+#include <map>
+#include <memory>
+#include <sstream>
+#include <string>
+#include <vector>
+
+#include "absl/strings/numbers.h"
+#include "absl/strings/str_cat.h"
+#include "absl/strings/str_format.h"
+#include "absl/strings/str_split.h"
+#include "absl/strings/strip.h"
+#include "allreduce_plan.h"
+#include "elasticdl/collective/communicator.h"
+
+namespace elasticdl::benchmarks {
+namespace {
+
+using collective::BackendOptions;
+using collective::Communicator;
+using collective::Connector;
+using collective::DataType;
+using collective::WorldSpec;
+
+constexpr absl::Duration kTimeout = absl::Seconds(60);
+
+// Seconds by bytes.
+using Times = std::map<size_t, double>;
+
+void Die(const std::string& why) {
+  std::cerr << "allreduce_bench: " << why << "\n";
+  _exit(1);
+}
+void Check(const absl::Status& status) {
+  if (!status.ok()) Die(status.ToString());
+}
+
+Times ReadTimes(FILE* file) {
+  Times times;
+  size_t bytes = 0;
+  double seconds = 0;
+  while (std::fscanf(file, "%zu %lf", &bytes, &seconds) == 2) {
+    times[bytes] = seconds;
+  }
+  return times;
+}
+
+std::string ReadExactly(int fd, size_t bytes) {
+  std::string text(bytes, '\0');
+  size_t done = 0;
+  while (done < bytes) {
+    const ssize_t got = read(fd, text.data() + done, bytes - done);
+    if (got <= 0) Die("a rank ended too early");
+    done += static_cast<size_t>(got);
+  }
+  return text;
+}
+
+void WriteText(int fd, const std::string& text) {
+  const auto size = static_cast<uint32_t>(text.size());
+  std::string framed(reinterpret_cast<const char*>(&size), sizeof(size));
+  framed += text;
+  if (write(fd, framed.data(), framed.size()) !=
+      static_cast<ssize_t>(framed.size())) {
+    Die("cannot write to a pipe");
+  }
+}
+
+std::string ReadText(int fd) {
+  uint32_t size = 0;
+  const std::string head = ReadExactly(fd, sizeof(size));
+  head.copy(reinterpret_cast<char*>(&size), sizeof(size));
+  return ReadExactly(fd, size);
+}
+
+// As mpirun does when there are enough cores: a rank stays on its own.
+void Bind(int rank, int size) {
+  if (size > sysconf(_SC_NPROCESSORS_ONLN)) return;
+  cpu_set_t core;
+  CPU_ZERO(&core);
+  CPU_SET(rank, &core);
+  sched_setaffinity(0, sizeof(core), &core);
+}
+
+struct RankPipes {
+  int to_rank[2];
+  int to_parent[2];
+};
+
+void RunRank(const std::string& backend, int rank, int size,
+             const RankPipes& pipes) {
+  WorldSpec world;
+  world.generation = 1;
+  world.rank = rank;
+  world.hosts.assign(static_cast<size_t>(size), collective::LocalHost());
+  world.secret = "benchmark";
+  BackendOptions options;
+  options.backend = backend;
+  auto connector = BeginConnect(world, options);
+  Check(connector.status());
+  WriteText(pipes.to_parent[1], (*connector)->offer());
+  std::vector<std::string> offers;
+  for (int i = 0; i < size; ++i) offers.push_back(ReadText(pipes.to_rank[0]));
+  auto communicator = (*connector)->Connect(offers, kTimeout);
+  Check(communicator.status());
+  Bind(rank, size);
+  dup2(pipes.to_parent[1], STDOUT_FILENO);
+  Measure(
+      rank == 0,
+      [&](float* data, size_t count) {
+        Check((*communicator)
+                  ->AllReduce(data, count, DataType::kFloat32, kTimeout));
+      },
+      [&] { Check((*communicator)->Barrier(kTimeout)); });
+}
+
+// Forks ranks, hands their offers round and reads what rank 0 prints.
+Times RunBackend(const std::string& backend, int size) {
+  std::vector<RankPipes> pipes(static_cast<size_t>(size));
+  std::vector<pid_t> children;
+  // Else the ranks would print it again.
+  std::cout.flush();
+  for (int rank = 0; rank < size; ++rank) {
+    RankPipes& own = pipes[rank];
+    if (pipe(own.to_rank) != 0 || pipe(own.to_parent) != 0) Die("no pipes");
+    const pid_t child = fork();
+    if (child == 0) {
+      RunRank(backend, rank, size, own);
+      _exit(0);
+    }
+    close(own.to_parent[1]);
+    children.push_back(child);
+  }
+  std::vector<std::string> offers;
+  for (const RankPipes& rank : pipes) {
+    offers.push_back(ReadText(rank.to_parent[0]));
+  }
+  for (const RankPipes& rank : pipes) {
+    for (const std::string& offer : offers) WriteText(rank.to_rank[1], offer);
+  }
+  FILE* const results = fdopen(pipes[0].to_parent[0], "r");
+  const Times times = ReadTimes(results);
+  std::fclose(results);
+  for (int rank = 0; rank < size; ++rank) {
+    waitpid(children[rank], nullptr, 0);
+    close(pipes[rank].to_rank[0]);
+    close(pipes[rank].to_rank[1]);
+    if (rank > 0) close(pipes[rank].to_parent[0]);
+  }
+  return times;
+}
+
+std::string OwnFolder() {
+  char path[4096];
+  const ssize_t length = readlink("/proc/self/exe", path, sizeof(path));
+  const std::string program(path, length > 0 ? static_cast<size_t>(length) : 0);
+  return program.substr(0, program.rfind('/'));
+}
+
+// Empty when mpirun or the program is missing.
+Times RunMpi(int size) {
+  const std::string program = OwnFolder() + "/allreduce_mpi";
+  if (access(program.c_str(), X_OK) != 0) return {};
+  const std::string command =
+      absl::StrCat("mpirun --allow-run-as-root --oversubscribe -np ", size, " ",
+                   program, " 2>/dev/null");
+  FILE* const output = popen(command.c_str(), "r");
+  if (output == nullptr) return {};
+  const Times times = ReadTimes(output);
+  pclose(output);
+  return times;
+}
+
+double Median(std::vector<double> values) {
+  std::sort(values.begin(), values.end());
+  return values[values.size() / 2];
+}
+
+struct Options {
+  std::vector<int> ranks = {2, 4};
+  int rounds = 5;
+  std::vector<std::string> peers = {"shm", "gloo", "mpi"};
+};
+
+using Rounds = std::vector<Times>;
+
+// Ratio of a peer's time to that of shm per round: above 1, shm is faster.
+std::string Ratio(const Rounds& peer, const Rounds& own, size_t bytes) {
+  std::vector<double> ratios;
+  for (size_t i = 0; i < peer.size(); ++i) {
+    if (peer[i].count(bytes) == 0 || own[i].count(bytes) == 0) continue;
+    ratios.push_back(peer[i].at(bytes) / own[i].at(bytes));
+  }
+  if (ratios.empty()) return "?";
+  std::sort(ratios.begin(), ratios.end());
+  return absl::StrFormat("%5.2f (%.2f-%.2f)", Median(ratios), ratios.front(),
+                         ratios.back());
+}
+
+void PrintTable(int ranks, const Options& options,
+                const std::map<std::string, Rounds>& results) {
+  std::cout << "\n"
+            << ranks << " ranks, median of " << options.rounds
+            << " rounds, microseconds; ratio = peer / shm per round (least-"
+               "greatest)\n";
+  std::cout << absl::StrFormat("%10s", "bytes");
+  for (const std::string& peer : options.peers) {
+    std::cout << absl::StrFormat(" %11s", peer);
+    if (peer != "shm") std::cout << absl::StrFormat(" %-18s", "  ratio");
+  }
+  std::cout << "\n";
+  for (const size_t bytes : AllReduceSizes()) {
+    std::cout << absl::StrFormat("%10d", bytes);
+    for (const std::string& peer : options.peers) {
+      const Rounds& rounds = results.at(peer);
+      if (rounds.empty() || rounds[0].count(bytes) == 0) {
+        std::cout << absl::StrFormat(" %11s %-18s", "missing", "");
+        continue;
+      }
+      std::vector<double> times;
+      for (const Times& round : rounds) {
+        if (round.count(bytes) > 0) times.push_back(round.at(bytes) * 1e6);
+      }
+      std::cout << absl::StrFormat(" %11.2f", Median(times));
+      if (peer == "shm" || results.count("shm") == 0) continue;
+      std::cout << absl::StrFormat(" %-18s",
+                                   Ratio(rounds, results.at("shm"), bytes));
+    }
+    std::cout << "\n";
+  }
+}
+
+void Run(int ranks, const Options& options) {
+  std::map<std::string, Rounds> results;
+  for (int round = 0; round < options.rounds; ++round) {
+    for (const std::string& peer : options.peers) {
+      results[peer].push_back(peer == "mpi" ? RunMpi(ranks)
+                                            : RunBackend(peer, ranks));
+    }
+  }
+  for (const auto& [peer, rounds] : results) {
+    if (rounds[0].empty()) {
+      std::cout << "peer " << peer << " is missing"
+                << (peer == "mpi" ? " (install libopenmpi-dev openmpi-bin)"
+                                  : "")
+                << "\n";
+    }
+  }
+  PrintTable(ranks, options, results);
+}
+
+Options ParseOptions(int argc, char** argv) {
+  Options options;
+  for (int i = 1; i < argc; ++i) {
+    absl::string_view argument = argv[i];
+    if (absl::ConsumePrefix(&argument, "--rounds=")) {
+      if (!absl::SimpleAtoi(argument, &options.rounds)) Die("bad --rounds");
+    } else if (absl::ConsumePrefix(&argument, "--ranks=")) {
+      options.ranks.clear();
+      for (const auto text : absl::StrSplit(argument, ',')) {
+        options.ranks.push_back(std::atoi(std::string(text).c_str()));
+      }
+    } else if (absl::ConsumePrefix(&argument, "--only=")) {
+      options.peers = absl::StrSplit(argument, ',');
+    } else {
+      Die(absl::StrCat("unknown argument ", argument));
+    }
+  }
+  return options;
+}
+
+}  // namespace
+}  // namespace elasticdl::benchmarks
+
+int main(int argc, char** argv) {
+  const auto options = elasticdl::benchmarks::ParseOptions(argc, argv);
+  for (const int ranks : options.ranks) {
+    elasticdl::benchmarks::Run(ranks, options);
+  }
+  return 0;
+}

@@ -1,0 +1,50 @@
+// What the all-reduce benchmark measures, the same for every peer.
+#pragma once
+
+#include <algorithm>
+#include <chrono>
+#include <cstddef>
+#include <cstdio>
+#include <vector>
+
+namespace elasticdl::benchmarks {
+
+inline const std::vector<size_t>& AllReduceSizes() {
+  // 436 kB and 5 MB are the gradients of the example MLP and CNN.
+  static const auto* const sizes = new std::vector<size_t>{
+      4,      64,      1024,    4096,    16384,    65536,    262144,
+      436000, 1048576, 4194304, 5000000, 26214400, 104857600};
+  return *sizes;
+}
+
+// Calls in a row per sample: about 3 ms' worth for small sizes, so that the
+// clock and the ranks' skew do not count.
+inline int CallsPerSample(size_t bytes) {
+  return static_cast<int>(std::max<size_t>(1, 1500000 / (bytes + 3000)));
+}
+inline int Samples(size_t bytes) { return bytes > (10 << 20) ? 5 : 15; }
+
+// Median seconds per call of `all_reduce(data, count)`; `barrier()` before each
+// sample. Prints "<bytes> <seconds>" when `print`.
+template <typename AllReduce, typename Barrier>
+void Measure(bool print, const AllReduce& all_reduce, const Barrier& barrier) {
+  using Clock = std::chrono::steady_clock;
+  for (const size_t bytes : AllReduceSizes()) {
+    std::vector<float> data(bytes / sizeof(float), 0);
+    const int calls = CallsPerSample(bytes);
+    std::vector<double> seconds;
+    for (int sample = -1; sample < Samples(bytes); ++sample) {
+      barrier();
+      const Clock::time_point start = Clock::now();
+      for (int i = 0; i < calls; ++i) all_reduce(data.data(), data.size());
+      const std::chrono::duration<double> spent = Clock::now() - start;
+      // The first is for warming up.
+      if (sample >= 0) seconds.push_back(spent.count() / calls);
+    }
+    std::sort(seconds.begin(), seconds.end());
+    if (print) std::printf("%zu %.9f\n", bytes, seconds[seconds.size() / 2]);
+  }
+  std::fflush(stdout);
+}
+
+}  // namespace elasticdl::benchmarks

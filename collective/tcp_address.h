@@ -1,0 +1,37 @@
+// Addresses and sockets of the TCP backend.
+#pragma once
+
+#include <sys/socket.h>
+
+#include <cstdint>
+#include <string>
+
+#include "absl/status/statusor.h"
+#include "elasticdl/common/file.h"
+
+namespace elasticdl::collective {
+
+// A numeric address, IPv4 or IPv6, and a port.
+struct TcpAddress {
+  std::string host;
+  uint16_t port = 0;
+};
+
+// A listening socket on one address of this host, not on all, and where it is.
+struct TcpListener {
+  Fd socket;
+  TcpAddress address;
+};
+// `host` is a name or a number; a free port is chosen. INVALID_ARGUMENT when it
+// is not an address of this host.
+absl::StatusOr<TcpListener> Listen(const std::string& host);
+
+// Begins to connect; the socket is writable, or broken, when it is decided.
+absl::StatusOr<Fd> Dial(const TcpAddress& address);
+// OK when a socket of Dial is connected.
+absl::Status DialResult(int socket);
+
+// Not blocking, without delays for small packets, closed on exec.
+absl::Status Configure(int socket);
+
+}  // namespace elasticdl::collective
