@@ -100,11 +100,16 @@ absl::StatusOr<master::MasterOptions> MakeMasterOptions(
   master::MasterOptions options;
   ELASTICDL_ASSIGN_OR_RETURN(const v1::JobType type,
                              ParseJobType(flags.JobType()));
-  ELASTICDL_RETURN_IF_ERROR(CheckStrategy(flags, type));
+  if (flags.RunsJobCommand()) {
+    options.job_command = flags.job_command;
+  } else {
+    ELASTICDL_RETURN_IF_ERROR(CheckStrategy(flags, type));
+  }
   options.job = MakeJobSpec(flags, type);
   const bool training =
       type == v1::TRAINING_ONLY || type == v1::TRAINING_WITH_EVALUATION;
-  options.num_workers = training ? 1 : flags.num_workers;
+  options.num_workers =
+      training && !flags.RunsJobCommand() ? 1 : flags.num_workers;
   const auto cores =
       static_cast<int64_t>(std::max(1u, std::thread::hardware_concurrency()));
   options.job.set_num_threads(static_cast<int32_t>(

@@ -243,7 +243,8 @@ void JobReporter::Publish(absl::Time now, const TaskProgress& tasks,
                           int ready_workers, const std::vector<PodInfo>& pods) {
   UpdateStatus(now, tasks, ready_workers, pods);
   board_.Set(status_, now);
-  display_->Update(Shown(evaluation), now);
+  // Of a command it is only known whether it runs.
+  if (options_.job_command.empty()) display_->Update(Shown(evaluation), now);
 }
 
 void JobReporter::Tick(absl::Time now, const TaskProgress& tasks,

@@ -12,6 +12,7 @@
 #include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
+#include "command_job.h"
 #include "elasticdl/common/clock.h"
 #include "elasticdl/common/file.h"
 #include "elasticdl/common/log.h"
@@ -365,6 +366,7 @@ void MasterImpl::ShutDown() {
 }  // namespace
 
 absl::StatusOr<std::unique_ptr<Master>> Master::Create(MasterOptions options) {
+  if (!options.job_command.empty()) return CreateCommandJob(std::move(options));
   auto master = std::make_unique<MasterImpl>(std::move(options));
   ELASTICDL_RETURN_IF_ERROR(master->SetUp());
   return master;

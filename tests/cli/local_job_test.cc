@@ -197,7 +197,7 @@ TEST_F(LocalJobTest, DetachReturnsWhenTheMasterListens) {
   ::testing::internal::CaptureStdout();
   EXPECT_EQ(Run(absl::StrCat("echo 127.0.0.1:1 > ", dir_.path(), "/a; mv ",
                              dir_.path(), "/a ", dir_.path(),
-                             "/address; exec cat ", never_)),
+                             "/http_address; exec cat ", never_)),
             0);
   EXPECT_THAT(::testing::internal::GetCapturedStdout(),
               HasSubstr("job j is running"));

@@ -46,6 +46,9 @@ struct MasterOptions {
   std::string worker_pod_priority;
   // Program and arguments of a worker; --worker_id is added.
   std::vector<std::string> worker_argv;
+  // A shell command to run in every worker instead of training; empty = train.
+  // Of the job's specification only the name is used then.
+  std::string job_command;
   // KEY=VALUE of local pods.
   std::vector<std::string> environment;
 
