@@ -7,7 +7,6 @@
 
 #include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
-#include "absl/strings/str_replace.h"
 #include "elasticdl/common/file.h"
 #include "elasticdl/common/status.h"
 #include "grammar.h"
@@ -79,15 +78,8 @@ v1::JobSpec MakeJobSpec(const JobFlags& flags, v1::JobType type) {
 // Does the model file mention a reader of its own? A file that cannot be read
 // here may (in an image, say).
 bool MayReadData(const JobFlags& flags) {
-  const size_t dot = flags.model_def.rfind('.');
-  if (dot == std::string::npos || absl::EndsWith(flags.model_def, ".pt")) {
-    return false;
-  }
-  const std::string path = JoinPath(
-      flags.model_zoo,
-      absl::StrCat(
-          absl::StrReplaceAll(flags.model_def.substr(0, dot), {{".", "/"}}),
-          ".cc"));
+  const std::string path = flags.ModelFile();
+  if (path.empty()) return false;
   const auto text = ReadFile(path);
   return !text.ok() || absl::StrContains(*text, flags.custom_data_reader);
 }
