@@ -84,4 +84,10 @@ class Master {
   virtual void Stop(const std::string& reason) = 0;
 };
 
+// For the record: the job in the folder `job_dir` (locked by the caller) was
+// refused before it began. Writes its end to the events of the folder and to
+// `event_log`, unless that is empty.
+void RecordRefusedJob(const std::string& job_dir, const std::string& event_log,
+                      const std::string& reason);
+
 }  // namespace elasticdl::master
