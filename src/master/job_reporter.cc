@@ -233,6 +233,7 @@ void JobReporter::JobEnded(int exit_code, const std::string& message) {
     LogError(end);
   }
   events_->JobEnd(status_.state, message, exit_code, status_.step);
+  http_->ShowEnd();
   http_->Stop();
 }
 
