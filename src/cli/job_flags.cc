@@ -244,7 +244,7 @@ void AddWorkers(JobFlags* f, FlagSet* set) {
                .Min(0)
                .Max(kMaxInt));
   set->Add("max_workers", &f->max_workers,
-           Info(kWorkers, "The most that scaling may reach; 0 = num_workers.")
+           Info(kWorkers, "The most that scaling may reach; 0 = no limit.")
                .Min(0)
                .Max(kMaxInt));
   set->Add("num_threads", &f->num_threads,

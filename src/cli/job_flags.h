@@ -172,8 +172,6 @@ struct JobFlags {
   // The source file that --model_zoo and --model_def name; "" when they name
   // something else (a TorchScript file).
   std::string ModelFile() const;
-  // More workers may be added up to this.
-  int64_t MaxWorkers() const;
 };
 
 // Adds the flags of `command`, the old ones included. For kPs some defaults of

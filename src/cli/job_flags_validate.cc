@@ -203,10 +203,6 @@ std::string JobFlags::ModelFile() const {
   return JoinPath(model_zoo, absl::StrCat(name, ".cc"));
 }
 
-int64_t JobFlags::MaxWorkers() const {
-  return max_workers == 0 ? num_workers : max_workers;
-}
-
 absl::Status ValidateJobFlags(JobCommand command, JobFlags* flags,
                               FlagSet* set) {
   ELASTICDL_RETURN_IF_ERROR(CheckData(command, *flags));

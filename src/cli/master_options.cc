@@ -29,15 +29,11 @@ absl::Status CheckStrategy(const JobFlags& flags, v1::JobType type) {
       type == v1::TRAINING_ONLY || type == v1::TRAINING_WITH_EVALUATION;
   const std::string strategy = flags.Strategy();
   if (!training || strategy == "Local") return absl::OkStatus();
-  // A ring of one worker is local training; so is a worker started by hand.
-  if (strategy == "AllreduceStrategy" &&
-      (flags.num_workers == 1 || flags.pod_backend == "none")) {
-    return absl::OkStatus();
-  }
-  return absl::UnimplementedError(absl::StrCat(
-      "--distribution_strategy: ", strategy, " with ", flags.num_workers,
-      " workers is not in this version yet; train with ",
-      "--distribution_strategy=Local (one worker)"));
+  if (strategy == "AllreduceStrategy") return absl::OkStatus();
+  return absl::UnimplementedError(
+      absl::StrCat("--distribution_strategy: ", strategy,
+                   " is not in this version yet; train with ",
+                   "--distribution_strategy=AllreduceStrategy"));
 }
 
 v1::JobSpec MakeJobSpec(const JobFlags& flags, v1::JobType type) {
@@ -72,6 +68,10 @@ v1::JobSpec MakeJobSpec(const JobFlags& flags, v1::JobType type) {
   job.set_log_level(flags.log_level);
   job.set_failpoints(flags.failpoints);
   job.set_prediction_output_dir(flags.prediction_output_dir);
+  job.set_collective(flags.collective);
+  job.set_grad_compression(flags.grad_compression);
+  job.set_global_batch_size(flags.global_batch_size);
+  job.set_worker_timeout_seconds(flags.worker_timeout);
   return job;
 }
 
@@ -100,8 +100,12 @@ absl::StatusOr<master::MasterOptions> MakeMasterOptions(
   options.job = MakeJobSpec(flags, type);
   const bool training =
       type == v1::TRAINING_ONLY || type == v1::TRAINING_WITH_EVALUATION;
+  const bool local = flags.Strategy() == "Local";
   options.num_workers =
-      training && !flags.RunsJobCommand() ? 1 : flags.num_workers;
+      training && local && !flags.RunsJobCommand() ? 1 : flags.num_workers;
+  options.min_workers = std::max<int64_t>(1, flags.min_workers);
+  options.max_workers = flags.max_workers;
+  options.worker_timeout = absl::Seconds(flags.worker_timeout);
   const auto cores =
       static_cast<int64_t>(std::max(1u, std::thread::hardware_concurrency()));
   options.job.set_num_threads(static_cast<int32_t>(

@@ -47,6 +47,7 @@ JobController::JobController(Options options, TaskManager tasks,
       output_(output),
       tasks_(std::move(tasks)),
       evaluation_(options_.evaluation, tasks_, now),
+      membership_(options_.membership),
       first_ledger_(tasks_.Snapshot()) {}
 
 bool JobController::IsTraining() const {
@@ -92,7 +93,7 @@ void JobController::OnMessage(absl::Time now, ConnectionId connection,
       OnTaskDone(now, worker, message.task_done());
       break;
     case v1::WorkerMessage::kEvaluationDue:
-      OnEvaluationDue(now, worker, message.evaluation_due().step());
+      OnEvaluationDue(now, connection, worker, message.evaluation_due().step());
       break;
     case v1::WorkerMessage::kCheckpointBegin:
       OnCheckpointBegin(connection, message.checkpoint_begin().step());
@@ -109,10 +110,29 @@ void JobController::OnMessage(absl::Time now, ConnectionId connection,
       Fail(now,
            absl::StrCat("worker ", worker.id, ": ", message.fatal().message()));
       break;
-    case v1::WorkerMessage::kLeaving:
+    case v1::WorkerMessage::kLeaving: {
       worker.leaving = true;
-      LoseWorker(now, worker.id, WorkerLoss::kPreempted,
-                 absl::StrCat("left (", message.leaving().reason(), ")"));
+      const std::string reason =
+          absl::StrCat("left (", message.leaving().reason(), ")");
+      if (!IsTraining()) {
+        Release(now, worker.id, reason);
+        break;
+      }
+      const bool had_level = membership_.HasLevelMember();
+      Execute(now, had_level, membership_.Leave(now, worker.id));
+      break;
+    }
+    case v1::WorkerMessage::kStuck:
+      Evict(now, worker.id, WorkerLoss::kCrashed,
+            absl::StrCat("stuck in ", message.stuck().where(), " for ",
+                         message.stuck().seconds(), " s"));
+      break;
+    case v1::WorkerMessage::kOffer:
+    case v1::WorkerMessage::kConnected:
+    case v1::WorkerMessage::kLevel:
+    case v1::WorkerMessage::kWorldFailed:
+    case v1::WorkerMessage::kIdle:
+      OnWorldMessage(now, worker, message);
       break;
     case v1::WorkerMessage::kHello:
     case v1::WorkerMessage::MESSAGE_NOT_SET:
@@ -127,26 +147,22 @@ void JobController::OnHello(absl::Time now, ConnectionId connection,
   WorkerState worker;
   worker.id = hello.worker_id();
   worker.pid = hello.pid();
-  if (worker.id < 0) worker.id = next_worker_id_;
-  next_worker_id_ = std::max(next_worker_id_, worker.id + 1);
   // The same worker on a new stream: whatever the old one still says is stale.
-  for (auto it = workers_.begin(); it != workers_.end();) {
-    if (it->second.id != worker.id) {
-      ++it;
-      continue;
-    }
-    output_.Close(it->first, absl::FailedPreconditionError(absl::StrCat(
-                                 "worker ", worker.id, " came back")));
-    it = workers_.erase(it);
-    LoseWorker(now, worker.id, WorkerLoss::kPreempted, "came back");
+  if (const auto old = connection_of_.find(worker.id);
+      old != connection_of_.end()) {
+    output_.Close(old->second, absl::FailedPreconditionError(absl::StrCat(
+                                   "worker ", worker.id, " came back")));
+    workers_.erase(old->second);
+    Depart(now, worker.id, WorkerLoss::kPreempted, "came back");
   }
-  const bool alone = IsTraining();
-  if (ending_.has_value() || (alone && !workers_.empty())) {
-    Stop(connection, worker,
-         ending_.has_value()
-             ? "the job is ending"
-             : "the Local strategy trains with one worker, and there is one",
-         0);
+  // Records are counted over the life of a worker: a new process is a new one.
+  if (worker.id < 0 || used_ids_.count(worker.id) != 0) {
+    worker.id = next_worker_id_;
+  }
+  used_ids_.insert(worker.id);
+  next_worker_id_ = std::max(next_worker_id_, worker.id + 1);
+  if (ending_.has_value()) {
+    Stop(connection, worker, "the job is ending", 0);
     output_.Close(connection, absl::OkStatus());
     return;
   }
@@ -154,15 +170,13 @@ void JobController::OnHello(absl::Time now, ConnectionId connection,
   v1::Welcome& welcome = *message.mutable_welcome();
   welcome.set_worker_id(worker.id);
   *welcome.mutable_job() = options_.job;
-  welcome.set_restore_from(options_.restore_from);
-  // The newest checkpoint of this run, if there is one; its ledger is what the
-  // task manager was cut back to.
-  for (auto it = ledgers_.rbegin(); it != ledgers_.rend(); ++it) {
-    if (it->first != tasks_.step()) continue;
-    if (const auto path = options_.find_checkpoint(it->first)) {
-      welcome.set_restore_from(*path);
-    }
+  if (!IsTraining()) {
+    welcome.set_restore_from(options_.restore_from);
+  } else if (const auto sample = tasks_.Sample();
+             sample.has_value() && careful_until_ == 0) {
+    *welcome.mutable_warm_up() = *sample;
   }
+  connection_of_[worker.id] = connection;
   workers_[connection] = worker;
   output_.Send(connection, std::move(message));
 }
@@ -186,8 +200,6 @@ absl::Status JobController::LearnShards(const v1::Ready& ready) {
 void JobController::OnReady(absl::Time now, ConnectionId connection,
                             WorkerState& worker, const v1::Ready& ready) {
   worker.ready = true;
-  // What it has restored need not be saved again.
-  if (ready.step() > 0) saved_step_ = ready.step();
   output_.OnWorkerReady(worker.id, worker.pid, ready.step());
   if (!shards_known_) {
     const absl::Status status = LearnShards(ready);
@@ -196,31 +208,56 @@ void JobController::OnReady(absl::Time now, ConnectionId connection,
       return;
     }
   }
-  if (IsTraining() && ready.step() != tasks_.step()) {
-    // Model and ledger must agree; this worker restored something else.
-    Stop(connection, worker,
-         absl::StrCat("it is at step ", ready.step(), ", the job at ",
-                      tasks_.step()),
-         kExitJobFailed);
-  }
+  if (!IsTraining()) return;
+  const bool had_level = membership_.HasLevelMember();
+  Execute(now, had_level, membership_.Ready(now, worker.id, ready.host()));
 }
 
 void JobController::OnProgress(absl::Time now, const WorkerState& worker,
                                const v1::Progress& progress) {
-  for (const v1::Commit& commit : progress.commits()) {
-    const absl::StatusOr<CommittedRange> range =
-        tasks_.Commit(now, worker.id, commit.task_id(), commit.end());
-    if (!range.ok()) {
-      LogWarning("commit of worker ", worker.id,
-                 " refused: ", range.status().message());
-    } else if (range->begin < range->end) {
-      crashes_without_commit_ = 0;
-      output_.OnCommit(*range, progress.step());
+  const absl::Status active =
+      membership_.CheckActive(worker.id, progress.generation());
+  if (!active.ok()) {
+    LogInfo("report of worker ", worker.id, " refused: ", active.message());
+    return;
+  }
+  membership_.Stepped(progress.generation());
+  const int64_t records =
+      Commit(now, progress.totals(), progress.step(), progress.generation());
+  output_.OnProgress(progress, records);
+}
+
+int64_t JobController::Commit(
+    absl::Time now,
+    const google::protobuf::RepeatedPtrField<v1::RecordTotal>& totals,
+    int64_t step, int64_t generation) {
+  int64_t records = 0;
+  for (const v1::RecordTotal& total : totals) {
+    // Settled long ago; the members just have not forgotten it yet.
+    if (connection_of_.count(total.worker_id()) == 0 &&
+        gone_.count(total.worker_id()) == 0) {
+      continue;
+    }
+    int64_t& known = committed_totals_[total.worker_id()];
+    if (total.records() == known) continue;
+    const absl::StatusOr<std::vector<CommittedRange>> ranges =
+        tasks_.CommitNext(now, total.worker_id(), total.records() - known);
+    if (!ranges.ok()) {
+      // Model and ledger would no longer agree: nothing may be built on that.
+      Fail(now, absl::StrCat("the ledger of step ", step,
+                             " is wrong: ", ranges.status().message()));
+      return records;
+    }
+    records += total.records() - known;
+    known = total.records();
+    for (const CommittedRange& range : *ranges) {
+      output_.OnCommit(range, step, generation);
     }
   }
-  const absl::Status status = tasks_.SetStep(progress.step());
+  if (records > 0) crashes_without_commit_ = 0;
+  const absl::Status status = tasks_.SetStep(step);
   if (!status.ok()) LogWarning(status.message());
-  output_.OnProgress(progress);
+  return records;
 }
 
 void JobController::OnTaskDone(absl::Time now, const WorkerState& worker,
@@ -242,8 +279,8 @@ void JobController::OnTaskDone(absl::Time now, const WorkerState& worker,
   output_.OnTaskDone(done.records());
 }
 
-void JobController::OnEvaluationDue(absl::Time now, WorkerState& worker,
-                                    int64_t step) {
+void JobController::OnEvaluationDue(absl::Time now, ConnectionId connection,
+                                    WorkerState& worker, int64_t step) {
   worker.waiting = true;
   if (evaluation_.running()) return;
   evaluate_now_sent_ = false;
@@ -252,11 +289,15 @@ void JobController::OnEvaluationDue(absl::Time now, WorkerState& worker,
     if (status.ok()) return;
     LogWarning("evaluation at step ", step, ": ", status.message());
   }
-  // Nothing to evaluate (any more): let the worker go on.
+  // Nothing to evaluate, or it is done already: let the worker go on.
   v1::MasterMessage message;
-  message.mutable_evaluation_done()->set_step(step);
-  SendToAll(message);
-  for (auto& [connection, other] : workers_) other.waiting = false;
+  if (last_evaluation_.step() == step) {
+    *message.mutable_evaluation_done() = last_evaluation_;
+  } else {
+    message.mutable_evaluation_done()->set_step(step);
+  }
+  worker.waiting = false;
+  output_.Send(connection, std::move(message));
 }
 
 void JobController::OnCheckpointBegin(ConnectionId connection, int64_t step) {
@@ -327,6 +368,7 @@ void JobController::Advance(absl::Time now) {
   for (auto& [connection, worker] : workers_) {
     GrantTasks(now, connection, worker);
   }
+  WakeIfData();
   FinishIfDone();
 }
 
@@ -344,8 +386,12 @@ void JobController::AdvanceEvaluation(absl::Time now) {
     done.set_step(result->version);
     done.mutable_metrics()->insert(result->metrics.begin(),
                                    result->metrics.end());
-    SendToAll(message);
-    for (auto& [connection, worker] : workers_) worker.waiting = false;
+    last_evaluation_ = done;
+    for (auto& [connection, worker] : workers_) {
+      if (!worker.waiting && !tasks_.TrainingDone()) continue;
+      worker.waiting = false;
+      if (worker.ready) output_.Send(connection, message);
+    }
   }
   if (evaluation_.running()) return;
   if (evaluation_.DueAtEnd() && num_ready_workers() > 0) {
@@ -363,6 +409,8 @@ void JobController::AdvanceEvaluation(absl::Time now) {
 void JobController::GrantTasks(absl::Time now, ConnectionId connection,
                                WorkerState& worker) {
   if (!worker.ready || worker.leaving || worker.stop_sent) return;
+  // Only members of the world have the model.
+  if (IsTraining() && !IsActive(worker.id)) return;
   while (true) {
     const auto room = [&](v1::TaskType type) {
       return tasks_.NumHeld(worker.id, type) <
@@ -408,41 +456,41 @@ std::optional<JobResult> JobController::result() const {
 }
 
 void JobController::OnTimer(absl::Time now) {
-  for (auto it = unexplained_.begin(); it != unexplained_.end();) {
-    if (it->second.deadline > now) {
-      ++it;
-      continue;
-    }
-    const int64_t id = it->first;
-    const std::string reason = it->second.reason;
-    it = unexplained_.erase(it);
-    output_.KillWorker(id, reason);
-    LoseWorker(now, id, WorkerLoss::kPreempted, reason);
+  bool explained = false;
+  for (auto& [id, gone] : gone_) {
+    if (gone.loss.has_value() || gone.deadline > now) continue;
+    gone.loss = WorkerLoss::kPreempted;
+    explained = true;
+    output_.KillWorker(id, gone.reason);
+  }
+  if (explained) FinishGone(now);
+  if (membership_.NextTimer() <= now && !ending_.has_value()) {
+    const bool had_level = membership_.HasLevelMember();
+    Execute(now, had_level, membership_.OnTimer(now));
   }
   for (const OverdueTask& overdue : tasks_.Expire(now)) {
-    const std::string reason =
-        absl::StrCat("silent on task ", overdue.task_id, " for ",
-                     absl::FormatDuration(overdue.silent), " (limit ",
-                     absl::FormatDuration(overdue.limit), ")");
-    for (auto it = workers_.begin(); it != workers_.end(); ++it) {
-      if (it->second.id != overdue.worker_id) continue;
-      output_.Close(it->first, absl::FailedPreconditionError(reason));
-      workers_.erase(it);
-      break;
-    }
-    output_.KillWorker(overdue.worker_id, reason);
-    LoseWorker(now, overdue.worker_id, WorkerLoss::kCrashed, reason);
+    // Members of a world wait for each other: which of them hangs is for them
+    // to say (Stuck).
+    if (overdue.type == v1::TRAINING && active_size_ > 1) continue;
+    Evict(now, overdue.worker_id, WorkerLoss::kCrashed,
+          absl::StrCat("silent on task ", overdue.task_id, " for ",
+                       absl::FormatDuration(overdue.silent), " (limit ",
+                       absl::FormatDuration(overdue.limit), ")"));
   }
   Advance(now);
 }
 
 absl::Time JobController::NextTimer() const {
-  absl::Time next = tasks_.NextExpiry();
+  // See OnTimer for the tasks of a world.
+  absl::Time next = active_size_ > 1 && !evaluation_.running()
+                        ? absl::InfiniteFuture()
+                        : tasks_.NextExpiry();
+  if (!ending_.has_value()) next = std::min(next, membership_.NextTimer());
   if (!evaluate_now_sent_ && num_ready_workers() > 0) {
     next = std::min(next, evaluation_.NextDueTime());
   }
-  for (const auto& [id, unexplained] : unexplained_) {
-    next = std::min(next, unexplained.deadline);
+  for (const auto& [id, gone] : gone_) {
+    if (!gone.loss.has_value()) next = std::min(next, gone.deadline);
   }
   return next;
 }

@@ -10,15 +10,19 @@
 #include <optional>
 #include <set>
 #include <string>
+#include <unordered_map>
+#include <vector>
 
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
 #include "absl/time/time.h"
+#include "elasticdl/rendezvous/membership.h"
 #include "elasticdl/rendezvous/stream_server.h"
 #include "elasticdl/v1/job.pb.h"
 #include "elasticdl/v1/master.pb.h"
 #include "evaluation.h"
 #include "task_manager.h"
+#include "world_change.h"
 
 namespace elasticdl::master {
 
@@ -45,10 +49,13 @@ class JobOutput {
   // For the event log, the audit and people.
   virtual void OnWorkerReady(int64_t worker_id, int64_t pid, int64_t step) = 0;
   virtual void OnWorkerLost(int64_t worker_id, const std::string& reason) = 0;
-  virtual void OnCommit(const CommittedRange& range, int64_t step) = 0;
+  virtual void OnCommit(const CommittedRange& range, int64_t step,
+                        int64_t generation) = 0;
   // Every commit after `step` is void: the model fell back to that step.
   virtual void OnCutBack(int64_t step) = 0;
-  virtual void OnProgress(const v1::Progress& progress) = 0;
+  // `records`: those that are new in the model.
+  virtual void OnProgress(const v1::Progress& progress, int64_t records) = 0;
+  virtual void OnWorld(const WorldChange& world) = 0;
   virtual void OnCheckpoint(const v1::CheckpointDone& done) = 0;
   virtual void OnEvaluation(const EvaluationResult& result) = 0;
   // Records of an evaluation or prediction task that is done.
@@ -81,6 +88,8 @@ class JobController {
     std::string restore_from;
     int64_t restore_step = 0;
     std::optional<v1::Ledger> restore_ledger;
+    // Of a training job.
+    rendezvous::MembershipOptions membership;
     // One task in use, one read ahead.
     int window = 2;
     // Workers are pods of ours: how one ended will be told by OnWorkerEnded.
@@ -103,6 +112,9 @@ class JobController {
   void OnWorkerEnded(absl::Time now, int64_t worker_id, const WorkerEnd& end);
   // Ends the job: workers are told, then it is over.
   void Fail(absl::Time now, const std::string& reason);
+  // How many workers may train together from now on.
+  void SetWorkerLimits(absl::Time now, int64_t min_workers,
+                       int64_t max_workers);
   // Asked for by a person; the outcome is a failure unless all was done.
   void StopJob(absl::Time now, const std::string& reason);
   void OnTimer(absl::Time now);
@@ -123,6 +135,8 @@ class JobController {
     return evaluation_.running() ? tasks_.evaluation() : std::nullopt;
   }
   int num_ready_workers() const;
+  // Of the world that trains; 0 = none.
+  int64_t generation() const { return membership_.active_generation(); }
   // Was the crash of this worker counted against the task it held? Then it does
   // not count against the worker.
   bool BlamedOnTask(int64_t worker_id) const {
@@ -140,10 +154,15 @@ class JobController {
     bool stop_sent = false;
     bool leaving = false;
   };
-  // The stream is gone, the pod has not said why.
-  struct Unexplained {
-    absl::Time deadline;
+  // A worker that is not there any more. What it held goes back to the queue
+  // when it is known which of it is in the model (settled) and whether it
+  // crashed (loss).
+  struct Gone {
+    bool settled = false;
+    std::optional<WorkerLoss> loss;
     std::string reason;
+    // Then it counts as preempted.
+    absl::Time deadline = absl::InfiniteFuture();
   };
 
   JobController(Options options, TaskManager tasks, JobOutput& output,
@@ -155,11 +174,41 @@ class JobController {
   absl::Status LearnShards(const v1::Ready& ready);
   void OnProgress(absl::Time now, const WorkerState& worker,
                   const v1::Progress& progress);
+  // What the step's totals say is in the model. Returns the new records.
+  int64_t Commit(
+      absl::Time now,
+      const google::protobuf::RepeatedPtrField<v1::RecordTotal>& totals,
+      int64_t step, int64_t generation);
   void OnTaskDone(absl::Time now, const WorkerState& worker,
                   const v1::TaskDone& done);
-  void OnEvaluationDue(absl::Time now, WorkerState& worker, int64_t step);
+  void OnEvaluationDue(absl::Time now, ConnectionId connection,
+                       WorkerState& worker, int64_t step);
   void OnCheckpointBegin(ConnectionId connection, int64_t step);
   void OnCheckpointDone(const v1::CheckpointDone& done);
+  // job_controller_world.cc: who trains together.
+  void OnWorldMessage(absl::Time now, const WorkerState& worker,
+                      const v1::WorkerMessage& message);
+  void OnLevel(absl::Time now, const WorkerState& worker,
+               const v1::Level& level);
+  // Carries out what an event of the membership has decided; `had_level`: there
+  // was a trained model before it.
+  void Execute(absl::Time now, bool had_level,
+               const rendezvous::Membership::Decisions& decisions);
+  void Execute(absl::Time now, const rendezvous::MembershipDecision& decision);
+  void SendPrepare(const rendezvous::MembershipDecision& decision);
+  void SendTo(const std::vector<int64_t>& workers,
+              const v1::MasterMessage& message);
+  std::string CheckpointToRestore() const;
+  void Release(absl::Time now, int64_t worker_id, const std::string& reason);
+  void Evict(absl::Time now, int64_t worker_id, WorkerLoss loss,
+             const std::string& reason);
+  bool IsActive(int64_t worker_id) const;
+  void WakeIfData();
+
+  // job_controller_loss.cc: who is gone, why, and what follows.
+  void Depart(absl::Time now, int64_t worker_id, std::optional<WorkerLoss> loss,
+              const std::string& reason);
+  void FinishGone(absl::Time now);
   void LoseWorker(absl::Time now, int64_t worker_id, WorkerLoss loss,
                   const std::string& reason);
   void CutBackToCheckpoint(absl::Time now);
@@ -190,7 +239,23 @@ class JobController {
   TaskManager tasks_;
   EvaluationService evaluation_;
   std::map<ConnectionId, WorkerState> workers_;
-  std::map<int64_t, Unexplained> unexplained_;
+  std::unordered_map<int64_t, ConnectionId> connection_of_;
+  rendezvous::Membership membership_;
+  // Members of the last world that was level.
+  size_t active_size_ = 0;
+  std::map<int64_t, Gone> gone_;
+  // Records of each worker that are in the model, as it has counted them.
+  std::unordered_map<int64_t, int64_t> committed_totals_;
+  // Nobody has the trained model any more: when all that are gone are
+  // explained, the ledger falls back, and what was decided since is done.
+  bool cut_back_due_ = false;
+  std::vector<rendezvous::MembershipDecision> held_back_;
+  // The last Level has just been committed.
+  bool just_settled_ = false;
+  // The members of this world wait for data.
+  int64_t idle_generation_ = 0;
+  // For members that come late to an evaluation that is over.
+  v1::EvaluationDone last_evaluation_;
   std::set<int64_t> blamed_;
   int crashes_without_commit_ = 0;
   // Crashes for which no task was set aside (yet).
@@ -201,6 +266,7 @@ class JobController {
   // How many of those that were set aside are reported.
   size_t reported_quarantined_ = 0;
   int64_t next_worker_id_ = 0;
+  std::set<int64_t> used_ids_;
   bool evaluate_now_sent_ = false;
   // Ledgers of checkpoints that are, or may be, on disk; by step.
   std::map<int64_t, v1::Ledger> ledgers_;

@@ -15,35 +15,91 @@ void JobController::OnClosed(absl::Time now, ConnectionId connection,
   if (found == workers_.end()) return;
   const WorkerState worker = found->second;
   workers_.erase(found);
-  if (!worker.leaving && !worker.stop_sent) {
+  const auto known = connection_of_.find(worker.id);
+  if (known != connection_of_.end() && known->second == connection) {
+    connection_of_.erase(known);
+  }
+  if (!worker.stop_sent) {
     const std::string reason =
         status.ok() ? "closed its stream" : std::string(status.message());
-    if (options_.has_pods && !ending_.has_value()) {
-      unexplained_[worker.id] = {now + options_.end_grace, reason};
-    } else {
-      LoseWorker(now, worker.id, WorkerLoss::kCrashed, reason);
-    }
+    // A pod of ours will say why it ended.
+    const bool wait = options_.has_pods && !ending_.has_value();
+    Depart(now, worker.id,
+           wait ? std::nullopt : std::make_optional(WorkerLoss::kCrashed),
+           reason);
   }
   Advance(now);
 }
 
 void JobController::OnWorkerEnded(absl::Time now, int64_t worker_id,
                                   const WorkerEnd& end) {
-  bool known = unexplained_.erase(worker_id) > 0;
-  for (auto it = workers_.begin(); it != workers_.end(); ++it) {
-    if (it->second.id != worker_id) continue;
-    // The process is gone before its stream: do not wait for that.
-    known = !it->second.leaving && !it->second.stop_sent;
-    output_.Close(it->first, absl::UnavailableError("process ended"));
-    workers_.erase(it);
-    break;
+  const WorkerLoss loss =
+      end.crashed ? WorkerLoss::kCrashed : WorkerLoss::kPreempted;
+  if (const auto gone = gone_.find(worker_id); gone != gone_.end()) {
+    if (!gone->second.loss.has_value()) {
+      gone->second.loss = loss;
+      gone->second.reason = end.reason;
+      FinishGone(now);
+    }
   }
-  if (known) {
-    LoseWorker(now, worker_id,
-               end.crashed ? WorkerLoss::kCrashed : WorkerLoss::kPreempted,
-               end.reason);
+  if (const auto found = connection_of_.find(worker_id);
+      found != connection_of_.end()) {
+    // The process is gone before its stream: do not wait for that.
+    const ConnectionId connection = found->second;
+    const bool expected = workers_.at(connection).stop_sent;
+    output_.Close(connection, absl::UnavailableError("process ended"));
+    workers_.erase(connection);
+    connection_of_.erase(found);
+    if (!expected) Depart(now, worker_id, loss, end.reason);
   }
   Advance(now);
+}
+
+void JobController::Depart(absl::Time now, int64_t worker_id,
+                           std::optional<WorkerLoss> loss,
+                           const std::string& reason) {
+  connection_of_.erase(worker_id);
+  Gone gone;
+  gone.settled = !IsTraining();
+  gone.loss = loss;
+  gone.reason = reason;
+  gone.deadline = now + options_.end_grace;
+  gone_[worker_id] = gone;
+  if (!IsTraining()) {
+    FinishGone(now);
+    return;
+  }
+  const bool had_level = membership_.HasLevelMember();
+  const auto decisions = membership_.Lost(now, worker_id, reason);
+  // Without a model there is nothing to settle.
+  if (!had_level) gone_[worker_id].settled = true;
+  Execute(now, had_level, decisions);
+}
+
+void JobController::FinishGone(absl::Time now) {
+  for (auto it = gone_.begin(); it != gone_.end();) {
+    if (!it->second.settled || !it->second.loss.has_value()) {
+      ++it;
+      continue;
+    }
+    const int64_t id = it->first;
+    const Gone gone = it->second;
+    it = gone_.erase(it);
+    committed_totals_.erase(id);
+    LoseWorker(now, id, *gone.loss, gone.reason);
+  }
+  if (!cut_back_due_ || !gone_.empty()) return;
+  cut_back_due_ = false;
+  // With the last replica goes the model.
+  if (!tasks_.Finished()) CutBackToCheckpoint(now);
+  for (auto& [connection, worker] : workers_) {
+    worker.training_done_sent = false;
+    worker.waiting = false;
+  }
+  const std::vector<rendezvous::MembershipDecision> decisions =
+      std::move(held_back_);
+  held_back_.clear();
+  for (const auto& decision : decisions) Execute(now, decision);
 }
 
 void JobController::LoseWorker(absl::Time now, int64_t worker_id,
@@ -76,8 +132,6 @@ void JobController::LoseWorker(absl::Time now, int64_t worker_id,
     }
   }
   ReportQuarantined();
-  // With the only replica goes the model.
-  if (IsTraining() && !tasks_.Finished()) CutBackToCheckpoint(now);
 }
 
 int64_t JobController::RecordsDone() const {
@@ -117,6 +171,8 @@ void JobController::CutBackToCheckpoint(absl::Time now) {
     LogWarning("falling back to step ", ledger->step(), ": ", status.message());
     return;
   }
+  committed_totals_.clear();
+  saved_step_ = std::min(saved_step_, ledger->step());
   evaluation_.CutBack(now, ledger->step());
   if (before == ledger->step()) return;
   output_.OnCutBack(ledger->step());

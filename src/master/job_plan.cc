@@ -75,6 +75,9 @@ absl::StatusOr<JobController::Options> PlanJob(const MasterOptions& options) {
   JobController::Options plan;
   plan.job = job;
   plan.has_pods = options.start_pods;
+  plan.membership.min_workers = std::max<int64_t>(1, options.min_workers);
+  plan.membership.max_workers =
+      job.distribution_strategy() == "Local" ? 1 : options.max_workers;
   TaskManagerOptions& tasks = plan.tasks;
   tasks.minibatch_size = job.minibatch_size();
   tasks.num_minibatches_per_task = options.num_minibatches_per_task;

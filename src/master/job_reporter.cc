@@ -7,6 +7,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_format.h"
+#include "absl/strings/str_join.h"
 #include "elasticdl/common/log.h"
 #include "elasticdl/common/status.h"
 
@@ -127,13 +128,15 @@ void JobReporter::WorkerLost(int64_t worker_id, const std::string& reason) {
   Say(absl::StrCat("worker ", worker_id, " is lost: ", reason));
 }
 
-void JobReporter::Committed(const CommittedRange& range, int64_t step) {
+void JobReporter::Committed(const CommittedRange& range, int64_t step,
+                            int64_t generation) {
   AuditedRange audited;
   audited.epoch = range.epoch;
   audited.shard = range.shard;
   audited.begin = range.begin;
   audited.end = range.end;
   audited.worker_id = range.worker_id;
+  audited.generation = generation;
   audited.step = step;
   CheckAudit(audit_->Append({audited}));
 }
@@ -157,9 +160,32 @@ void JobReporter::CheckTensorBoard(const absl::Status& status) {
                    status.message()));
 }
 
-void JobReporter::Progress(const v1::Progress& progress) {
+void JobReporter::World(const WorldChange& world) {
+  status_.generation = world.generation;
+  events_->World(world.generation, world.members, world.cause, world.pause);
+  std::string text =
+      absl::StrCat("generation ", world.generation, ": ", world.members.size(),
+                   world.members.size() == 1 ? " worker" : " workers", " (",
+                   absl::StrJoin(world.members, ", "), ")");
+  if (!world.cause.empty()) absl::StrAppend(&text, ", ", world.cause);
+  if (world.pause > absl::ZeroDuration()) {
+    absl::StrAppend(&text, ", paused for ",
+                    absl::FormatDuration(
+                        absl::Trunc(world.pause, absl::Microseconds(100))));
+  }
+  Say(text);
+}
+
+void JobReporter::Scaled(int64_t num_workers) {
+  events_->Scaled(target_workers_, num_workers);
+  Say(absl::StrCat("scaling from ", target_workers_, " to ", num_workers,
+                   " workers"));
+  target_workers_ = num_workers;
+}
+
+void JobReporter::Progress(const v1::Progress& progress, int64_t records) {
   const absl::Time now = Clock::Real().Now();
-  rate_.Add(now, progress.records());
+  rate_.Add(now, records);
   status_.loss = progress.loss();
   TensorBoard::TrainingPoint point;
   point.step = progress.step();
@@ -291,6 +317,7 @@ master::Progress JobReporter::Shown(
   shown.loss = status_.loss;
   shown.workers = status_.workers;
   shown.target_workers = status_.target_workers;
+  shown.generation = status_.generation;
   if (evaluation.has_value()) {
     shown.phase = "evaluate";
     shown.records_done = evaluation->done_records;

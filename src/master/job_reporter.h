@@ -23,6 +23,7 @@
 #include "status_board.h"
 #include "task_manager.h"
 #include "tensorboard.h"
+#include "world_change.h"
 
 namespace elasticdl::master {
 
@@ -59,9 +60,11 @@ class JobReporter {
                 bool failure);
   void WorkerReady(int64_t worker_id, int64_t pid, int64_t step);
   void WorkerLost(int64_t worker_id, const std::string& reason);
-  void Committed(const CommittedRange& range, int64_t step);
+  void Committed(const CommittedRange& range, int64_t step, int64_t generation);
   void CutBack(int64_t step);
-  void Progress(const v1::Progress& progress);
+  void Progress(const v1::Progress& progress, int64_t records);
+  void World(const WorldChange& world);
+  void Scaled(int64_t num_workers);
   void Checkpoint(const v1::CheckpointDone& done);
   void Evaluation(const EvaluationResult& result);
   void Quarantined(const QuarantinedRange& bad);

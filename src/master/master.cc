@@ -88,13 +88,15 @@ class MasterImpl : public Master,
   void OnWorkerLost(int64_t worker_id, const std::string& reason) override {
     reporter_->WorkerLost(worker_id, reason);
   }
-  void OnCommit(const CommittedRange& range, int64_t step) override {
-    reporter_->Committed(range, step);
+  void OnCommit(const CommittedRange& range, int64_t step,
+                int64_t generation) override {
+    reporter_->Committed(range, step, generation);
   }
   void OnCutBack(int64_t step) override { reporter_->CutBack(step); }
-  void OnProgress(const v1::Progress& progress) override {
-    reporter_->Progress(progress);
+  void OnProgress(const v1::Progress& progress, int64_t records) override {
+    reporter_->Progress(progress, records);
   }
+  void OnWorld(const WorldChange& world) override { reporter_->World(world); }
   void OnCheckpoint(const v1::CheckpointDone& done) override {
     reporter_->Checkpoint(done);
   }
@@ -114,6 +116,8 @@ class MasterImpl : public Master,
   absl::Status RemoveOldPredictions();
   absl::Status Listen();
   absl::Status SetUpPods();
+  absl::Status CheckScale(int64_t num_workers) const;
+  void Scale(absl::Time now, int64_t num_workers);
   void OnStop(absl::Time now, const std::string& reason);
   void OnPodEvent(absl::Time now, const PodEvent& event);
   void NoteLeaving(ConnectionId connection);
@@ -154,9 +158,10 @@ absl::Status MasterImpl::SetUp() {
   ELASTICDL_RETURN_IF_ERROR(Listen());
   JobReporter::Commands commands;
   commands.stop = [this](const std::string& reason) { Stop(reason); };
-  commands.scale = [](int64_t) {
-    return absl::FailedPreconditionError(
-        "the number of workers of this job cannot be changed");
+  commands.scale = [this](int64_t num_workers) {
+    ELASTICDL_RETURN_IF_ERROR(CheckScale(num_workers));
+    Post([this, num_workers](absl::Time now) { Scale(now, num_workers); });
+    return absl::OkStatus();
   };
   ELASTICDL_ASSIGN_OR_RETURN(reporter_,
                              JobReporter::Create(options_, jobdir_, commands));
@@ -186,6 +191,7 @@ absl::Status MasterImpl::Listen() {
   const std::string host = options_.start_pods ? "127.0.0.1" : "0.0.0.0";
   options.address = absl::StrCat(host, ":", options_.port);
   options.token = options_.token;
+  options.keepalive_timeout = options_.worker_timeout;
   ELASTICDL_ASSIGN_OR_RETURN(server_,
                              rendezvous::StreamServer::Start(options, *this));
   const std::string address = absl::StrCat("localhost:", server_->port());
@@ -265,6 +271,44 @@ void MasterImpl::OnStop(absl::Time now, const std::string& reason) {
   controller_->StopJob(now, reason);
   // The second time, nobody is asked any more.
   if (++stops_ > 1) give_up_ = now;
+}
+
+// Called on the status page's threads: reads options only.
+absl::Status MasterImpl::CheckScale(int64_t num_workers) const {
+  if (!options_.start_pods) {
+    return absl::FailedPreconditionError(
+        "the workers of this job are started by hand: start or stop them");
+  }
+  if (options_.job.distribution_strategy() == "Local") {
+    return absl::FailedPreconditionError(
+        "the Local strategy trains with one worker");
+  }
+  const int64_t most = options_.max_workers > 0
+                           ? options_.max_workers
+                           : std::numeric_limits<int64_t>::max();
+  if (num_workers < std::max<int64_t>(1, options_.min_workers) ||
+      num_workers > most) {
+    return absl::OutOfRangeError(
+        absl::StrCat("num_workers must be at least ",
+                     std::max<int64_t>(1, options_.min_workers),
+                     options_.max_workers > 0
+                         ? absl::StrCat(" and at most ", options_.max_workers,
+                                        " (--max_workers)")
+                         : ""));
+  }
+  return absl::OkStatus();
+}
+
+void MasterImpl::Scale(absl::Time now, int64_t num_workers) {
+  if (controller_->ending()) return;
+  const auto decisions = pods_->SetTarget(num_workers, now);
+  if (!decisions.ok()) {
+    reporter_->Message(absl::StrCat("scaling to ", num_workers, " workers: ",
+                                    decisions.status().message()));
+    return;
+  }
+  reporter_->Scaled(num_workers);
+  Execute(*decisions);
 }
 
 void MasterImpl::BeginEnding(absl::Time now) {

@@ -228,11 +228,56 @@ absl::StatusOr<CommittedRange> TaskManager::Commit(absl::Time now,
   committed.shard = training_.blocks().at(held.range.block).shard->name();
   committed.begin = held.range.begin;
   if (committed.begin == end) return committed;
+  last_committed_ = held.range;
+  last_committed_->end = end;
   held.range.begin = end;
   committed_records_ += end - committed.begin;
   workers_.at(worker_id).last_report = now;
   if (held.range.size() == 0) Complete(now, task_id);
   return committed;
+}
+
+absl::StatusOr<std::vector<CommittedRange>> TaskManager::CommitNext(
+    absl::Time now, int64_t worker_id, int64_t records) {
+  struct Part {
+    int64_t task_id;
+    int64_t end;
+  };
+  std::vector<Part> parts;
+  int64_t left = records;
+  const auto worker = workers_.find(worker_id);
+  if (worker != workers_.end()) {
+    for (const int64_t task_id : worker->second.tasks) {
+      const Held& held = held_.at(task_id);
+      if (held.type != v1::TRAINING || left <= 0) continue;
+      const int64_t taken = std::min(left, held.range.size());
+      parts.push_back({task_id, held.range.begin + taken});
+      left -= taken;
+    }
+  }
+  if (left != 0) {
+    return absl::FailedPreconditionError(
+        absl::StrCat("worker ", worker_id, " commits ", records,
+                     " records, but holds only ", records - left));
+  }
+  std::vector<CommittedRange> committed;
+  for (const Part& part : parts) {
+    ELASTICDL_ASSIGN_OR_RETURN(CommittedRange range,
+                               Commit(now, worker_id, part.task_id, part.end));
+    committed.push_back(std::move(range));
+  }
+  return committed;
+}
+
+std::optional<v1::Task> TaskManager::Sample() const {
+  if (!last_committed_.has_value()) return std::nullopt;
+  Range range = *last_committed_;
+  range.end = std::min(range.end, range.begin + options_.minibatch_size);
+  v1::Task task;
+  task.set_type(v1::TRAINING);
+  *task.mutable_range() = training_.blocks().ToProto(range);
+  task.set_shuffle_seed(training_.ShuffleSeed(range));
+  return task;
 }
 
 absl::StatusOr<bool> TaskManager::Done(absl::Time now, int64_t worker_id,

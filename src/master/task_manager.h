@@ -43,6 +43,15 @@ class TaskManager {
   // the task, is FAILED_PRECONDITION. The task is done when its end is reached.
   absl::StatusOr<CommittedRange> Commit(absl::Time now, int64_t worker_id,
                                         int64_t task_id, int64_t end);
+  // The next `records` records of the worker's training tasks, in the order in
+  // which it got them, are in the model. FAILED_PRECONDITION, and nothing
+  // changes, when it holds fewer.
+  absl::StatusOr<std::vector<CommittedRange>> CommitNext(absl::Time now,
+                                                         int64_t worker_id,
+                                                         int64_t records);
+  // At most a minibatch of records that were committed before, for a warm-up;
+  // task id 0. Nothing before the first commit.
+  std::optional<v1::Task> Sample() const;
   // EVALUATION, PREDICTION, TRAIN_END_CALLBACK: all of it is done. False when
   // the same report came before.
   absl::StatusOr<bool> Done(absl::Time now, int64_t worker_id, int64_t task_id);
@@ -192,6 +201,7 @@ class TaskManager {
   int64_t step_ = 0;
   int64_t committed_records_ = 0;
   int64_t predicted_records_ = 0;
+  std::optional<Range> last_committed_;
   int64_t evaluated_version_ = -1;
   std::string stop_reason_;  // Not empty: training was stopped.
 };

@@ -1,12 +1,15 @@
 #include "flat_parameters.h"
 
+#include <cstring>
+
 #include "absl/strings/str_cat.h"
 
 namespace elasticdl::worker {
 
 absl::StatusOr<FlatParameters> FlatParameters::Adopt(
-    const NamedTensors& parameters) {
+    const NamedTensors& parameters, size_t head) {
   FlatParameters flat;
+  flat.head_ = head;
   int64_t total = 0;
   for (const auto& [name, parameter] : parameters) {
     if (!parameter.requires_grad()) continue;
@@ -29,41 +32,48 @@ absl::StatusOr<FlatParameters> FlatParameters::Adopt(
     return absl::InvalidArgumentError("the model has no trainable parameter");
   }
   flat.values_ = torch::empty({total}, torch::kFloat32);
-  flat.gradients_ = torch::zeros({total}, torch::kFloat32);
+  flat.gradients_ =
+      torch::zeros({static_cast<int64_t>(head) + total}, torch::kFloat32);
   torch::NoGradGuard no_grad;
   for (size_t i = 0; i < flat.parameters_.size(); ++i) {
     const Slice& slice = flat.slices_[i];
     torch::Tensor& parameter = flat.parameters_[i];
-    const auto view = [&](const torch::Tensor& whole) {
+    const auto view = [&](const torch::Tensor& whole, size_t first) {
       return whole
-          .narrow(0, static_cast<int64_t>(slice.offset),
+          .narrow(0, static_cast<int64_t>(first + slice.offset),
                   static_cast<int64_t>(slice.size))
           .view(slice.shape);
     };
-    torch::Tensor values = view(flat.values_);
+    torch::Tensor values = view(flat.values_, 0);
     values.copy_(parameter);
     parameter.set_data(values);
-    flat.gradient_views_.push_back(view(flat.gradients_));
+    flat.gradient_views_.push_back(view(flat.gradients_, head));
     parameter.mutable_grad() = flat.gradient_views_.back();
   }
   return flat;
 }
 
+void FlatParameters::ZeroGradients() {
+  memset(gradients(), 0, size() * sizeof(float));
+}
+
 void FlatParameters::CollectGradients() {
-  for (size_t i = 0; i < parameters_.size(); ++i) {
-    torch::Tensor& gradient = parameters_[i].mutable_grad();
-    const torch::Tensor& view = gradient_views_[i];
-    if (gradient.is_same(view)) continue;
-    torch::NoGradGuard no_grad;
-    if (gradient.defined() && gradient.data_ptr() != view.data_ptr()) {
-      if (gradient.is_sparse()) {
-        view.copy_(gradient.to_dense());
-      } else {
-        view.copy_(gradient);
-      }
+  for (size_t i = 0; i < parameters_.size(); ++i) CollectGradient(i);
+}
+
+void FlatParameters::CollectGradient(size_t index) {
+  torch::Tensor& gradient = parameters_[index].mutable_grad();
+  const torch::Tensor& view = gradient_views_[index];
+  if (gradient.is_same(view)) return;
+  torch::NoGradGuard no_grad;
+  if (gradient.defined() && gradient.data_ptr() != view.data_ptr()) {
+    if (gradient.is_sparse()) {
+      view.copy_(gradient.to_dense());
+    } else {
+      view.copy_(gradient);
     }
-    gradient = view;
   }
+  gradient = view;
 }
 
 }  // namespace elasticdl::worker

@@ -22,14 +22,17 @@ class FlatParameters {
  public:
   // Moves the values of `parameters` (those that require a gradient) into the
   // flat array and makes each tensor a view of it. INVALID_ARGUMENT for a
-  // parameter that is not a float32 tensor in memory.
-  static absl::StatusOr<FlatParameters> Adopt(const NamedTensors& parameters);
+  // parameter that is not a float32 tensor in memory. `head` floats lie right
+  // before gradients(), for whoever sends them along with something else.
+  static absl::StatusOr<FlatParameters> Adopt(const NamedTensors& parameters,
+                                              size_t head = 0);
 
   float* values() { return values_.data_ptr<float>(); }
-  float* gradients() { return gradients_.data_ptr<float>(); }
+  float* gradients() { return gradients_.data_ptr<float>() + head_; }
+  size_t head_size() const { return head_; }
   size_t size() const { return static_cast<size_t>(values_.numel()); }
 
-  void ZeroGradients() { gradients_.zero_(); }
+  void ZeroGradients();
 
   // Where each parameter lies in the arrays.
   struct Slice {
@@ -39,13 +42,18 @@ class FlatParameters {
     size_t size = 0;
   };
   const std::vector<Slice>& slices() const { return slices_; }
+  // The parameter of each slice.
+  const std::vector<torch::Tensor>& tensors() const { return parameters_; }
 
   // Backward may have replaced a gradient by a tensor of its own (a model that
   // sets .grad): copies it back and re-ties the view. Call before reading
   // gradients().
   void CollectGradients();
+  // The same for one parameter.
+  void CollectGradient(size_t index);
 
  private:
+  size_t head_ = 0;
   torch::Tensor values_;
   torch::Tensor gradients_;
   std::vector<Slice> slices_;

@@ -1,5 +1,6 @@
 #include "job_runner.h"
 
+#include <algorithm>
 #include <utility>
 
 #include "elasticdl/checkpoint/checkpoint.h"
@@ -13,8 +14,6 @@ namespace {
 
 // Steps that are left out of the speed told at the end.
 constexpr int64_t kWarmUpSteps = 20;
-// Often enough for a display, seldom enough to cost nothing.
-constexpr absl::Duration kProgressInterval = absl::Milliseconds(200);
 // How long a save at the end may take before the worker gives it up.
 constexpr absl::Duration kSaveTimeout = absl::Minutes(10);
 
@@ -26,22 +25,18 @@ bool IsTraining(const v1::JobSpec& job) {
 }  // namespace
 
 absl::StatusOr<std::unique_ptr<JobRunner>> JobRunner::Create(
-    const v1::Welcome& welcome, model::Model& model, EventQueue& events,
-    SendFunction send) {
-  std::unique_ptr<JobRunner> runner(
-      new JobRunner(welcome, model, events, std::move(send)));
-  ELASTICDL_RETURN_IF_ERROR(runner->SetUp(welcome));
+    const v1::Welcome& welcome, const Deps& deps) {
+  std::unique_ptr<JobRunner> runner(new JobRunner(welcome, deps));
+  ELASTICDL_RETURN_IF_ERROR(runner->SetUp(welcome, deps.secret));
   return runner;
 }
 
-JobRunner::JobRunner(const v1::Welcome& welcome, model::Model& model,
-                     EventQueue& events, SendFunction send)
+JobRunner::JobRunner(const v1::Welcome& welcome, const Deps& deps)
     : job_(welcome.job()),
       worker_id_(welcome.worker_id()),
-      model_(model),
-      events_(events),
-      send_(std::move(send)),
-      last_progress_(Clock::Real().Now()) {}
+      model_(deps.model),
+      events_(deps.events),
+      send_(deps.send) {}
 
 JobRunner::~JobRunner() {
   for (BatchPipeline* pipeline :
@@ -50,32 +45,28 @@ JobRunner::~JobRunner() {
   }
 }
 
-absl::Status JobRunner::SetUp(const v1::Welcome& welcome) {
+absl::Status JobRunner::SetUp(const v1::Welcome& welcome,
+                              const std::string& secret) {
   const bool training = IsTraining(job_);
   ELASTICDL_ASSIGN_OR_RETURN(replica_,
                              Replica::Create(model_, job_.seed(), training));
-  if (!welcome.restore_from().empty()) {
+  if (training) {
+    ELASTICDL_RETURN_IF_ERROR(SetUpTraining(secret));
+    if (welcome.has_warm_up()) {
+      ELASTICDL_RETURN_IF_ERROR(WarmUp(welcome.warm_up()));
+    }
+  } else if (!welcome.restore_from().empty()) {
     ELASTICDL_ASSIGN_OR_RETURN(const checkpoint::Loaded loaded,
                                checkpoint::Load(welcome.restore_from()));
     ELASTICDL_RETURN_IF_ERROR(replica_->Restore(loaded));
     LogInfo("restored ", welcome.restore_from(), " (step ", replica_->step(),
             ")");
   }
-  if (training) {
-    trainer_ = std::make_unique<LocalTrainer>(*replica_);
-    learning_rate_ = replica_->learning_rate();
-    ELASTICDL_ASSIGN_OR_RETURN(callbacks_, model_.CreateCallbacks());
-    ELASTICDL_ASSIGN_OR_RETURN(
-        training_, MakePipeline(job_.training_data(), Mode::kTraining,
-                                Event::Kind::kTraining));
-  }
   if (CheckpointsWanted()) {
     checkpoint::SaveOptions options;
     options.keep_max = job_.keep_checkpoint_max();
     saver_ = std::make_unique<checkpoint::AsyncSaver>(job_.checkpoint_dir(),
                                                       options);
-    last_checkpoint_step_ =
-        welcome.restore_from().empty() ? -1 : replica_->step();
   }
   if (!job_.validation_data().empty()) {
     ELASTICDL_ASSIGN_OR_RETURN(metrics_, model_.CreateMetrics());
@@ -95,6 +86,56 @@ absl::Status JobRunner::SetUp(const v1::Welcome& welcome) {
                                   Event::Kind::kOther));
   }
   return absl::OkStatus();
+}
+
+absl::Status JobRunner::SetUpTraining(const std::string& secret) {
+  learning_rate_ = replica_->learning_rate();
+  ELASTICDL_ASSIGN_OR_RETURN(callbacks_, model_.CreateCallbacks());
+  elastic::WorldLink::Options link;
+  link.worker_id = worker_id_;
+  if (!job_.collective().empty()) link.backend.backend = job_.collective();
+  link.secret = secret;
+  link_ = std::make_unique<elastic::WorldLink>(
+      link, send_, [this](int64_t generation) {
+        Event event;
+        event.kind = Event::Kind::kWorldConnected;
+        event.generation = generation;
+        events_.Push(std::move(event));
+      });
+  TrainingSession::Options options;
+  options.worker_id = worker_id_;
+  options.minibatch_size = job_.minibatch_size();
+  options.global_batch_size = job_.global_batch_size();
+  options.compression =
+      job_.grad_compression() == "bf16"   ? GradientCompression::kBFloat16
+      : job_.grad_compression() == "fp16" ? GradientCompression::kFloat16
+                                          : GradientCompression::kNone;
+  session_ =
+      std::make_unique<TrainingSession>(options, *replica_, *link_, send_);
+  ELASTICDL_ASSIGN_OR_RETURN(training_,
+                             MakePipeline(job_.training_data(), Mode::kTraining,
+                                          Event::Kind::kTraining));
+  session_->released = [this] { training_->Release(); };
+  return absl::OkStatus();
+}
+
+// Reads, feeds and trains one minibatch that others have trained before, and
+// forgets it.
+absl::Status JobRunner::WarmUp(const v1::Task& task) {
+  ELASTICDL_ASSIGN_OR_RETURN(data::DataReader * reader,
+                             OpenReader(job_.training_data()));
+  Queue<std::shared_ptr<Minibatch>> made(1);
+  BatchPipeline::Options options;
+  options.minibatch_size = job_.minibatch_size();
+  BatchPipeline pipeline(
+      options, model_, *reader,
+      [&](std::shared_ptr<Minibatch> minibatch) { made.Push(minibatch); });
+  pipeline.Add(task);
+  const std::optional<std::shared_ptr<Minibatch>> minibatch = made.Pop();
+  ELASTICDL_ASSIGN_OR_RETURN(const Batch batch, (*minibatch)->Take());
+  pipeline.Stop();
+  made.Close();
+  return session_->WarmUp(batch);
 }
 
 absl::StatusOr<data::DataReader*> JobRunner::OpenReader(
@@ -152,8 +193,35 @@ absl::StatusOr<std::unique_ptr<BatchPipeline>> JobRunner::MakePipeline(
       });
 }
 
+void JobRunner::Receive(v1::MasterMessage message) {
+  if (message.has_task()) {
+    AddTask(std::move(*message.mutable_task()));
+    return;
+  }
+  if (link_ != nullptr) {
+    if (message.has_prepare()) link_->OnPrepare(message.prepare());
+    if (message.has_dissolve()) link_->OnDissolve(message.dissolve());
+    if (message.has_stop()) link_->AbortAll(message.stop().reason());
+    if (message.has_offers()) {
+      link_->OnOffers(message.offers());
+      return;
+    }
+  }
+  Event event;
+  event.message = std::move(message);
+  events_.Push(std::move(event));
+}
+
+void JobRunner::OnMasterLost() {
+  if (link_ != nullptr) link_->AbortAll("the master is lost");
+  Event event;
+  event.kind = Event::Kind::kMasterLost;
+  events_.Push(std::move(event));
+}
+
 void JobRunner::AddTask(v1::Task task) {
   if (task.type() == v1::TRAINING && training_ != nullptr) {
+    session_->AnnounceTask();
     training_->Add(std::move(task));
   } else if (task.type() == v1::EVALUATION && evaluation_ != nullptr) {
     evaluation_->Add(std::move(task));
@@ -169,6 +237,7 @@ void JobRunner::AddTask(v1::Task task) {
 int JobRunner::Run() {
   v1::WorkerMessage ready;
   ready.mutable_ready()->set_step(replica_->step());
+  ready.mutable_ready()->set_host(collective::LocalHost());
   const absl::Status shards = AddShards(*ready.mutable_ready());
   if (!shards.ok()) {
     Fail(shards);
@@ -176,17 +245,20 @@ int JobRunner::Run() {
     send_(std::move(ready));
   }
   while (!exit_code_.has_value()) {
+    const bool work = session_ != nullptr && !failed_ && session_->HasWork();
+    // About to wait: whoever watches should know how far we are.
+    if (!work && session_ != nullptr && events_.size() == 0) {
+      session_->Report();
+    }
+    std::optional<Event> event =
+        events_.Pop(work ? absl::ZeroDuration() : absl::InfiniteDuration());
     absl::Status status;
-    if (!paused_ && !held_.empty()) {
-      const std::shared_ptr<Minibatch> next = held_.front();
-      held_.pop_front();
-      status = Train(*next);
-    } else {
-      // About to wait: whoever watches should know how far we are.
-      if (events_.size() == 0) SendProgress();
-      std::optional<Event> event = events_.Pop();
-      if (!event.has_value()) break;
+    if (event.has_value()) {
       status = Handle(*std::move(event));
+    } else if (work) {
+      status = Train();
+    } else {
+      break;
     }
     if (!status.ok()) Fail(status);
   }
@@ -198,15 +270,15 @@ absl::Status JobRunner::Handle(Event event) {
     case Event::Kind::kMessage:
       return HandleMessage(event.message);
     case Event::Kind::kTraining:
-      if (paused_ || !held_.empty()) {
-        held_.push_back(std::move(event.minibatch));
-        return absl::OkStatus();
-      }
-      return Train(*event.minibatch);
+      session_->AddMinibatch(std::move(event.minibatch));
+      return absl::OkStatus();
     case Event::Kind::kOther:
       return event.minibatch->task().type() == v1::EVALUATION
                  ? Evaluate(*event.minibatch)
                  : Predict(*event.minibatch);
+    case Event::Kind::kWorldConnected:
+      session_->OnConnected(event.generation);
+      return absl::OkStatus();
     case Event::Kind::kLeave:
       StartLeaving();
       return absl::OkStatus();
@@ -221,16 +293,26 @@ absl::Status JobRunner::HandleMessage(const v1::MasterMessage& message) {
   switch (message.message_case()) {
     case v1::MasterMessage::kTask:
       return TrainEnd(message.task());
+    case v1::MasterMessage::kPrepare:
+      session_->OnPrepare(message.prepare());
+      return absl::OkStatus();
+    case v1::MasterMessage::kSwitch:
+      session_->OnSwitch(message.switch_().generation());
+      return absl::OkStatus();
+    case v1::MasterMessage::kDissolve:
+      session_->OnDissolve(message.dissolve().generation());
+      return absl::OkStatus();
+    case v1::MasterMessage::kWake:
+      session_->OnWake(message.wake().generation());
+      return absl::OkStatus();
     case v1::MasterMessage::kTrainingDone:
-      SendProgress();
       LogSpeed();
-      training_over_ = true;
-      if (CheckpointsWanted() && last_checkpoint_step_ != replica_->step()) {
-        BeginCheckpoint();
-      }
+      if (session_->over() && session_->halted()) return absl::OkStatus();
+      session_->End();
+      AfterHalt();
       return absl::OkStatus();
     case v1::MasterMessage::kEvaluateNow:
-      if (!paused_) RequestEvaluation();
+      session_->AskEvaluation();
       return absl::OkStatus();
     case v1::MasterMessage::kEvaluationDone:
       return OnEvaluationDone(message.evaluation_done());
@@ -242,6 +324,7 @@ absl::Status JobRunner::HandleMessage(const v1::MasterMessage& message) {
       FinishCheckpoints();
       exit_code_ = message.stop().exit_code();
       return absl::OkStatus();
+    case v1::MasterMessage::kOffers:
     case v1::MasterMessage::kWelcome:
     case v1::MasterMessage::MESSAGE_NOT_SET:
       break;
@@ -250,85 +333,81 @@ absl::Status JobRunner::HandleMessage(const v1::MasterMessage& message) {
   return absl::OkStatus();
 }
 
-absl::Status JobRunner::Train(Minibatch& minibatch) {
-  if (training_over_ || leaving_) {
-    training_->Release();
-    return absl::OkStatus();
-  }
-  absl::StatusOr<Batch> batch = minibatch.Take();
-  training_->Release();
-  ELASTICDL_RETURN_IF_ERROR(batch.status());
-  if (!callbacks_->empty()) {
-    ELASTICDL_RETURN_IF_ERROR(
-        callbacks_->OnTrainBatchBegin(replica_->step() + 1));
+absl::Status JobRunner::Train() {
+  if (!callbacks_->empty() && begun_step_ != replica_->step() + 1) {
+    begun_step_ = replica_->step() + 1;
+    ELASTICDL_RETURN_IF_ERROR(callbacks_->OnTrainBatchBegin(begun_step_));
     learning_rate_ =
         callbacks_->learning_rate().value_or(replica_->learning_rate());
   }
-  ELASTICDL_RETURN_IF_ERROR(Failpoint("worker.step"));
-  const absl::StatusOr<double> loss = trainer_->Step(*batch, learning_rate_);
-  if (!loss.ok()) {
-    return Annotate(loss.status(),
-                    absl::StrCat("training on records ", minibatch.begin(),
-                                 " to ", minibatch.end(), " of ",
-                                 minibatch.task().range().shard()));
+  ELASTICDL_ASSIGN_OR_RETURN(const WorkDone done,
+                             session_->Work(learning_rate_));
+  if (done.entered) AfterEntering();
+  if (done.stepped) AfterStep(done);
+  if (unsettled_snapshot_.has_value() &&
+      session_->settled_step() == unsettled_step_) {
+    AskLedger();
   }
-  return AfterStep(minibatch, *loss);
-}
-
-absl::Status JobRunner::AfterStep(const Minibatch& minibatch, double loss) {
-  const int64_t step = replica_->step();
-  commits_[minibatch.task().task_id()] = minibatch.end();
-  uncommitted_records_ += minibatch.records();
-  last_loss_ = loss;
-  if (++steps_here_ == kWarmUpSteps) {
-    measured_since_ = Clock::Real().Now();
-  } else if (steps_here_ > kWarmUpSteps) {
-    measured_records_ += minibatch.records();
-  }
-  if (job_.log_loss_steps() > 0 && step % job_.log_loss_steps() == 0) {
-    LogInfo("step ", step, " loss ", loss, " lr ", learning_rate_);
-  }
-  const bool checkpoint = CheckpointsWanted() && job_.checkpoint_steps() > 0 &&
-                          step % job_.checkpoint_steps() == 0;
-  const bool evaluate = evaluation_ != nullptr && job_.evaluation_steps() > 0 &&
-                        step % job_.evaluation_steps() == 0;
-  const bool last = job_.max_step() > 0 && step >= job_.max_step();
-  if (checkpoint || evaluate || last || minibatch.last_of_task() ||
-      Clock::Real().Now() - last_progress_ >= kProgressInterval) {
-    SendProgress();
-  }
-  if (checkpoint) BeginCheckpoint();
-  if (last) training_over_ = true;
-  // The evaluation at the end is the master's to begin.
-  if (evaluate && !last) RequestEvaluation();
-  if (const auto reason = callbacks_->stop_reason();
-      reason.has_value() && !training_over_) {
-    SendProgress();
-    training_over_ = true;
-    v1::WorkerMessage message;
-    message.mutable_stop_training()->set_reason(*reason);
-    send_(std::move(message));
-  }
+  if (done.halted) AfterHalt();
   return absl::OkStatus();
 }
 
-void JobRunner::SendProgress() {
-  if (commits_.empty()) return;
-  v1::WorkerMessage message;
-  v1::Progress& progress = *message.mutable_progress();
-  progress.set_step(replica_->step());
-  progress.set_loss(last_loss_);
-  progress.set_learning_rate(learning_rate_);
-  progress.set_records(uncommitted_records_);
-  for (const auto& [task_id, end] : commits_) {
-    v1::Commit& commit = *progress.add_commits();
-    commit.set_task_id(task_id);
-    commit.set_end(end);
+void JobRunner::AfterEntering() {
+  // Its step may have been overtaken in the change of worlds.
+  unsettled_snapshot_.reset();
+  const elastic::World& world = *session_->world();
+  last_checkpoint_step_ =
+      world.cold ? world.saved_step
+                 : std::max(last_checkpoint_step_, world.saved_step);
+  if (leaving_) StartLeaving();
+  if (session_->halted()) AfterHalt();
+}
+
+void JobRunner::AfterStep(const WorkDone& done) {
+  const int64_t step = replica_->step();
+  if (++steps_here_ == kWarmUpSteps) {
+    measured_since_ = Clock::Real().Now();
+  } else if (steps_here_ > kWarmUpSteps) {
+    measured_records_ += done.records;
   }
-  commits_.clear();
-  uncommitted_records_ = 0;
-  last_progress_ = Clock::Real().Now();
+  if (job_.log_loss_steps() > 0 && step % job_.log_loss_steps() == 0) {
+    LogInfo("step ", step, " loss ", done.loss, " lr ", learning_rate_);
+  }
+  if (session_->is_reporter() && CheckpointDue()) BeginCheckpoint();
+  if (const auto reason = callbacks_->stop_reason(); reason.has_value()) {
+    session_->AskStop(*reason);
+  }
+  if (job_.max_step() > 0 && step >= job_.max_step()) {
+    session_->AskHalt(TrainingSession::Halt::kOver);
+  } else if (evaluation_ != nullptr && job_.evaluation_steps() > 0 &&
+             step % job_.evaluation_steps() == 0) {
+    session_->AskHalt(TrainingSession::Halt::kEvaluation);
+  }
+}
+
+void JobRunner::AfterHalt() {
+  if (!session_->over()) {
+    SendEvaluationDue();
+    return;
+  }
+  if (!session_->is_reporter()) return;
+  if (!session_->stop_reason().empty()) SendStopTraining();
+  if (CheckpointsWanted() && last_checkpoint_step_ != replica_->step()) {
+    BeginCheckpoint();
+  }
+}
+
+void JobRunner::SendStopTraining() {
+  v1::WorkerMessage message;
+  message.mutable_stop_training()->set_reason(session_->stop_reason());
   send_(std::move(message));
+}
+
+bool JobRunner::CheckpointDue() const {
+  if (!CheckpointsWanted() || job_.checkpoint_steps() <= 0) return false;
+  // Also when the step that was due fell into a change of worlds.
+  return replica_->step() / job_.checkpoint_steps() >
+         std::max<int64_t>(0, last_checkpoint_step_) / job_.checkpoint_steps();
 }
 
 void JobRunner::LogSpeed() const {
@@ -340,25 +419,25 @@ void JobRunner::LogSpeed() const {
           " records/s, evaluations included)");
 }
 
-void JobRunner::RequestEvaluation() {
-  SendProgress();
+void JobRunner::SendEvaluationDue() {
   v1::WorkerMessage message;
   message.mutable_evaluation_due()->set_step(replica_->step());
   send_(std::move(message));
-  paused_ = true;
 }
 
 absl::Status JobRunner::OnEvaluationDone(const v1::EvaluationDone& done) {
-  paused_ = false;
-  if (!callbacks_.has_value()) return absl::OkStatus();
+  if (session_ == nullptr) return absl::OkStatus();
+  if (session_->halted() && done.step() >= replica_->step()) {
+    session_->Resume();
+  }
+  if (done.step() <= evaluated_step_ || done.metrics().empty()) {
+    return absl::OkStatus();
+  }
+  evaluated_step_ = done.step();
   ELASTICDL_RETURN_IF_ERROR(callbacks_->OnEvaluationEnd(
       done.step(), {done.metrics().begin(), done.metrics().end()}));
-  if (const auto reason = callbacks_->stop_reason();
-      reason.has_value() && !training_over_) {
-    training_over_ = true;
-    v1::WorkerMessage message;
-    message.mutable_stop_training()->set_reason(*reason);
-    send_(std::move(message));
+  if (const auto reason = callbacks_->stop_reason(); reason.has_value()) {
+    session_->AskStop(*reason);
   }
   return absl::OkStatus();
 }
@@ -427,12 +506,19 @@ void JobRunner::SendDone(const v1::Task& task, int64_t records,
 }
 
 void JobRunner::BeginCheckpoint() {
-  const int64_t step = replica_->step();
-  last_checkpoint_step_ = step;
+  unsettled_step_ = last_checkpoint_step_ = replica_->step();
   // The copy is the pause of training; writing goes on beside it.
-  waiting_snapshots_[step] = checkpoint::OwnedSnapshot::Copy(replica_->View());
+  unsettled_snapshot_ = checkpoint::OwnedSnapshot::Copy(replica_->View());
+  if (session_->settled_step() == unsettled_step_) AskLedger();
+}
+
+void JobRunner::AskLedger() {
+  // The master answers with the ledger of the last report.
+  session_->Report();
+  waiting_snapshots_[unsettled_step_] = *std::move(unsettled_snapshot_);
+  unsettled_snapshot_.reset();
   v1::WorkerMessage message;
-  message.mutable_checkpoint_begin()->set_step(step);
+  message.mutable_checkpoint_begin()->set_step(unsettled_step_);
   send_(std::move(message));
 }
 
@@ -472,21 +558,24 @@ void JobRunner::FinishCheckpoints() {
 }
 
 void JobRunner::StartLeaving() {
-  if (!leaving_) {
-    leaving_ = true;
-    SendProgress();
+  leaving_ = true;
+  if (leaving_sent_) return;
+  if (session_ != nullptr && session_->world() != nullptr) {
+    session_->StopTakingData();
+    session_->Report();
     // A lone worker takes the model with it: leave a copy behind.
-    if (trainer_ != nullptr && CheckpointsWanted() &&
+    if (session_->world()->size() == 1 && CheckpointsWanted() &&
         last_checkpoint_step_ != replica_->step()) {
       BeginCheckpoint();
     }
+    if (session_->world()->size() == 1 && !waiting_snapshots_.empty()) return;
+    if (session_->world()->size() == 1) FinishCheckpoints();
   }
-  if (!waiting_snapshots_.empty()) return;
-  FinishCheckpoints();
+  leaving_sent_ = true;
   v1::WorkerMessage message;
   message.mutable_leaving()->set_reason("SIGTERM");
   send_(std::move(message));
-  exit_code_ = 0;
+  // The master says Stop when this worker is not needed any more.
 }
 
 void JobRunner::Fail(const absl::Status& status) {
@@ -495,7 +584,7 @@ void JobRunner::Fail(const absl::Status& status) {
   message.mutable_fatal()->set_message(std::string(status.message()));
   send_(std::move(message));
   // The master says Stop; until then, nothing more is trained.
-  training_over_ = true;
+  failed_ = true;
 }
 
 }  // namespace elasticdl::worker

@@ -21,17 +21,26 @@
 #include "elasticdl/v1/master.pb.h"
 #include "prediction_writer.h"
 #include "replica.h"
-#include "trainer.h"
+#include "training_session.h"
 
 namespace elasticdl::worker {
 
 struct Event {
-  enum class Kind { kMessage, kTraining, kOther, kLeave, kMasterLost };
+  enum class Kind {
+    kMessage,
+    kTraining,
+    kOther,
+    kWorldConnected,
+    kLeave,
+    kMasterLost
+  };
   Kind kind = Kind::kMessage;
   // kMessage.
   v1::MasterMessage message;
   // kTraining, kOther (evaluation and prediction): shared with its feeder.
   std::shared_ptr<Minibatch> minibatch;
+  // kWorldConnected.
+  int64_t generation = 0;
 };
 using EventQueue = Queue<Event>;
 
@@ -41,25 +50,35 @@ using SendFunction = std::function<void(v1::WorkerMessage)>;
 // Runs on the training thread.
 class JobRunner {
  public:
-  // `model` and `events` must outlive the runner; `send` is also called by the
-  // thread that saves checkpoints.
+  struct Deps {
+    model::Model& model;
+    EventQueue& events;
+    // Also called by the threads that save checkpoints and make worlds.
+    SendFunction send;
+    // The job's token, known to all members of a world.
+    std::string secret;
+  };
+  // What `deps` refers to must outlive the runner.
   static absl::StatusOr<std::unique_ptr<JobRunner>> Create(
-      const v1::Welcome& welcome, model::Model& model, EventQueue& events,
-      SendFunction send);
+      const v1::Welcome& welcome, const Deps& deps);
   ~JobRunner();
 
   // Says Ready and works until Stop, Leave or the loss of the master. Returns
   // the exit code.
   int Run();
 
-  // A task from the master; thread-safe and non-blocking, so that reading ahead
-  // goes on during a step.
-  void AddTask(v1::Task task);
+  // A message of the master; thread-safe and non-blocking. Tasks and the making
+  // of worlds go on during a step, the rest waits in the queue of events.
+  void Receive(v1::MasterMessage message);
+  // The stream to the master has ended; thread-safe.
+  void OnMasterLost();
 
  private:
-  JobRunner(const v1::Welcome& welcome, model::Model& model, EventQueue& events,
-            SendFunction send);
-  absl::Status SetUp(const v1::Welcome& welcome);
+  JobRunner(const v1::Welcome& welcome, const Deps& deps);
+  absl::Status SetUp(const v1::Welcome& welcome, const std::string& secret);
+  absl::Status SetUpTraining(const std::string& secret);
+  absl::Status WarmUp(const v1::Task& task);
+  void AddTask(v1::Task task);
   absl::StatusOr<data::DataReader*> OpenReader(const std::string& origin);
   // Tells the master the shards, if only the model's own reader knows them.
   absl::Status AddShards(v1::Ready& ready);
@@ -69,17 +88,22 @@ class JobRunner {
   // Each returns an error that fails the job.
   absl::Status Handle(Event event);
   absl::Status HandleMessage(const v1::MasterMessage& message);
-  absl::Status Train(Minibatch& minibatch);
-  absl::Status AfterStep(const Minibatch& minibatch, double loss);
+  absl::Status Train();
+  void AfterEntering();
+  void AfterStep(const WorkDone& done);
+  void AfterHalt();
   absl::Status Evaluate(Minibatch& minibatch);
   absl::Status Predict(Minibatch& minibatch);
   absl::Status TrainEnd(const v1::Task& task);
   absl::Status OnEvaluationDone(const v1::EvaluationDone& done);
 
-  void SendProgress();
   void LogSpeed() const;
-  void RequestEvaluation();
+  void SendEvaluationDue();
+  void SendStopTraining();
+  bool CheckpointDue() const;
+  // Copies the model, and asks for its ledger as soon as the step is settled.
   void BeginCheckpoint();
+  void AskLedger();
   void SubmitCheckpoint(const v1::LedgerReply& reply);
   void FinishCheckpoints();
   void StartLeaving();
@@ -97,27 +121,22 @@ class JobRunner {
   std::map<std::string, std::unique_ptr<data::DataReader>> readers_;
   bool has_own_reader_ = false;
   std::unique_ptr<Replica> replica_;
-  std::unique_ptr<Trainer> trainer_;
   std::optional<model::CallbackSet> callbacks_;
   std::optional<model::MetricSet> metrics_;
   std::unique_ptr<model::PredictionProcessor> processor_;
   std::optional<PredictionWriter> writer_;
   std::unique_ptr<checkpoint::AsyncSaver> saver_;
 
-  // Waiting for EvaluationDone: minibatches are put aside.
-  bool paused_ = false;
-  std::deque<std::shared_ptr<Minibatch>> held_;
-  // No more training on this worker (max_step, early stop): data is let go.
-  bool training_over_ = false;
+  // Something is wrong for good; the master has been told.
+  bool failed_ = false;
   bool leaving_ = false;
+  bool leaving_sent_ = false;
   std::optional<int> exit_code_;
 
-  // Not yet reported.
-  std::map<int64_t, int64_t> commits_;
-  int64_t uncommitted_records_ = 0;
-  absl::Time last_progress_;
-  double last_loss_ = 0;
   double learning_rate_ = 0;
+  // The step that the callbacks were told of last, and the evaluation.
+  int64_t begun_step_ = -1;
+  int64_t evaluated_step_ = -1;
   int64_t evaluated_records_ = 0;
   // For the speed that the log tells at the end: since the step that ended the
   // warm-up.
@@ -125,9 +144,15 @@ class JobRunner {
   int64_t measured_records_ = 0;
   int64_t steps_here_ = 0;
 
-  // Copies of the model that wait for their ledger, by step.
+  // A copy of the model whose step is not settled yet; and those that wait for
+  // their ledger, by step.
+  std::optional<checkpoint::OwnedSnapshot> unsettled_snapshot_;
+  int64_t unsettled_step_ = -1;
   std::map<int64_t, checkpoint::OwnedSnapshot> waiting_snapshots_;
   int64_t last_checkpoint_step_ = -1;
+
+  std::unique_ptr<elastic::WorldLink> link_;
+  std::unique_ptr<TrainingSession> session_;
 
   // Last: their threads use what is above.
   std::unique_ptr<BatchPipeline> training_;

@@ -1,11 +1,15 @@
 #include "replica.h"
 
+#include <algorithm>
 #include <cmath>
 #include <cstring>
 #include <utility>
 
+#include "absl/strings/str_join.h"
+#include "elasticdl/common/failpoint.h"
 #include "elasticdl/common/log.h"
 #include "elasticdl/common/status.h"
+#include "elasticdl/elastic/control_word.h"
 
 namespace elasticdl::worker {
 namespace {
@@ -56,14 +60,21 @@ absl::StatusOr<std::unique_ptr<Replica>> Replica::Create(model::Model& model,
                        tensor.toString(), ", which cannot be saved"));
     }
   }
-  std::unique_ptr<Replica> replica(new Replica(model, std::move(network)));
+  std::unique_ptr<Replica> replica(
+      new Replica(model, std::move(network), seed));
   if (with_optimizer) ELASTICDL_RETURN_IF_ERROR(replica->SetUpOptimizer());
   return replica;
 }
 
 absl::Status Replica::SetUpOptimizer() {
-  ELASTICDL_ASSIGN_OR_RETURN(FlatParameters flat,
-                             FlatParameters::Adopt(network_->parameters()));
+  // What is sent along with the gradients: the control word, each buffer, and a
+  // word about each.
+  size_t head = elastic::ControlWordSize(elastic::kMaxWorldSize);
+  for (const auto& [name, buffer] : network_->buffers()) {
+    head += 1 + static_cast<size_t>(buffer.numel());
+  }
+  ELASTICDL_ASSIGN_OR_RETURN(
+      FlatParameters flat, FlatParameters::Adopt(network_->parameters(), head));
   flat_ = std::make_unique<FlatParameters>(std::move(flat));
   ELASTICDL_ASSIGN_OR_RETURN(optim::OptimizerSpec spec, model_.Optimizer());
   ELASTICDL_ASSIGN_OR_RETURN(spec, spec.Canonical());
@@ -88,11 +99,12 @@ void Replica::SetTraining(bool training) {
   }
 }
 
-absl::StatusOr<double> Replica::ComputeGradients(const Batch& batch) {
+absl::StatusOr<double> Replica::AddGradients(const Batch& batch, double scale) {
   SetTraining(true);
-  flat_->ZeroGradients();
+  ELASTICDL_RETURN_IF_ERROR(Failpoint("worker.forward"));
   ELASTICDL_ASSIGN_OR_RETURN(const Outputs outputs,
                              network_->Forward(batch.features));
+  ELASTICDL_RETURN_IF_ERROR(Failpoint("worker.backward"));
   ELASTICDL_ASSIGN_OR_RETURN(const torch::Tensor loss,
                              model_.Loss(batch.labels, outputs));
   if (loss.numel() != 1) {
@@ -106,7 +118,11 @@ absl::StatusOr<double> Replica::ComputeGradients(const Batch& batch) {
                      "; a smaller learning rate may help"));
   }
   try {
-    loss.backward();
+    if (scale == 1) {
+      loss.backward();
+    } else {
+      (loss * scale).backward();
+    }
   } catch (const std::exception& error) {
     return absl::InternalError(absl::StrCat("backward: ", error.what()));
   }
@@ -173,6 +189,60 @@ absl::Status Replica::Restore(const checkpoint::Loaded& loaded) {
   step_ = loaded.version;
   if (optimizer_ != nullptr) RestoreSlots(loaded);
   return absl::OkStatus();
+}
+
+absl::Status Replica::StartAnew() {
+  ELASTICDL_ASSIGN_OR_RETURN(const auto fresh, model_.CreateNetwork(seed_));
+  torch::NoGradGuard no_grad;
+  const auto copy = [](const NamedTensors& from, const NamedTensors& to) {
+    for (size_t i = 0; i < to.size(); ++i) {
+      torch::Tensor target = to[i].second;
+      target.copy_(from[i].second);
+    }
+  };
+  copy(fresh->parameters(), network_->parameters());
+  copy(fresh->buffers(), network_->buffers());
+  for (size_t i = 0; i < slots_.size(); ++i) {
+    std::fill(slots_[i].begin(), slots_[i].end(),
+              optimizer_->initial_slot_value(i));
+  }
+  step_ = 0;
+  return absl::OkStatus();
+}
+
+std::vector<absl::Span<char>> Replica::State() {
+  std::vector<absl::Span<char>> state;
+  const auto add = [&](void* data, size_t bytes) {
+    state.emplace_back(static_cast<char*>(data), bytes);
+  };
+  add(flat_->values(), flat_->size() * sizeof(float));
+  for (std::vector<float>& slot : slots_) {
+    add(slot.data(), slot.size() * sizeof(float));
+  }
+  for (const auto& [name, buffer] : network_->buffers()) {
+    add(buffer.data_ptr(), buffer.nbytes());
+  }
+  // Parameters that are not trained differ only if the model file does, but
+  // that may be so (a random projection).
+  for (const auto& [name, parameter] : network_->parameters()) {
+    if (parameter.requires_grad() || !parameter.is_contiguous()) continue;
+    add(parameter.data_ptr(), parameter.nbytes());
+  }
+  return state;
+}
+
+uint64_t Replica::LayoutDigest() const {
+  std::string text = optimizer_spec_;
+  for (const checkpoint::NamedTensor& variable : Variables()) {
+    absl::StrAppend(&text, ";", variable.name, ":", variable.dtype, ":",
+                    absl::StrJoin(variable.shape, "x"));
+  }
+  // FNV-1a: the same on every machine, unlike std::hash.
+  uint64_t digest = 0xcbf29ce484222325;
+  for (const char c : text) {
+    digest = (digest ^ static_cast<unsigned char>(c)) * 0x100000001b3;
+  }
+  return digest;
 }
 
 void Replica::RestoreSlots(const checkpoint::Loaded& loaded) {

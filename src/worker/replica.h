@@ -25,9 +25,10 @@ class Replica {
                                                          uint64_t seed,
                                                          bool with_optimizer);
 
-  // Forward and backward: the flat gradients are those of this batch's mean
-  // loss. Returns the loss. ABORTED when the loss is not finite.
-  absl::StatusOr<double> ComputeGradients(const Batch& batch);
+  // Forward and backward: adds `scale` times the gradients of this batch's mean
+  // loss to the flat gradients. Returns the loss. ABORTED when the loss is not
+  // finite.
+  absl::StatusOr<double> AddGradients(const Batch& batch, double scale);
   // One update with the flat gradients; step() grows by one.
   void ApplyGradients(double learning_rate);
 
@@ -46,9 +47,20 @@ class Replica {
   // checkpoint of another model.
   absl::Status Restore(const checkpoint::Loaded& loaded);
 
+  // Back to the weights that Create made, step 0.
+  absl::Status StartAnew();
+  // All that members of a world must have in common, apart from the step.
+  std::vector<absl::Span<char>> State();
+  // Same for replicas whose State() means the same.
+  uint64_t LayoutDigest() const;
+  // After the bytes of State() were replaced.
+  void SetStep(int64_t step) { step_ = step; }
+  const NamedTensors& buffers() const { return network_->buffers(); }
+
  private:
-  Replica(model::Model& model, std::unique_ptr<model::Network> network)
-      : model_(model), network_(std::move(network)) {}
+  Replica(model::Model& model, std::unique_ptr<model::Network> network,
+          uint64_t seed)
+      : model_(model), network_(std::move(network)), seed_(seed) {}
   absl::Status SetUpOptimizer();
   void RestoreSlots(const checkpoint::Loaded& loaded);
   void SetTraining(bool training);
@@ -56,6 +68,7 @@ class Replica {
 
   model::Model& model_;
   const std::unique_ptr<model::Network> network_;
+  const uint64_t seed_;
   // Set when there is an optimizer.
   std::unique_ptr<FlatParameters> flat_;
   std::unique_ptr<optim::Optimizer> optimizer_;

@@ -139,7 +139,8 @@ int WorkerImpl::RunJob(const v1::Welcome& welcome) {
   const SendFunction send = [this](v1::WorkerMessage message) {
     stream_->Send(std::move(message));
   };
-  auto runner = JobRunner::Create(welcome, **model, events_, send);
+  auto runner = JobRunner::Create(
+      welcome, JobRunner::Deps{**model, events_, send, options_.token});
   if (!runner.ok()) return ReportSetUpFailure(runner.status());
   Thread receiver("receiver", [&] { ReceiveMessages(**runner); });
   const int code = (*runner)->Run();
@@ -163,17 +164,9 @@ int WorkerImpl::ReportSetUpFailure(const absl::Status& status) {
 
 void WorkerImpl::ReceiveMessages(JobRunner& runner) {
   while (auto message = stream_->Receive(absl::InfiniteDuration())) {
-    if (message->has_task()) {
-      runner.AddTask(std::move(*message->mutable_task()));
-      continue;
-    }
-    Event event;
-    event.message = *std::move(message);
-    events_.Push(std::move(event));
+    runner.Receive(*std::move(message));
   }
-  Event lost;
-  lost.kind = Event::Kind::kMasterLost;
-  events_.Push(std::move(lost));
+  runner.OnMasterLost();
 }
 
 }  // namespace

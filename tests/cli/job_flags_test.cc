@@ -409,12 +409,9 @@ TEST(ValidateTest, Corrections) {
 TEST(ValidateTest, DerivedValues) {
   JobFlags flags;
   EXPECT_EQ(flags.Strategy(), "AllreduceStrategy");
-  EXPECT_EQ(flags.MaxWorkers(), 2);
   EXPECT_EQ(flags.JobType(), "training_only");
   flags.num_ps_pods = 1;
-  flags.max_workers = 5;
   EXPECT_EQ(flags.Strategy(), "ParameterServerStrategy");
-  EXPECT_EQ(flags.MaxWorkers(), 5);
   flags.validation_data = "v";
   EXPECT_EQ(flags.JobType(), "evaluation_only");
   flags.training_data = "t";

@@ -31,11 +31,13 @@ class Recorder : public JobOutput {
   void OnWorkerLost(int64_t worker_id, const std::string& reason) override {
     lost.push_back(absl::StrCat(worker_id, ": ", reason));
   }
-  void OnCommit(const CommittedRange& range, int64_t step) override {
+  void OnCommit(const CommittedRange& range, int64_t step,
+                int64_t generation) override {
     committed.emplace_back(step, range.end - range.begin);
   }
   void OnCutBack(int64_t step) override { cut_backs.push_back(step); }
-  void OnProgress(const v1::Progress&) override {}
+  void OnProgress(const v1::Progress&, int64_t) override {}
+  void OnWorld(const WorldChange& world) override { worlds.push_back(world); }
   void OnCheckpoint(const v1::CheckpointDone&) override {}
   void OnEvaluation(const EvaluationResult& result) override {
     evaluations.push_back(result);
@@ -63,6 +65,7 @@ class Recorder : public JobOutput {
   std::vector<std::string> lost;
   std::vector<std::pair<int64_t, int64_t>> committed;
   std::vector<int64_t> cut_backs;
+  std::vector<WorldChange> worlds;
   std::vector<EvaluationResult> evaluations;
   int64_t done_records = 0;
   int quarantined = 0;
@@ -101,9 +104,13 @@ class JobControllerTest : public testing::Test {
     now_ += absl::Milliseconds(1);
     controller_->OnMessage(now_, connection, message);
   }
-  // Hello and Ready; the Welcome.
-  v1::Welcome Attach(ConnectionId connection, int64_t worker_id,
-                     int64_t step = 0) {
+  // Hello and Ready, and the world that follows; what it starts from.
+  struct Attached {
+    int64_t worker_id = -1;
+    std::string restore_from;
+  };
+  Attached Attach(ConnectionId connection, int64_t worker_id,
+                  int64_t step = 0) {
     v1::WorkerMessage hello;
     hello.mutable_hello()->set_worker_id(worker_id);
     Say(connection, hello);
@@ -111,8 +118,69 @@ class JobControllerTest : public testing::Test {
     if (welcomes.empty()) return {};
     v1::WorkerMessage ready;
     ready.mutable_ready()->set_step(step);
+    Attached attached{welcomes[0].welcome().worker_id(),
+                      welcomes[0].welcome().restore_from()};
+    id_of_[connection] = attached.worker_id;
     Say(connection, ready);
-    return welcomes[0].welcome();
+    Form();
+    if (prepared_.count(connection) != 0) {
+      attached.restore_from = prepared_[connection].restore_from();
+    }
+    return attached;
+  }
+  // The workers do what the master says until it has nothing more to say.
+  // The model of a world is at `step_`, or at the step it starts cold from.
+  void Form() {
+    for (bool more = true; more;) {
+      more = false;
+      for (const auto& [connection, id] : id_of_) {
+        for (auto& message :
+             output_.Take(connection, v1::MasterMessage::kPrepare)) {
+          prepared_[connection] = message.prepare();
+          v1::WorkerMessage offer;
+          offer.mutable_offer()->set_generation(
+              message.prepare().generation());
+          Say(connection, offer);
+          more = true;
+        }
+        for (auto& message :
+             output_.Take(connection, v1::MasterMessage::kOffers)) {
+          v1::WorkerMessage connected;
+          connected.mutable_connected()->set_generation(
+              message.offers().generation());
+          Say(connection, connected);
+          if (prepared_[connection].urgent()) BeLevel(connection);
+          more = true;
+        }
+        if (!output_.Take(connection, v1::MasterMessage::kSwitch).empty()) {
+          BeLevel(connection);
+          more = true;
+        }
+      }
+    }
+  }
+  // Rank 0 speaks for all.
+  void BeLevel(ConnectionId connection) {
+    const v1::Prepare& prepare = prepared_[connection];
+    if (prepare.members(0).worker_id() != id_of_[connection]) return;
+    if (prepare.cold()) {
+      step_ = prepare.cold_step();
+      totals_.clear();
+    }
+    v1::WorkerMessage message;
+    v1::Level& level = *message.mutable_level();
+    level.set_generation(prepare.generation());
+    level.set_step(step_);
+    AddTotals(level.mutable_totals());
+    Say(connection, message);
+  }
+  template <typename Totals>
+  void AddTotals(Totals* totals) {
+    for (const auto& [id, records] : totals_) {
+      v1::RecordTotal& total = *totals->Add();
+      total.set_worker_id(id);
+      total.set_records(records);
+    }
   }
   std::vector<v1::Task> Tasks(ConnectionId connection) {
     std::vector<v1::Task> tasks;
@@ -123,11 +191,16 @@ class JobControllerTest : public testing::Test {
     return tasks;
   }
   void Commit(ConnectionId connection, const v1::Task& task, int64_t end) {
+    const int64_t begin =
+        done_until_.try_emplace(task.task_id(), task.range().begin())
+            .first->second;
+    done_until_[task.task_id()] = end;
+    totals_[id_of_[connection]] += end - begin;
     v1::WorkerMessage message;
-    message.mutable_progress()->set_step(++step_);
-    v1::Commit& commit = *message.mutable_progress()->add_commits();
-    commit.set_task_id(task.task_id());
-    commit.set_end(end);
+    v1::Progress& progress = *message.mutable_progress();
+    progress.set_generation(prepared_[connection].generation());
+    progress.set_step(++step_);
+    AddTotals(progress.mutable_totals());
     Say(connection, message);
   }
   void Done(ConnectionId connection, const v1::Task& task,
@@ -184,11 +257,15 @@ class JobControllerTest : public testing::Test {
   std::set<int64_t> on_disk_;
   absl::Time now_ = absl::UnixEpoch() + absl::Hours(1);
   int64_t step_ = 0;
+  std::map<ConnectionId, int64_t> id_of_;
+  std::map<ConnectionId, v1::Prepare> prepared_;
+  std::map<int64_t, int64_t> totals_;
+  std::map<int64_t, int64_t> done_until_;
 };
 
 TEST_F(JobControllerTest, TrainsAllThenExportsThenStops) {
   Start();
-  EXPECT_EQ(Attach(1, 0).restore_from(), "");
+  EXPECT_EQ(Attach(1, 0).restore_from, "");
   const auto last = TrainAll(1);
   EXPECT_EQ(output_.Take(1, v1::MasterMessage::kTrainingDone).size(), 1u);
   ASSERT_EQ(last.size(), 1u);
@@ -220,13 +297,22 @@ TEST_F(JobControllerTest, GrantsOneTaskInUseAndOneAhead) {
   EXPECT_EQ(Tasks(1).size(), 1u);
 }
 
-TEST_F(JobControllerTest, SecondWorkerOfALocalJobIsSentAway) {
+TEST_F(JobControllerTest, SecondWorkerOfALocalJobStandsBy) {
+  options_.membership.max_workers = 1;
   Start();
   Attach(1, 0);
   Attach(2, 1);
-  EXPECT_EQ(output_.Take(2, v1::MasterMessage::kStop).size(), 1u);
-  EXPECT_TRUE(output_.closed.count(2));
-  EXPECT_EQ(controller_->num_ready_workers(), 1);
+  EXPECT_TRUE(Tasks(2).empty());
+  ASSERT_EQ(output_.worlds.size(), 1u);
+  // It takes over from the first, and from its checkpoint.
+  Commit(1, Tasks(1)[0], 20);
+  Break(1);
+  controller_->OnWorkerEnded(now_, 0, {false, "signal 9"});
+  Form();
+  EXPECT_THAT(output_.worlds.back().members, testing::ElementsAre(1));
+  EXPECT_THAT(output_.cut_backs, testing::ElementsAre(0));
+  TrainAll(2);
+  EXPECT_EQ(controller_->progress().committed_records, 100);
 }
 
 TEST_F(JobControllerTest, LostWorkerCutsBackToTheStartWithoutACheckpoint) {
@@ -238,7 +324,7 @@ TEST_F(JobControllerTest, LostWorkerCutsBackToTheStartWithoutACheckpoint) {
   EXPECT_THAT(output_.lost, testing::ElementsAre("0: signal 9"));
   EXPECT_THAT(output_.cut_backs, testing::ElementsAre(0));
   step_ = 0;
-  EXPECT_EQ(Attach(2, 1).restore_from(), "");
+  EXPECT_EQ(Attach(2, 1).restore_from, "");
   TrainAll(2);
   EXPECT_EQ(controller_->progress().committed_records, 100);
 }
@@ -258,7 +344,7 @@ TEST_F(JobControllerTest, LostWorkerCutsBackToTheNewestCheckpointOnDisk) {
   controller_->OnWorkerEnded(now_, 0, {true, "exit code 1"});
   EXPECT_THAT(output_.cut_backs, testing::ElementsAre(1));
   step_ = 1;
-  EXPECT_EQ(Attach(2, 1, 1).restore_from(), "version-1");
+  EXPECT_EQ(Attach(2, 1, 1).restore_from, "version-1");
   TrainAll(2);
   EXPECT_EQ(controller_->progress().committed_records, 100);
 }
@@ -276,14 +362,7 @@ TEST_F(JobControllerTest, UsesACheckpointWhoseReportWasLost) {
   Break(1);
   controller_->OnWorkerEnded(now_, 0, {false, "signal 9"});
   EXPECT_TRUE(output_.cut_backs.empty());
-  EXPECT_EQ(Attach(2, 1, 1).restore_from(), "version-1");
-}
-
-TEST_F(JobControllerTest, AWorkerAtTheWrongStepIsSentAway) {
-  Start();
-  Attach(1, 0, /*step=*/7);
-  EXPECT_EQ(output_.Take(1, v1::MasterMessage::kStop).size(), 1u);
-  EXPECT_TRUE(Tasks(1).empty());
+  EXPECT_EQ(Attach(2, 1, 1).restore_from, "version-1");
 }
 
 TEST_F(JobControllerTest, UnexplainedLossIsKilledAfterTheGrace) {
@@ -307,7 +386,90 @@ TEST_F(JobControllerTest, SameWorkerComingBackFencesItsOldStream) {
   // What the old stream still says changes nothing.
   Commit(1, tasks[0], 10);
   EXPECT_TRUE(output_.committed.empty());
+  EXPECT_EQ(id_of_[2], 1) << "a new process is a new worker";
   EXPECT_EQ(Tasks(2).size(), 2u);
+}
+
+TEST_F(JobControllerTest, SurvivorsKeepTheModelAndTheDeadMembersRestIsRedone) {
+  Start();
+  Attach(1, 0);
+  Attach(2, 1);
+  ASSERT_EQ(output_.worlds.back().members.size(), 2u);
+  const auto first = Tasks(1);
+  const auto second = Tasks(2);
+  ASSERT_EQ(second.size(), 2u);
+  Commit(1, first[0], first[0].range().end());
+  // Worker 1 trained ten records in a step that only the survivor knows of.
+  totals_[1] = 10;
+  ++step_;
+  Break(2);
+  EXPECT_TRUE(output_.lost.empty()) << "its pod has not said why";
+  Form();
+  EXPECT_THAT(output_.worlds.back().members, testing::ElementsAre(0));
+  EXPECT_EQ(controller_->progress().committed_records, 30);
+  controller_->OnWorkerEnded(now_, 1, {false, "signal 9"});
+  EXPECT_THAT(output_.lost, testing::ElementsAre("1: signal 9"));
+  EXPECT_TRUE(output_.cut_backs.empty());
+  // The rest of its tasks, from that very record.
+  done_until_.clear();
+  for (const v1::Task& task : first) {
+    done_until_[task.task_id()] = task.range().begin();
+  }
+  done_until_[first[0].task_id()] = first[0].range().end();
+  Commit(1, first[1], first[1].range().end());
+  TrainAll(1);
+  EXPECT_EQ(controller_->progress().committed_records, 100);
+}
+
+TEST_F(JobControllerTest, StaleReportsOfAnEvictedMemberAreRefused) {
+  Start();
+  Attach(1, 0);
+  Attach(2, 1);
+  const auto tasks = Tasks(1);
+  const int64_t generation = prepared_[1].generation();
+  Attach(3, 2);
+  v1::WorkerMessage message;
+  v1::Progress& progress = *message.mutable_progress();
+  progress.set_generation(generation);
+  progress.set_step(5);
+  progress.add_totals()->set_records(10);
+  Say(1, message);
+  EXPECT_TRUE(output_.committed.empty());
+}
+
+TEST_F(JobControllerTest, IdleMembersAreWokenWhenThereIsData) {
+  Start();
+  Attach(1, 0);
+  v1::WorkerMessage idle;
+  idle.mutable_idle()->set_generation(prepared_[1].generation());
+  Say(1, idle);
+  EXPECT_EQ(output_.Take(1, v1::MasterMessage::kWake).size(), 1u)
+      << "its tasks are on their way";
+}
+
+TEST_F(JobControllerTest, WrongTotalsFailTheJob) {
+  Start();
+  Attach(1, 0);
+  totals_[0] = 1000;
+  const auto tasks = Tasks(1);
+  Commit(1, tasks[0], tasks[0].range().begin());
+  EXPECT_TRUE(controller_->ending());
+}
+
+TEST_F(JobControllerTest, AMemberThatHangsIsNamedAndKilled) {
+  Start();
+  Attach(1, 0);
+  Attach(2, 1);
+  v1::WorkerMessage stuck;
+  stuck.mutable_stuck()->set_where("feed (step 3)");
+  stuck.mutable_stuck()->set_seconds(31);
+  Say(2, stuck);
+  EXPECT_THAT(output_.killed, testing::ElementsAre(1));
+  EXPECT_EQ(output_.closed[2].code(), absl::StatusCode::kFailedPrecondition);
+  Form();
+  ASSERT_EQ(output_.lost.size(), 1u);
+  EXPECT_THAT(output_.lost[0], HasSubstr("stuck in feed (step 3)"));
+  EXPECT_THAT(output_.worlds.back().members, testing::ElementsAre(0));
 }
 
 TEST_F(JobControllerTest, EvaluatesAtTheStepThatAsksAndLetsTheWorkerGoOn) {
@@ -349,7 +511,7 @@ TEST_F(JobControllerTest, EvaluationOnlyJobNeedsNoTraining) {
   options_.restore_step = 5;
   Start();
   // Several workers share it.
-  EXPECT_EQ(Attach(1, 0, 5).restore_from(), "version-5");
+  EXPECT_EQ(Attach(1, 0, 5).restore_from, "version-5");
   Attach(2, 1, 5);
   for (int round = 0; round < 3; ++round) {
     for (const ConnectionId connection : {1, 2}) {
@@ -459,7 +621,10 @@ TEST_F(JobControllerTest, LeavingIsNoFailure) {
   v1::WorkerMessage leaving;
   leaving.mutable_leaving()->set_reason("SIGTERM");
   Say(1, leaving);
-  EXPECT_THAT(output_.lost, testing::ElementsAre("0: left (SIGTERM)"));
+  ASSERT_EQ(output_.lost.size(), 1u);
+  EXPECT_THAT(output_.lost[0], HasSubstr("0: left"));
+  EXPECT_EQ(output_.Take(1, v1::MasterMessage::kStop)[0].stop().exit_code(),
+            0);
   Break(1);
   controller_->OnWorkerEnded(now_, 0, {false, "exit code 0"});
   EXPECT_EQ(output_.lost.size(), 1u);
@@ -476,7 +641,9 @@ TEST_F(JobControllerTest, ShardsOfTheModelsReaderReplaceUnreadableData) {
   v1::WorkerMessage ready;
   ready.mutable_ready()->set_has_shards(true);
   *ready.mutable_ready()->add_training_shards() = MakeShard("table", 40);
+  id_of_[1] = 0;
   Say(1, ready);
+  Form();
   const auto tasks = Tasks(1);
   ASSERT_EQ(tasks.size(), 2u);
   EXPECT_EQ(tasks[0].range().shard(), "table");

@@ -9,6 +9,7 @@
 #include <optional>
 #include <set>
 #include <string>
+#include <unordered_map>
 #include <vector>
 
 #include "absl/status/status.h"
@@ -21,14 +22,18 @@ struct MembershipOptions {
   int64_t min_workers = 1;
   // More than so many are kept on standby. 0 = no limit.
   int64_t max_workers = 0;
-  // How long a member may take for its offer, for connecting, for switching and
-  // for being brought level. Who takes longer is evicted.
+  // How long a member may take for its offer, for connecting and, in an urgent
+  // world, for being brought level. Who takes longer is evicted.
   absl::Duration prepare_timeout = absl::Seconds(20);
+  // From kSwitch to Level(). The old world ends its step first, and that may
+  // be a long one; a hanging step is found elsewhere.
+  absl::Duration switch_timeout = absl::Minutes(10);
   // A member says that its world broke, but nobody is known to be dead: how
   // long to wait for that news before the same members form a new world.
   absl::Duration broken_grace = absl::Milliseconds(500);
   // A world of the same members that breaks so often in a row without a step
-  // between evicts the member that was accused most.
+  // between evicts the member that was accused most. A background preparation
+  // that fails so often because of the same worker evicts that one.
   int max_broken = 3;
 };
 
@@ -55,7 +60,11 @@ struct MembershipDecision {
     kEvict,
     // `worker_id` asked to leave and is not needed any more.
     kRelease,
-    // There is no world and there cannot be one now; `reason` says why.
+    // To `to`: drop all worlds up to `generation` and wait for the next
+    // kPrepare. Only to those whom no kPrepare tells that their world is over.
+    kDissolve,
+    // There is no world and there cannot be one now; `reason` says why. Comes
+    // again only with another reason.
     kWaiting,
   };
   Kind kind = Kind::kPrepare;
@@ -95,17 +104,19 @@ class Membership {
   // worker it blames, or -1.
   Decisions Broken(absl::Time now, int64_t worker_id, int64_t generation,
                    int64_t accused, const std::string& reason);
-  // The members of the world have the same model (one member says so for all).
+  // The members of the world have the same model: one member says so for all,
+  // when it knows that each has taken it over.
   Decisions Level(absl::Time now, int64_t worker_id, int64_t generation);
   // A step was committed in this world: it works.
   void Stepped(int64_t generation);
-  Decisions SetLimits(absl::Time now, int64_t min_workers,
-                      int64_t max_workers);
+  Decisions SetLimits(absl::Time now, int64_t min_workers, int64_t max_workers);
   Decisions OnTimer(absl::Time now);
   absl::Time NextTimer() const;
 
   // ---- state ----
-  // The newest world that is level; 0 = none so far, or it is broken.
+  // The newest world that is level; 0 = none so far, or it is given up. Until a
+  // switch is level that is the old world. While broken_grace runs it still is
+  // the world that was reported broken.
   int64_t active_generation() const;
   // Of the active world, by rank.
   std::vector<WorldMember> active_members() const;
@@ -118,7 +129,122 @@ class Membership {
   size_t num_workers() const;
 
  private:
-  // (the implementation's)
+  struct Worker {
+    std::string host;
+    // In which they got ready. A world takes the first that stay, so that its
+    // survivors are before all others and keep their order.
+    uint64_t order = 0;
+    bool level = false;
+    bool leaving = false;
+    // Background preparations that failed because of it since the last Level().
+    int failed = 0;
+  };
+  struct World {
+    bool Has(int64_t worker_id) const { return ranks.count(worker_id) > 0; }
+    int64_t generation = 0;
+    std::vector<WorldMember> members;
+    std::unordered_map<int64_t, size_t> ranks;
+  };
+  // A world that is being made.
+  enum class Phase { kOffering, kConnecting, kLeveling };
+  struct Try {
+    World world;
+    bool urgent = false;
+    Phase phase = Phase::kOffering;
+    std::vector<std::string> offers;
+    // By rank, for the running phase.
+    std::vector<bool> done;
+    size_t num_done = 0;
+    absl::Time deadline;
+    std::string cause;
+  };
+  // Members said that their world broke.
+  struct Break {
+    absl::Time since;
+    absl::Time deadline;
+    int64_t first_reporter = -1;
+    std::string cause;
+    // Those who said it of the active world, and of the one being made.
+    std::set<int64_t> of_active;
+    std::set<int64_t> of_try;
+  };
+
+  // membership.cc: events.
+  Decisions Take();
+  bool Expects(int64_t worker_id, int64_t generation, Phase phase) const;
+  // The rank's part of the phase is done. True: it was the last.
+  bool Done(int64_t worker_id);
+  void NextPhase(absl::Time now, Phase phase);
+  void Activate(absl::Time now);
+  void ReportBreak(absl::Time now, bool of_try, int64_t worker_id,
+                   int64_t accused, const std::string& reason);
+  void BackgroundBroken(absl::Time now, int64_t worker_id, int64_t accused);
+  void CountBreak(absl::Time now, const std::string& cause,
+                  int64_t first_reporter);
+  int64_t ChooseVictim(int64_t first_reporter) const;
+  void HandleLate(absl::Time now);
+  void UrgentLate(absl::Time now, const std::vector<int64_t>& late);
+  void BackgroundLate(absl::Time now, const std::vector<int64_t>& late);
+
+  // membership_plan.cc: who is in the next world.
+  // Starts what is due when nothing is under way. Ends every event.
+  void Settle(absl::Time now);
+  void PlanChange(absl::Time now);
+  void FormWorld(absl::Time now);
+  void ReleaseLeavers(bool keep_model);
+  std::vector<int64_t> ChooseMembers() const;
+  void StartTry(absl::Time now, const std::vector<int64_t>& ids, bool urgent,
+                const std::string& cause);
+  // Gives up the active world and the one being made.
+  void Drop(absl::Time now, const std::string& cause);
+  // Gives up a background preparation; the active world trains on.
+  void Abandon(absl::Time now, bool retry_at_once);
+  void DissolveDropped(const World* next);
+  void Wait();
+  std::string FormCause() const;
+  void RemoveLevelOfOthers();
+
+  // Workers.
+  bool InBackground() const;
+  bool InUrgentPart() const;
+  bool IsOnlyLevel(int64_t worker_id) const;
+  void Erase(int64_t worker_id);
+  void Evict(int64_t worker_id, const std::string& reason);
+  void Release(int64_t worker_id, const std::string& reason);
+  MembershipDecision& Emit(MembershipDecision::Kind kind, int64_t generation,
+                           const std::string& reason);
+
+  MembershipOptions options_;
+  int64_t next_generation_;
+  uint64_t next_order_ = 0;
+
+  std::unordered_map<int64_t, Worker> workers_;
+  std::map<uint64_t, int64_t> by_order_;
+  size_t num_level_ = 0;
+  size_t num_leaving_ = 0;
+
+  std::optional<World> active_;
+  std::optional<Try> try_;
+  std::optional<Break> break_;
+  // Members of what Drop() gave up, until they are told.
+  std::vector<int64_t> dropped_;
+
+  // Since when nobody trains, and why.
+  std::optional<absl::Time> pause_since_;
+  std::string cause_;
+  size_t num_more_causes_ = 0;
+  bool was_active_ = false;
+  std::string waiting_reason_;
+
+  // Breaks in a row without a step, and whom they blame.
+  int num_broken_ = 0;
+  std::map<int64_t, int> accusations_;
+  // Background preparations given up in a row, and when the next may start.
+  int num_abandoned_ = 0;
+  absl::Time retry_at_ = absl::InfinitePast();
+
+  // Of the event that is being handled.
+  Decisions out_;
 };
 
 }  // namespace elasticdl::rendezvous

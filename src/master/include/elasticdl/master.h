@@ -40,6 +40,12 @@ struct MasterOptions {
   // Pods. Without them, workers are started by hand.
   bool start_pods = true;
   int64_t num_workers = 1;
+  // Training goes on while at least so many are there, and with at most so many
+  // (0 = no limit).
+  int64_t min_workers = 1;
+  int64_t max_workers = 0;
+  // A worker that is silent for so long is lost.
+  absl::Duration worker_timeout = absl::Seconds(30);
   int64_t relaunch_on_worker_failure = 1;
   // A worker that is gone is replaced.
   bool relaunch = true;

@@ -1,0 +1,227 @@
+#include "shm_world.h"
+
+#include <linux/futex.h>
+#include <sched.h>
+#include <sys/syscall.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <cerrno>
+#include <cstring>
+#include <utility>
+
+#include "absl/strings/str_cat.h"
+
+namespace elasticdl::collective {
+namespace {
+
+int FutexWait(std::atomic<uint32_t>& word, uint32_t value,
+              const Deadline& deadline) {
+  const timespec until = deadline.ToTimespec();
+  // The bitset form takes a moment, not a span, of the monotonic clock.
+  const auto result =
+      syscall(SYS_futex, reinterpret_cast<uint32_t*>(&word), FUTEX_WAIT_BITSET,
+              value, &until, nullptr, FUTEX_BITSET_MATCH_ANY);
+  return result == 0 ? 0 : errno;
+}
+
+void FutexWake(std::atomic<uint32_t>& word) {
+  syscall(SYS_futex, reinterpret_cast<uint32_t*>(&word), FUTEX_WAKE, 1, nullptr,
+          nullptr, 0);
+}
+
+void Pause() {
+#if defined(__x86_64__)
+  __builtin_ia32_pause();
+#elif defined(__aarch64__)
+  asm volatile("yield");
+#endif
+}
+
+int UsableCores() {
+  cpu_set_t cores;
+  if (sched_getaffinity(0, sizeof(cores), &cores) != 0) return 1;
+  return CPU_COUNT(&cores);
+}
+
+// Phases wrap around.
+bool AtLeast(uint32_t phase, uint32_t target) {
+  return static_cast<int32_t>(phase - target) >= 0;
+}
+
+}  // namespace
+
+ShmWorld::ShmWorld(std::unique_ptr<ShmSegment> segment, int rank, int size)
+    : segment_(std::move(segment)), rank_(rank), size_(size) {
+  if (size_ <= UsableCores()) {
+    // About 40 us on a 3 GHz core: longer than most waits within an operation,
+    // shorter than is worth a sleep and a wakeup (about 50 us in a VM).
+    spins_ = 1000;
+  } else {
+    // The awaited rank may be waiting for this very core.
+    yields_ = 20;
+  }
+}
+
+bool ShmWorld::Reached(int first, int last, uint32_t phase) {
+  for (int rank = first; rank < last; ++rank) {
+    if (!AtLeast(segment_->rank(rank).phase.load(), phase)) return false;
+  }
+  return true;
+}
+
+void ShmWorld::Publish(uint32_t op) {
+  ShmRank& own = segment_->rank(rank_);
+  ++phase_;
+  own.op[phase_ % kShmDepth].store(op, std::memory_order_relaxed);
+  own.phase.store(phase_);
+  for (int rank = 0; rank < size_; ++rank) {
+    ShmRank& other = segment_->rank(rank);
+    if (rank == rank_ || other.parked.load() == 0) continue;
+    const int first = static_cast<int>(other.first.load());
+    const int last = std::min(static_cast<int>(other.last.load()), size_);
+    if (Reached(first, last, other.target.load())) Wake(rank);
+  }
+}
+
+void ShmWorld::Wake(int rank) {
+  ShmRank& other = segment_->rank(rank);
+  if (other.parked.exchange(0) != 0) FutexWake(other.parked);
+}
+
+void ShmWorld::WakeAll() {
+  for (int rank = 0; rank < size_; ++rank) Wake(rank);
+}
+
+bool ShmWorld::SpinUntil(int first, int last, uint32_t phase) {
+  for (int i = 0; i < spins_; ++i) {
+    if (Reached(first, last, phase)) return true;
+    Pause();
+  }
+  for (int i = 0; i < yields_; ++i) {
+    if (Reached(first, last, phase)) return true;
+    sched_yield();
+  }
+  return false;
+}
+
+absl::Status ShmWorld::Wait(int first, int last, uint32_t phase,
+                            const Deadline& deadline) {
+  if (Reached(first, last, phase)) return absl::OkStatus();
+  if (SpinUntil(first, last, phase)) return absl::OkStatus();
+  return SleepUntil(first, last, phase, deadline);
+}
+
+absl::Status ShmWorld::SleepUntil(int first, int last, uint32_t phase,
+                                  const Deadline& deadline) {
+  ShmRank& own = segment_->rank(rank_);
+  own.target.store(phase);
+  own.first.store(static_cast<uint32_t>(first));
+  own.last.store(static_cast<uint32_t>(last));
+  while (true) {
+    own.parked.store(1);
+    absl::Status status = WhyNot(first, last, phase);
+    const bool reached = Reached(first, last, phase);
+    if (reached || !status.ok()) {
+      own.parked.store(0);
+      if (reached) return absl::OkStatus();
+      Abort(std::string(status.message()));
+      return status;
+    }
+    if (FutexWait(own.parked, 1, deadline) != ETIMEDOUT) continue;
+    own.parked.store(0);
+    if (Reached(first, last, phase)) return absl::OkStatus();
+    status = Check();
+    if (!status.ok()) return status;
+    int late = first;
+    while (late + 1 < last && Reached(late, late + 1, phase)) ++late;
+    const std::string message =
+        absl::StrCat("rank ", rank_, " waited for rank ", late, " in vain");
+    Abort(message);
+    return absl::DeadlineExceededError(message);
+  }
+}
+
+// Whether there is a reason not to wait any longer. A rank that left may have
+// published before: the caller looks at the phases once more after this.
+absl::Status ShmWorld::WhyNot(int first, int last, uint32_t phase) {
+  absl::Status status = Check();
+  if (!status.ok()) return status;
+  for (int rank = first; rank < last; ++rank) {
+    if (segment_->rank(rank).left.load() != 0 &&
+        !Reached(rank, rank + 1, phase)) {
+      return absl::AbortedError(absl::StrCat("rank ", rank, " left the world"));
+    }
+  }
+  return absl::OkStatus();
+}
+
+absl::Status ShmWorld::WaitAllAt(uint32_t phase, const Deadline& deadline) {
+  absl::Status status = Wait(0, size_, phase, deadline);
+  for (int rank = 0; status.ok() && rank < size_; ++rank) {
+    status = CheckSameOp(rank, phase);
+  }
+  return status;
+}
+
+absl::Status ShmWorld::WaitWritable(const Deadline& deadline) {
+  return Wait(0, size_, phase_ + 1 - kShmDepth + 2, deadline);
+}
+
+absl::Status ShmWorld::CheckSameOp(int rank, uint32_t phase) {
+  const uint32_t slot = phase % kShmDepth;
+  const uint32_t own =
+      segment_->rank(rank_).op[slot].load(std::memory_order_relaxed);
+  const uint32_t other =
+      segment_->rank(rank).op[slot].load(std::memory_order_relaxed);
+  if (own == other) return absl::OkStatus();
+  const std::string message = absl::StrCat(
+      "rank ", rank, " called another operation, or with another size, than ",
+      "rank ", rank_);
+  Abort(message);
+  return absl::InternalError(message);
+}
+
+absl::Status ShmWorld::Check() {
+  if (segment_->header().aborted.load() == 0) return absl::OkStatus();
+  return AbortedStatus();
+}
+
+absl::Status ShmWorld::AbortedStatus() {
+  {
+    MutexLock lock(mu_);
+    if (!own_reason_.empty()) return absl::AbortedError(own_reason_);
+  }
+  ShmHeader& header = segment_->header();
+  if (header.aborted.load() != 2) {
+    return absl::AbortedError("a member aborted the world");
+  }
+  return absl::AbortedError(
+      std::string(header.reason, strnlen(header.reason, kShmReasonBytes)));
+}
+
+void ShmWorld::Abort(const std::string& reason) {
+  {
+    MutexLock lock(mu_);
+    if (own_reason_.empty()) own_reason_ = reason.empty() ? "aborted" : reason;
+  }
+  ShmHeader& header = segment_->header();
+  uint32_t fine = 0;
+  if (header.aborted.compare_exchange_strong(fine, 1)) {
+    const size_t bytes = std::min(reason.size(), kShmReasonBytes - 1);
+    std::memcpy(header.reason, reason.data(), bytes);
+    header.aborted.store(2);
+  }
+  WakeAll();
+}
+
+void ShmWorld::MemberDied(int rank, const std::string& reason) {
+  if (segment_->rank(rank).left.load() == 0) Abort(reason);
+}
+
+void ShmWorld::Leave() {
+  segment_->rank(rank_).left.store(1);
+  WakeAll();
+}
+
+}  // namespace elasticdl::collective

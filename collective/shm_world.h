@@ -1,0 +1,96 @@
+// How members wait for each other through shared memory.
+//
+// Each rank counts *phases*. In phase k it may put data into its slot of k and
+// then publishes k. The rules, the same for all operations:
+//  * publishing k says: my data of k is there, and I have finished reading all
+//    data of phases <= k - 2;
+//  * a slot is used again after kShmDepth = 4 phases, so before writing the
+//    slot of k a rank waits until all have published k - 2, and thereby
+//    finished reading k - 4 (WaitWritable).
+// So a rank may publish k + 1 before it reads k, and nobody waits for readers
+// in the steady state.
+//
+// Waiting is a short spin (if there is a core for each rank), then a sleep. No
+// wakeup is lost: the sleeper stores `parked` and then looks at the phases; the
+// publisher stores its phase and then looks at `parked`; both sequentially
+// consistent, so one of them sees the other. A publisher wakes a sleeper only
+// when all that it waits for is there: the last one that publishes sees it.
+#pragma once
+
+#include <cstdint>
+#include <memory>
+#include <string>
+
+#include "absl/status/status.h"
+#include "deadline.h"
+#include "elasticdl/common/mutex.h"
+#include "shm_segment.h"
+
+namespace elasticdl::collective {
+
+// Publish and the waits belong to the thread that runs the operations; Abort,
+// MemberDied and aborted() are for any thread.
+class ShmWorld {
+ public:
+  ShmWorld(std::unique_ptr<ShmSegment> segment, int rank, int size);
+
+  int rank() const { return rank_; }
+  int size() const { return size_; }
+  ShmSegment& segment() { return *segment_; }
+
+  // The last phase that this rank published.
+  uint32_t phase() const { return phase_; }
+  // Goes on to the next phase. `op` must be the same at all.
+  void Publish(uint32_t op);
+
+  // Until ranks [first, last) have published `phase`. ABORTED when the world is
+  // broken before they have.
+  absl::Status Wait(int first, int last, uint32_t phase,
+                    const Deadline& deadline);
+  // Until all have published `phase`, with the same operation.
+  absl::Status WaitAllAt(uint32_t phase, const Deadline& deadline);
+  absl::Status WaitAll(const Deadline& deadline) {
+    return WaitAllAt(phase_, deadline);
+  }
+  // Until this rank may write the slot of the phase after its own.
+  absl::Status WaitWritable(const Deadline& deadline);
+  // INTERNAL, and the end of the world, when `rank` did another operation in
+  // `phase` than this one.
+  absl::Status CheckSameOp(int rank, uint32_t phase);
+
+  // OK unless the world is broken.
+  absl::Status Check();
+
+  // Ends the world for all. The first reason is kept.
+  void Abort(const std::string& reason);
+  // The process of `rank` has ended: aborts unless it had left before.
+  void MemberDied(int rank, const std::string& reason);
+  // This member takes part no more. Members that still need something of it
+  // get ABORTED; what it has published stays readable.
+  void Leave();
+
+ private:
+  bool Reached(int first, int last, uint32_t phase);
+  bool SpinUntil(int first, int last, uint32_t phase);
+  absl::Status SleepUntil(int first, int last, uint32_t phase,
+                          const Deadline& deadline);
+  absl::Status WhyNot(int first, int last, uint32_t phase);
+  absl::Status AbortedStatus();
+  void Wake(int rank);
+  void WakeAll();
+
+  const std::unique_ptr<ShmSegment> segment_;
+  const int rank_;
+  const int size_;
+  // Rounds of looking before a sleep; `yields_` of them offer the core to
+  // others.
+  int spins_ = 0;
+  int yields_ = 0;
+  uint32_t phase_ = 0;
+
+  Mutex mu_;
+  // Why this member aborted, if it did.
+  std::string own_reason_ ABSL_GUARDED_BY(mu_);
+};
+
+}  // namespace elasticdl::collective

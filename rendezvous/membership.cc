@@ -1,0 +1,438 @@
+// Membership: what each event does. Who is in the next world is chosen in
+// membership_plan.cc.
+#include "elasticdl/rendezvous/membership.h"
+
+#include <algorithm>
+#include <utility>
+
+#include "absl/strings/str_cat.h"
+#include "membership_text.h"
+
+namespace elasticdl::rendezvous {
+namespace {
+
+using Kind = MembershipDecision::Kind;
+
+// A limit that makes no sense becomes the nearest that does.
+MembershipOptions Sane(MembershipOptions options) {
+  options.min_workers = std::max<int64_t>(options.min_workers, 1);
+  if (options.max_workers != 0) {
+    options.max_workers = std::max(options.max_workers, options.min_workers);
+  }
+  options.max_broken = std::max(options.max_broken, 1);
+  return options;
+}
+
+}  // namespace
+
+Membership::Membership(MembershipOptions options, int64_t next_generation)
+    : options_(Sane(options)), next_generation_(next_generation) {}
+
+Membership::Decisions Membership::Take() { return std::exchange(out_, {}); }
+
+Membership::Decisions Membership::Ready(absl::Time now, int64_t worker_id,
+                                        const std::string& host) {
+  if (Knows(worker_id)) return {};
+  Worker& worker = workers_[worker_id];
+  worker.host = host;
+  worker.order = next_order_++;
+  by_order_[worker.order] = worker_id;
+  Settle(now);
+  return Take();
+}
+
+Membership::Decisions Membership::Leave(absl::Time now, int64_t worker_id) {
+  const auto it = workers_.find(worker_id);
+  if (it == workers_.end() || it->second.leaving) return {};
+  it->second.leaving = true;
+  ++num_leaving_;
+  if (!(active_ && active_->Has(worker_id)) &&
+      !(try_ && try_->world.Has(worker_id))) {
+    Release(worker_id, "is in no world");
+  }
+  Settle(now);
+  return Take();
+}
+
+Membership::Decisions Membership::Lost(absl::Time now, int64_t worker_id,
+                                       const std::string& reason) {
+  if (!Knows(worker_id)) return {};
+  const bool in_active = active_ && active_->Has(worker_id);
+  const bool in_try = try_ && try_->world.Has(worker_id);
+  Erase(worker_id);
+  if (in_active || (in_try && InUrgentPart())) {
+    // A death explains the breaks so far.
+    num_broken_ = 0;
+    accusations_.clear();
+    Drop(now, absl::StrCat("worker ", worker_id, " lost: ", reason));
+  } else if (in_try) {
+    Abandon(now, /*retry_at_once=*/true);
+  }
+  Settle(now);
+  return Take();
+}
+
+bool Membership::Expects(int64_t worker_id, int64_t generation,
+                         Phase phase) const {
+  return try_ && try_->world.generation == generation && try_->phase == phase &&
+         try_->world.Has(worker_id) && Knows(worker_id);
+}
+
+bool Membership::Done(int64_t worker_id) {
+  const size_t rank = try_->world.ranks.at(worker_id);
+  if (try_->done[rank]) return false;
+  try_->done[rank] = true;
+  return ++try_->num_done == try_->done.size();
+}
+
+void Membership::NextPhase(absl::Time now, Phase phase) {
+  const bool waits_for_step = phase == Phase::kLeveling && !try_->urgent;
+  try_->phase = phase;
+  try_->done.assign(try_->done.size(), false);
+  try_->num_done = 0;
+  try_->deadline = now + (waits_for_step ? options_.switch_timeout
+                                         : options_.prepare_timeout);
+}
+
+Membership::Decisions Membership::Offered(absl::Time now, int64_t worker_id,
+                                          int64_t generation,
+                                          const std::string& offer) {
+  if (!Expects(worker_id, generation, Phase::kOffering)) return {};
+  const size_t rank = try_->world.ranks.at(worker_id);
+  if (!try_->done[rank]) try_->offers[rank] = offer;
+  if (!Done(worker_id)) return {};
+  NextPhase(now, Phase::kConnecting);
+  MembershipDecision& offers =
+      Emit(Kind::kOffers, generation, "all members made their offers");
+  offers.urgent = try_->urgent;
+  offers.members = try_->world.members;
+  offers.offers = std::move(try_->offers);
+  offers.to = text::Ids(offers.members);
+  return Take();
+}
+
+Membership::Decisions Membership::Connected(absl::Time now, int64_t worker_id,
+                                            int64_t generation) {
+  if (!Expects(worker_id, generation, Phase::kConnecting)) return {};
+  if (!Done(worker_id)) return {};
+  NextPhase(now, Phase::kLeveling);
+  if (try_->urgent) return {};
+  MembershipDecision& go =
+      Emit(Kind::kSwitch, generation,
+           absl::StrCat("all are connected: ", try_->cause));
+  go.members = try_->world.members;
+  go.to = text::Ids(active_->members);
+  for (const WorldMember& member : go.members) {
+    if (!active_->Has(member.worker_id)) go.to.push_back(member.worker_id);
+  }
+  return Take();
+}
+
+Membership::Decisions Membership::Level(absl::Time now, int64_t worker_id,
+                                        int64_t generation) {
+  // The donor of an urgent world may be heard before another's Connected().
+  const bool expected =
+      Expects(worker_id, generation, Phase::kLeveling) ||
+      (Expects(worker_id, generation, Phase::kConnecting) && try_->urgent);
+  if (!expected) return {};
+  Activate(now);
+  Settle(now);
+  return Take();
+}
+
+void Membership::Activate(absl::Time now) {
+  active_ = std::move(try_->world);
+  MembershipDecision& decision =
+      Emit(Kind::kActive, active_->generation, try_->cause);
+  decision.urgent = try_->urgent;
+  decision.members = active_->members;
+  if (pause_since_) decision.pause = now - *pause_since_;
+  try_.reset();
+  for (const WorldMember& member : active_->members) {
+    Worker& worker = workers_.at(member.worker_id);
+    if (!worker.level) ++num_level_;
+    worker.level = true;
+  }
+  RemoveLevelOfOthers();
+  for (auto& [id, worker] : workers_) worker.failed = 0;
+  pause_since_.reset();
+  cause_.clear();
+  num_more_causes_ = 0;
+  was_active_ = true;
+  num_abandoned_ = 0;
+  // What was said of the world before is history.
+  if (break_) {
+    break_->of_active = std::exchange(break_->of_try, {});
+    if (break_->of_active.empty()) break_.reset();
+  }
+}
+
+Membership::Decisions Membership::Broken(absl::Time now, int64_t worker_id,
+                                         int64_t generation, int64_t accused,
+                                         const std::string& reason) {
+  if (!Knows(worker_id)) return {};
+  const bool of_try = try_ && try_->world.generation == generation &&
+                      try_->world.Has(worker_id);
+  const bool of_active =
+      active_ && active_->generation == generation && active_->Has(worker_id);
+  if (of_try && InBackground()) {
+    BackgroundBroken(now, worker_id, accused);
+  } else if (of_active && try_ && !InBackground() &&
+             !try_->world.Has(worker_id)) {
+    // A leaver whose peers went over before its last step was complete. If the
+    // world really broke, those who stay say so.
+    return {};
+  } else if (of_try || of_active) {
+    ReportBreak(now, of_try, worker_id, accused, reason);
+  } else {
+    return {};
+  }
+  Settle(now);
+  return Take();
+}
+
+void Membership::ReportBreak(absl::Time now, bool of_try, int64_t worker_id,
+                             int64_t accused, const std::string& reason) {
+  const World& world = of_try ? try_->world : *active_;
+  const size_t size = world.members.size();
+  if (!break_) {
+    break_.emplace();
+    break_->since = now;
+    break_->deadline = now + options_.broken_grace;
+    break_->first_reporter = worker_id;
+    break_->cause = absl::StrCat("world ", world.generation,
+                                 " broke at worker ", worker_id, ": ", reason);
+  }
+  std::set<int64_t>& reporters = of_try ? break_->of_try : break_->of_active;
+  if (!reporters.insert(worker_id).second) return;
+  if (world.Has(accused) && Knows(accused)) ++accusations_[accused];
+  // There is no successor to a broken world but an urgent one.
+  if (!of_try && InBackground()) try_.reset();
+  if (reporters.size() < size) return;
+  CountBreak(now, break_->cause, break_->first_reporter);
+}
+
+// The world that trains is not concerned.
+void Membership::BackgroundBroken(absl::Time now, int64_t worker_id,
+                                  int64_t accused) {
+  const int64_t generation = try_->world.generation;
+  const bool joiner = !active_->Has(worker_id);
+  const bool accused_here = try_->world.Has(accused) && Knows(accused);
+  const bool accused_joiner = accused_here && !active_->Has(accused);
+  // A joiner that accuses an old member may be the one to blame.
+  std::vector<int64_t> joiners;
+  if (accused_joiner) joiners.push_back(accused);
+  if (joiner && !accused_joiner) joiners.push_back(worker_id);
+  bool evicted = false;
+  for (const int64_t id : joiners) {
+    if (++workers_.at(id).failed < options_.max_broken) continue;
+    Evict(id,
+          absl::StrCat("preparing failed ", options_.max_broken,
+                       " times because of it, last for world ", generation));
+    evicted = true;
+  }
+  if (accused_here && !accused_joiner) {
+    int& failed = workers_.at(accused).failed;
+    failed = evicted ? 0 : failed + 1;
+    if (failed >= options_.max_broken && !IsOnlyLevel(accused)) {
+      const std::string why =
+          absl::StrCat("preparing failed ", failed,
+                       " times because of it, last for world ", generation);
+      Evict(accused, why);
+      return Drop(now, absl::StrCat("worker ", accused, " evicted: ", why));
+    }
+  }
+  Abandon(now, /*retry_at_once=*/evicted);
+}
+
+void Membership::CountBreak(absl::Time now, const std::string& cause,
+                            int64_t first_reporter) {
+  std::string why = cause;
+  if (++num_broken_ >= options_.max_broken) {
+    const int64_t victim = ChooseVictim(first_reporter);
+    Evict(victim,
+          absl::StrCat("worlds broke ", num_broken_,
+                       " times in a row without a step; last: ", cause));
+    absl::StrAppend(&why, "; worker ", victim, " evicted");
+    num_broken_ = 0;
+    accusations_.clear();
+  }
+  Drop(now, why);
+}
+
+// The most accused, else the first reporter, else the youngest; but not the
+// only one that has the trained model as long as there is another.
+int64_t Membership::ChooseVictim(int64_t first_reporter) const {
+  int64_t victim = -1;
+  int most = 0;
+  for (const auto& [id, count] : accusations_) {
+    if (count < most || !Knows(id) || IsOnlyLevel(id)) continue;
+    if (count == most && workers_.at(id).order < workers_.at(victim).order) {
+      continue;
+    }
+    victim = id;
+    most = count;
+  }
+  if (victim >= 0) return victim;
+  if (Knows(first_reporter) && !IsOnlyLevel(first_reporter)) {
+    return first_reporter;
+  }
+  const World& world = try_ ? try_->world : *active_;
+  for (auto it = world.members.rbegin(); it != world.members.rend(); ++it) {
+    if (!IsOnlyLevel(it->worker_id)) return it->worker_id;
+  }
+  return world.members.front().worker_id;
+}
+
+void Membership::Stepped(int64_t generation) {
+  if (!active_ || active_->generation != generation) return;
+  num_broken_ = 0;
+  accusations_.clear();
+}
+
+Membership::Decisions Membership::SetLimits(absl::Time now, int64_t min_workers,
+                                            int64_t max_workers) {
+  options_.min_workers = min_workers;
+  options_.max_workers = max_workers;
+  options_ = Sane(options_);
+  Settle(now);
+  return Take();
+}
+
+Membership::Decisions Membership::OnTimer(absl::Time now) {
+  if (break_ && now >= break_->deadline) {
+    CountBreak(now, break_->cause, break_->first_reporter);
+  } else if (try_ && now >= try_->deadline) {
+    HandleLate(now);
+  }
+  Settle(now);
+  return Take();
+}
+
+absl::Time Membership::NextTimer() const {
+  absl::Time next = absl::InfiniteFuture();
+  if (break_) next = std::min(next, break_->deadline);
+  if (try_) next = std::min(next, try_->deadline);
+  const bool retries = active_ && !try_ && !break_;
+  if (retries && retry_at_ > absl::InfinitePast()) {
+    next = std::min(next, retry_at_);
+  }
+  return next;
+}
+
+void Membership::HandleLate(absl::Time now) {
+  if (try_->phase == Phase::kLeveling) {
+    const absl::Duration timeout =
+        try_->urgent ? options_.prepare_timeout : options_.switch_timeout;
+    return CountBreak(
+        now,
+        absl::StrCat("world ", try_->world.generation, " was not level within ",
+                     absl::FormatDuration(timeout)),
+        /*first_reporter=*/-1);
+  }
+  std::vector<int64_t> late;
+  for (size_t rank = 0; rank < try_->done.size(); ++rank) {
+    if (!try_->done[rank]) {
+      late.push_back(try_->world.members[rank].worker_id);
+    }
+  }
+  if (try_->urgent) {
+    UrgentLate(now, late);
+  } else {
+    BackgroundLate(now, late);
+  }
+}
+
+void Membership::UrgentLate(absl::Time now, const std::vector<int64_t>& late) {
+  const bool offering = try_->phase == Phase::kOffering;
+  const std::string why =
+      absl::StrCat(offering ? "no offer for world " : "not connected in world ",
+                   try_->world.generation, " within ",
+                   absl::FormatDuration(options_.prepare_timeout));
+  const auto level = [this](int64_t id) { return workers_.at(id).level; };
+  const size_t late_level = std::count_if(late.begin(), late.end(), level);
+  // One that hangs while connecting keeps others from connecting. If those who
+  // did cannot go on alone, nobody is evicted for it: who really hangs makes no
+  // offer in the next try.
+  if (!offering && (late.size() == try_->done.size() ||
+                    (num_level_ > 0 && late_level == num_level_))) {
+    for (const int64_t id : late) ++accusations_[id];
+    return CountBreak(now, absl::StrCat(text::Workers(late), " ", why), -1);
+  }
+  for (const int64_t id : late) Evict(id, why);
+  Drop(now, absl::StrCat(text::Workers(late), " evicted: ", why));
+}
+
+void Membership::BackgroundLate(absl::Time now,
+                                const std::vector<int64_t>& late) {
+  const bool offering = try_->phase == Phase::kOffering;
+  const std::string why =
+      absl::StrCat(offering ? "no offer for world " : "not connected in world ",
+                   try_->world.generation, " within ",
+                   absl::FormatDuration(options_.prepare_timeout));
+  // When nobody is connected one may hold up the others: not so sure.
+  const bool sure = offering || late.size() < try_->done.size();
+  bool joiner_evicted = false;
+  std::vector<int64_t> old;
+  for (const int64_t id : late) {
+    if (active_->Has(id)) {
+      old.push_back(id);
+    } else if (sure || ++workers_.at(id).failed >= options_.max_broken) {
+      Evict(id, why);
+      joiner_evicted = true;
+    }
+  }
+  // An old member still trains. It is evicted when it is late again and again,
+  // unless it may just have been held up by a joiner.
+  std::vector<int64_t> evicted;
+  if (offering || (sure && !joiner_evicted)) {
+    for (const int64_t id : old) {
+      if (++workers_.at(id).failed < options_.max_broken) continue;
+      if (!offering && IsOnlyLevel(id)) continue;
+      Evict(id, absl::StrCat(why, ", ", options_.max_broken, " times"));
+      evicted.push_back(id);
+    }
+  }
+  if (!evicted.empty()) {
+    return Drop(now, absl::StrCat(text::Workers(evicted), " evicted: ", why));
+  }
+  Abandon(now, /*retry_at_once=*/joiner_evicted && old.empty());
+}
+
+int64_t Membership::active_generation() const {
+  return active_ ? active_->generation : 0;
+}
+
+std::vector<WorldMember> Membership::active_members() const {
+  return active_ ? active_->members : std::vector<WorldMember>();
+}
+
+absl::Status Membership::CheckActive(int64_t worker_id,
+                                     int64_t generation) const {
+  if (!active_ || active_->generation != generation) {
+    return absl::FailedPreconditionError(
+        absl::StrCat("worker ", worker_id, " speaks of world ", generation,
+                     ", the active world is ", active_generation(),
+                     active_ ? "" : " (none)"));
+  }
+  if (!active_->Has(worker_id)) {
+    return absl::FailedPreconditionError(absl::StrCat(
+        "worker ", worker_id, " is not a member of world ", generation));
+  }
+  return absl::OkStatus();
+}
+
+bool Membership::HasLevelMember() const { return num_level_ > 0; }
+
+bool Membership::IsLevel(int64_t worker_id) const {
+  const auto it = workers_.find(worker_id);
+  return it != workers_.end() && it->second.level;
+}
+
+bool Membership::Knows(int64_t worker_id) const {
+  return workers_.count(worker_id) > 0;
+}
+
+size_t Membership::num_workers() const { return workers_.size(); }
+
+}  // namespace elasticdl::rendezvous

@@ -1,0 +1,298 @@
+// Membership: who is in the next world, and when it is made.
+#include <algorithm>
+#include <utility>
+
+#include "absl/strings/str_cat.h"
+#include "absl/strings/str_join.h"
+#include "elasticdl/rendezvous/membership.h"
+#include "membership_text.h"
+
+namespace elasticdl::rendezvous {
+namespace {
+
+using Kind = MembershipDecision::Kind;
+
+std::string ChangeCause(const std::vector<int64_t>& joiners,
+                        const std::vector<int64_t>& leavers) {
+  std::string cause;
+  if (!joiners.empty()) cause = text::Workers(joiners) + " joined";
+  if (!leavers.empty()) {
+    absl::StrAppend(&cause, cause.empty() ? "" : "; ", text::Workers(leavers),
+                    " left");
+  }
+  return cause;
+}
+
+}  // namespace
+
+namespace text {
+
+std::vector<int64_t> Ids(const std::vector<WorldMember>& members) {
+  std::vector<int64_t> ids;
+  ids.reserve(members.size());
+  for (const WorldMember& member : members) ids.push_back(member.worker_id);
+  return ids;
+}
+
+std::string Workers(const std::vector<int64_t>& ids) {
+  // A line of the log stays readable.
+  constexpr size_t kMostNamed = 8;
+  const size_t named = std::min(ids.size(), kMostNamed);
+  std::string result =
+      absl::StrCat(ids.size() == 1 ? "worker " : "workers ",
+                   absl::StrJoin(ids.begin(), ids.begin() + named, ", "));
+  if (named < ids.size()) {
+    absl::StrAppend(&result, " and ", ids.size() - named, " more");
+  }
+  return result;
+}
+
+}  // namespace text
+
+void Membership::Settle(absl::Time now) {
+  if (!workers_.empty() && num_leaving_ == workers_.size() &&
+      (active_ || try_)) {
+    Drop(now, "all workers leave");
+  }
+  if (try_ || break_) return;
+  if (active_) {
+    PlanChange(now);
+  } else {
+    FormWorld(now);
+  }
+}
+
+void Membership::PlanChange(absl::Time now) {
+  std::vector<int64_t> gone, stayers, leavers, joiners;
+  for (const auto& [order, id] : by_order_) {
+    const bool leaving = workers_.at(id).leaving;
+    if (active_->Has(id)) {
+      (leaving ? leavers : stayers).push_back(id);
+    } else {
+      (leaving ? gone : joiners).push_back(id);
+    }
+  }
+  for (const int64_t id : gone) {
+    Release(id,
+            absl::StrCat("world ", active_->generation, " trains without it"));
+  }
+  const size_t min = options_.min_workers;
+  if (stayers.size() + joiners.size() < min) {
+    Drop(now, leavers.empty() ? "the minimum was raised"
+                              : text::Workers(leavers) + " left");
+    return FormWorld(now);
+  }
+  if (options_.max_workers > 0) {
+    const size_t max = options_.max_workers;
+    const size_t room = max - std::min(max, stayers.size());
+    joiners.resize(std::min(joiners.size(), room));
+  }
+  // Joiners that fail again and again must not keep a worker from leaving.
+  if (!leavers.empty() && stayers.size() >= min &&
+      num_abandoned_ >= options_.max_broken) {
+    joiners.clear();
+  }
+  if (now < retry_at_) return;
+  retry_at_ = absl::InfinitePast();
+  if (leavers.empty() && joiners.empty()) return;
+  // If all old members leave, one stays until the new ones are level.
+  std::vector<int64_t> ids = std::move(stayers);
+  if (ids.empty()) {
+    ids.push_back(leavers.front());
+    leavers.erase(leavers.begin());
+  }
+  ids.insert(ids.end(), joiners.begin(), joiners.end());
+  StartTry(now, ids, /*urgent=*/false, ChangeCause(joiners, leavers));
+}
+
+void Membership::FormWorld(absl::Time now) {
+  const size_t staying = workers_.size() - num_leaving_;
+  const bool enough = staying >= static_cast<size_t>(options_.min_workers);
+  if (num_leaving_ > 0) ReleaseLeavers(/*keep_model=*/enough);
+  if (!enough) return Wait();
+  StartTry(now, ChooseMembers(), /*urgent=*/true, FormCause());
+}
+
+// With `keep_model` those stay that have the trained model if nobody else has.
+void Membership::ReleaseLeavers(bool keep_model) {
+  bool needed = keep_model;
+  std::vector<int64_t> leavers;
+  for (const auto& [order, id] : by_order_) {
+    const Worker& worker = workers_.at(id);
+    if (worker.leaving) leavers.push_back(id);
+    if (worker.level && !worker.leaving) needed = false;
+  }
+  for (const int64_t id : leavers) {
+    if (needed && workers_.at(id).level) continue;
+    Release(id, keep_model ? "the next world does without it"
+                           : "there is no world to leave");
+  }
+}
+
+// All that are here: the level ones first in their order, then the others in
+// the order in which they got ready. FormWorld() has released the leavers that
+// are not needed; the others come on top of the maximum.
+std::vector<int64_t> Membership::ChooseMembers() const {
+  size_t room = options_.max_workers > 0
+                    ? static_cast<size_t>(options_.max_workers)
+                    : workers_.size();
+  std::vector<int64_t> ids;
+  for (const auto& [order, id] : by_order_) {
+    const bool leaving = workers_.at(id).leaving;
+    if (!leaving && room == 0) continue;
+    if (!leaving) --room;
+    ids.push_back(id);
+  }
+  return ids;
+}
+
+void Membership::StartTry(absl::Time now, const std::vector<int64_t>& ids,
+                          bool urgent, const std::string& cause) {
+  bool cold = true;
+  Try next;
+  next.urgent = urgent;
+  next.cause = cause;
+  next.deadline = now + options_.prepare_timeout;
+  next.offers.resize(ids.size());
+  next.done.resize(ids.size());
+  World& world = next.world;
+  world.generation = next_generation_++;
+  world.members.reserve(ids.size());
+  world.ranks.reserve(ids.size());
+  for (const int64_t id : ids) {
+    const Worker& worker = workers_.at(id);
+    if (worker.level) cold = false;
+    world.ranks[id] = world.members.size();
+    world.members.push_back({id, worker.host});
+  }
+  try_ = std::move(next);
+  waiting_reason_.clear();
+  DissolveDropped(&try_->world);
+  MembershipDecision& prepare =
+      Emit(Kind::kPrepare, try_->world.generation, cause);
+  prepare.urgent = urgent;
+  prepare.cold = cold;
+  prepare.members = try_->world.members;
+  prepare.to = ids;
+}
+
+void Membership::Drop(absl::Time now, const std::string& cause) {
+  if (active_ && !pause_since_) pause_since_ = break_ ? break_->since : now;
+  if (cause_.empty()) {
+    cause_ = cause;
+  } else {
+    ++num_more_causes_;
+  }
+  for (const World* world :
+       {active_ ? &*active_ : nullptr, try_ ? &try_->world : nullptr}) {
+    if (world == nullptr) continue;
+    for (const WorldMember& member : world->members) {
+      dropped_.push_back(member.worker_id);
+    }
+  }
+  active_.reset();
+  try_.reset();
+  break_.reset();
+  num_abandoned_ = 0;
+  retry_at_ = absl::InfinitePast();
+}
+
+void Membership::Abandon(absl::Time now, bool retry_at_once) {
+  // From broken_grace, which lets news of a death come first, to 64 times it.
+  constexpr int kMostDoublings = 6;
+  try_.reset();
+  retry_at_ = absl::InfinitePast();
+  if (!retry_at_once) {
+    retry_at_ = now + options_.broken_grace *
+                          (1 << std::min(num_abandoned_, kMostDoublings));
+  }
+  ++num_abandoned_;
+}
+
+void Membership::DissolveDropped(const World* next) {
+  std::set<int64_t> to;
+  for (const int64_t id : dropped_) {
+    if (Knows(id) && !(next != nullptr && next->Has(id))) to.insert(id);
+  }
+  dropped_.clear();
+  if (to.empty()) return;
+  const int64_t newest =
+      next != nullptr ? next->generation - 1 : next_generation_ - 1;
+  MembershipDecision& dissolve =
+      Emit(Kind::kDissolve, newest,
+           next != nullptr ? "there is no room in the next world" : cause_);
+  dissolve.to.assign(to.begin(), to.end());
+}
+
+void Membership::Wait() {
+  DissolveDropped(nullptr);
+  cause_.clear();
+  num_more_causes_ = 0;
+  const std::string reason =
+      absl::StrCat(workers_.size(), " of at least ", options_.min_workers,
+                   " workers are here");
+  if (reason == waiting_reason_) return;
+  waiting_reason_ = reason;
+  Emit(Kind::kWaiting, 0, reason);
+}
+
+// Why the urgent world is made.
+std::string Membership::FormCause() const {
+  if (cause_.empty()) {
+    return was_active_ ? absl::StrCat(workers_.size(), " of at least ",
+                                      options_.min_workers, " workers are here")
+                       : "start";
+  }
+  if (num_more_causes_ == 0) return cause_;
+  return absl::StrCat(cause_, " (and ", num_more_causes_, " more)");
+}
+
+// A worker that is here but not in the new world falls behind from now on.
+void Membership::RemoveLevelOfOthers() {
+  if (num_level_ == active_->members.size()) return;
+  for (auto& [id, worker] : workers_) {
+    if (worker.level && !active_->Has(id)) worker.level = false;
+  }
+  num_level_ = active_->members.size();
+}
+
+bool Membership::InBackground() const {
+  return try_ && !try_->urgent && try_->phase != Phase::kLeveling;
+}
+
+bool Membership::InUrgentPart() const { return try_ && !InBackground(); }
+
+bool Membership::IsOnlyLevel(int64_t worker_id) const {
+  return num_level_ == 1 && IsLevel(worker_id);
+}
+
+void Membership::Erase(int64_t worker_id) {
+  const auto it = workers_.find(worker_id);
+  if (it == workers_.end()) return;
+  if (it->second.level) --num_level_;
+  if (it->second.leaving) --num_leaving_;
+  by_order_.erase(it->second.order);
+  workers_.erase(it);
+  accusations_.erase(worker_id);
+}
+
+void Membership::Evict(int64_t worker_id, const std::string& reason) {
+  Erase(worker_id);
+  Emit(Kind::kEvict, next_generation_ - 1, reason).worker_id = worker_id;
+}
+
+void Membership::Release(int64_t worker_id, const std::string& reason) {
+  Erase(worker_id);
+  Emit(Kind::kRelease, next_generation_ - 1, reason).worker_id = worker_id;
+}
+
+MembershipDecision& Membership::Emit(Kind kind, int64_t generation,
+                                     const std::string& reason) {
+  MembershipDecision& decision = out_.emplace_back();
+  decision.kind = kind;
+  decision.generation = generation;
+  decision.reason = reason;
+  return decision;
+}
+
+}  // namespace elasticdl::rendezvous

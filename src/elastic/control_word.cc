@@ -1,0 +1,57 @@
+#include "elasticdl/elastic/control_word.h"
+
+#include <algorithm>
+#include <cmath>
+
+namespace elasticdl::elastic {
+namespace {
+
+enum Field : size_t {
+  kRecords,
+  kLossSum,
+  kSwitchSeen,
+  kStop,
+  kEvaluate,
+  kTaskFinished,
+  kNumFields,
+};
+
+}  // namespace
+
+size_t ControlWordSize(int world_size) {
+  return kNumFields * static_cast<size_t>(world_size);
+}
+
+void FillControlWord(const MemberWord& mine, int rank, int world_size,
+                     float* word) {
+  std::fill_n(word, ControlWordSize(world_size), 0.0F);
+  float* fields = word + kNumFields * static_cast<size_t>(rank);
+  fields[kRecords] = static_cast<float>(mine.records);
+  fields[kLossSum] = mine.loss_sum;
+  fields[kSwitchSeen] = mine.switch_seen ? 1 : 0;
+  fields[kStop] = mine.stop ? 1 : 0;
+  fields[kEvaluate] = mine.evaluate ? 1 : 0;
+  fields[kTaskFinished] = mine.task_finished ? 1 : 0;
+}
+
+RoundSummary ReadControlWord(const float* word, int world_size) {
+  RoundSummary summary;
+  double loss_sum = 0;
+  for (int rank = 0; rank < world_size; ++rank) {
+    const float* fields = word + kNumFields * static_cast<size_t>(rank);
+    const int64_t records = std::llround(fields[kRecords]);
+    summary.records.push_back(records);
+    summary.total_records += records;
+    loss_sum += fields[kLossSum];
+    summary.switch_seen += fields[kSwitchSeen] != 0 ? 1 : 0;
+    summary.stop |= fields[kStop] != 0;
+    summary.evaluate |= fields[kEvaluate] != 0;
+    summary.task_finished |= fields[kTaskFinished] != 0;
+  }
+  if (summary.total_records > 0) {
+    summary.mean_loss = loss_sum / static_cast<double>(summary.total_records);
+  }
+  return summary;
+}
+
+}  // namespace elasticdl::elastic

@@ -1,0 +1,89 @@
+// A worker's side of the protocol of worlds: which world it is in, which is
+// being made, and when to go over (docs/design/0003-elastic-allreduce.md).
+//
+//            Prepare                 Connected
+//   (none) ──────────► preparing ──────────────► connected
+//                                                    │ urgent: at once; else
+//                                                    │ Switch and agreement
+//                                                    ▼
+//   failed, dissolved, or left behind ◄──────── in the world
+#pragma once
+
+#include <cstdint>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "elasticdl/v1/master.pb.h"
+
+namespace elasticdl::elastic {
+
+// One world, as one member sees it.
+struct World {
+  int64_t generation = 0;
+  int rank = 0;
+  std::vector<int64_t> members;  // By rank.
+  bool urgent = false;
+  bool cold = false;
+  std::string restore_from;
+  int64_t cold_step = 0;
+  std::vector<int64_t> unsettled;
+  int64_t saved_step = -1;
+
+  int size() const { return static_cast<int>(members.size()); }
+};
+
+// Thread-compatible. A pure state machine.
+class ElasticLoop {
+ public:
+  explicit ElasticLoop(int64_t worker_id) : worker_id_(worker_id) {}
+
+  // ---- events ----
+  // A newer world is being made; if urgent, the one at hand is dead. Stale ones
+  // and those without this worker are ignored.
+  void Prepare(const v1::Prepare& prepare);
+  // The communicator of that world is ready here.
+  void Connected(int64_t generation);
+  // All members of that world are connected: go over to it.
+  void Switch(int64_t generation);
+  void Dissolve(int64_t generation);
+  // The world at hand failed here. True when the master should be told: it has
+  // not announced another one.
+  bool Failed(int64_t generation);
+  // A round of the world at hand is complete; `switch_seen` members of it have
+  // seen the switch. When that is all, this round was its last.
+  void RoundDone(int switch_seen);
+  // False: this worker, and at this step every member, does no rounds (it waits
+  // for an evaluation, for data, for the end). Then a switch needs no
+  // agreement.
+  void SetStepping(bool stepping) { stepping_ = stepping; }
+
+  // ---- state ----
+  // The world to go over to now, if any. Call Enter with it.
+  const World* ToEnter() const;
+  void Enter();
+  // The world at hand; null = none.
+  const World* world() const { return world_.has_value() ? &*world_ : nullptr; }
+  // For the control word.
+  bool switch_seen() const { return switch_to_ > 0; }
+  // The world at hand goes on without this worker, as it wished.
+  bool left() const { return left_; }
+
+ private:
+  bool MayGo() const;
+  void MaybeLeave();
+  void DropWorld();
+
+  const int64_t worker_id_;
+  std::optional<World> world_;
+  std::optional<World> next_;
+  bool next_connected_ = false;
+  // Set by Switch until the world at hand ends.
+  int64_t switch_to_ = 0;
+  bool agreed_ = false;
+  bool stepping_ = false;
+  bool left_ = false;
+  int64_t newest_ = 0;
+};
+
+}  // namespace elasticdl::elastic

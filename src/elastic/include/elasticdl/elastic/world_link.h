@@ -1,0 +1,88 @@
+// Makes worlds in the background and keeps the communicator of the one in use,
+// so that the master's word can break it off.
+#pragma once
+
+#include <cstdint>
+#include <functional>
+#include <memory>
+#include <string>
+
+#include "absl/status/status.h"
+#include "absl/time/time.h"
+#include "elasticdl/collective/communicator.h"
+#include "elasticdl/common/mutex.h"
+#include "elasticdl/common/queue.h"
+#include "elasticdl/common/thread.h"
+#include "elasticdl/v1/master.pb.h"
+
+namespace elasticdl::elastic {
+
+// Thread-safe. The On… functions are called by the thread that receives from
+// the master, Use and Drop by the one that trains.
+class WorldLink {
+ public:
+  struct Options {
+    int64_t worker_id = 0;
+    collective::BackendOptions backend;
+    // The job's token.
+    std::string secret;
+    // How long connecting to all members may take.
+    absl::Duration connect_timeout = absl::Seconds(20);
+  };
+  // Both are called on the link's own thread and must not block. `send` goes to
+  // the master; `connected` says that a world can be used.
+  WorldLink(Options options, std::function<void(v1::WorkerMessage)> send,
+            std::function<void(int64_t generation)> connected);
+  ~WorldLink();
+
+  // An urgent one aborts the communicator in use.
+  void OnPrepare(const v1::Prepare& prepare);
+  void OnOffers(const v1::Offers& offers);
+  void OnDissolve(const v1::Dissolve& dissolve);
+  // Aborts the communicator in use and all that is being made, now and in
+  // future.
+  void AbortAll(const std::string& reason);
+
+  // The communicator of a connected world becomes the one in use. Null when a
+  // newer world has overtaken it. The former one is kept until ForgetFormer:
+  // other members may still be busy with its last round.
+  std::shared_ptr<collective::Communicator> Use(int64_t generation);
+  void ForgetFormer();
+  // Closes the communicator in use: its other members notice.
+  void Drop(const std::string& reason);
+
+ private:
+  struct Job {
+    v1::Prepare prepare;
+    v1::Offers offers;
+  };
+  void Work();
+  void Begin(const v1::Prepare& prepare);
+  void Connect(const v1::Offers& offers);
+  void Fail(int64_t generation, const absl::Status& status);
+
+  const Options options_;
+  const std::function<void(v1::WorkerMessage)> send_;
+  const std::function<void(int64_t generation)> connected_;
+  Queue<Job> jobs_;
+
+  Mutex mu_;
+  // The newest generation that was announced: older ones are of no interest.
+  int64_t newest_ ABSL_GUARDED_BY(mu_) = 0;
+  int64_t newest_urgent_ ABSL_GUARDED_BY(mu_) = 0;
+  std::string aborted_ ABSL_GUARDED_BY(mu_);
+  // Shared with the thread that is connecting.
+  std::shared_ptr<collective::Connector> connector_ ABSL_GUARDED_BY(mu_);
+  int64_t connector_generation_ ABSL_GUARDED_BY(mu_) = 0;
+  std::shared_ptr<collective::Communicator> made_ ABSL_GUARDED_BY(mu_);
+  int64_t made_generation_ ABSL_GUARDED_BY(mu_) = 0;
+  // Shared with the thread that trains.
+  std::shared_ptr<collective::Communicator> in_use_ ABSL_GUARDED_BY(mu_);
+  int64_t in_use_generation_ ABSL_GUARDED_BY(mu_) = 0;
+  std::shared_ptr<collective::Communicator> former_ ABSL_GUARDED_BY(mu_);
+
+  // Last: uses what is above.
+  Thread thread_;
+};
+
+}  // namespace elasticdl::elastic

@@ -1,0 +1,204 @@
+#include "elasticdl/elastic/world_link.h"
+
+#include <limits>
+#include <utility>
+#include <vector>
+
+#include "absl/strings/str_cat.h"
+#include "elasticdl/common/failpoint.h"
+#include "elasticdl/common/log.h"
+
+namespace elasticdl::elastic {
+
+WorldLink::WorldLink(Options options,
+                     std::function<void(v1::WorkerMessage)> send,
+                     std::function<void(int64_t generation)> connected)
+    : options_(std::move(options)),
+      send_(std::move(send)),
+      connected_(std::move(connected)),
+      jobs_(std::numeric_limits<size_t>::max()),
+      thread_("world", [this] { Work(); }) {}
+
+WorldLink::~WorldLink() {
+  AbortAll("the worker ends");
+  jobs_.Close();
+  thread_.Join();
+}
+
+void WorldLink::OnPrepare(const v1::Prepare& prepare) {
+  std::shared_ptr<collective::Connector> overtaken;
+  std::shared_ptr<collective::Communicator> broken;
+  {
+    MutexLock lock(mu_);
+    if (prepare.generation() <= newest_) return;
+    newest_ = prepare.generation();
+    overtaken = connector_;
+    if (prepare.urgent()) {
+      newest_urgent_ = newest_;
+      broken = in_use_;
+    }
+  }
+  const std::string reason =
+      absl::StrCat("world ", prepare.generation(), " is coming");
+  if (overtaken != nullptr) overtaken->Abort(reason);
+  if (broken != nullptr) broken->Abort(reason);
+  Job job;
+  job.prepare = prepare;
+  jobs_.Push(std::move(job));
+}
+
+void WorldLink::OnOffers(const v1::Offers& offers) {
+  Job job;
+  job.offers = offers;
+  jobs_.Push(std::move(job));
+}
+
+void WorldLink::OnDissolve(const v1::Dissolve& dissolve) {
+  std::shared_ptr<collective::Communicator> broken;
+  {
+    MutexLock lock(mu_);
+    if (in_use_generation_ <= dissolve.generation()) broken = in_use_;
+  }
+  if (broken != nullptr) broken->Abort("the world is dissolved");
+}
+
+void WorldLink::AbortAll(const std::string& reason) {
+  std::shared_ptr<collective::Connector> connector;
+  std::shared_ptr<collective::Communicator> made;
+  std::shared_ptr<collective::Communicator> in_use;
+  {
+    MutexLock lock(mu_);
+    if (aborted_.empty()) aborted_ = reason;
+    newest_ = std::numeric_limits<int64_t>::max();
+    connector = connector_;
+    made = made_;
+    in_use = in_use_;
+  }
+  if (connector != nullptr) connector->Abort(reason);
+  if (made != nullptr) made->Abort(reason);
+  if (in_use != nullptr) in_use->Abort(reason);
+}
+
+void WorldLink::Work() {
+  while (std::optional<Job> job = jobs_.Pop()) {
+    if (job->prepare.generation() > 0) {
+      Begin(job->prepare);
+    } else {
+      Connect(job->offers);
+    }
+  }
+}
+
+void WorldLink::Begin(const v1::Prepare& prepare) {
+  const int64_t generation = prepare.generation();
+  std::shared_ptr<collective::Communicator> stale;
+  {
+    MutexLock lock(mu_);
+    if (generation != newest_) return;
+    connector_.reset();
+    stale = std::move(made_);
+    made_.reset();
+  }
+  stale.reset();
+  collective::WorldSpec spec;
+  spec.generation = generation;
+  spec.rank = -1;
+  spec.secret = options_.secret;
+  for (const v1::Member& member : prepare.members()) {
+    if (member.worker_id() == options_.worker_id) {
+      spec.rank = static_cast<int>(spec.hosts.size());
+    }
+    spec.hosts.push_back(member.host());
+  }
+  if (spec.rank < 0) return;
+  const absl::Status status = Failpoint("world.offer");
+  if (!status.ok()) return Fail(generation, status);
+  auto connector = collective::BeginConnect(spec, options_.backend);
+  if (!connector.ok()) return Fail(generation, connector.status());
+  v1::WorkerMessage message;
+  message.mutable_offer()->set_generation(generation);
+  message.mutable_offer()->set_offer((*connector)->offer());
+  {
+    MutexLock lock(mu_);
+    if (generation != newest_) return;
+    connector_ = *std::move(connector);
+    connector_generation_ = generation;
+  }
+  send_(std::move(message));
+}
+
+void WorldLink::Connect(const v1::Offers& offers) {
+  const int64_t generation = offers.generation();
+  std::shared_ptr<collective::Connector> connector;
+  {
+    MutexLock lock(mu_);
+    if (generation != newest_ || generation != connector_generation_) return;
+    connector = connector_;
+  }
+  if (connector == nullptr) return;
+  const absl::Status status = Failpoint("world.connect");
+  if (!status.ok()) return Fail(generation, status);
+  auto made =
+      connector->Connect({offers.offers().begin(), offers.offers().end()},
+                         options_.connect_timeout);
+  if (!made.ok()) return Fail(generation, made.status());
+  {
+    MutexLock lock(mu_);
+    if (connector_ == connector) connector_.reset();
+    if (generation != newest_) return;
+    made_ = *std::move(made);
+    made_generation_ = generation;
+  }
+  v1::WorkerMessage message;
+  message.mutable_connected()->set_generation(generation);
+  send_(std::move(message));
+  connected_(generation);
+}
+
+void WorldLink::Fail(int64_t generation, const absl::Status& status) {
+  {
+    MutexLock lock(mu_);
+    // Overtaken: that is why it failed, and nobody waits for it.
+    if (generation != newest_) return;
+  }
+  LogWarning("world ", generation, " cannot be made: ", status.message());
+  v1::WorkerMessage message;
+  message.mutable_world_failed()->set_generation(generation);
+  message.mutable_world_failed()->set_reason(std::string(status.message()));
+  send_(std::move(message));
+}
+
+std::shared_ptr<collective::Communicator> WorldLink::Use(int64_t generation) {
+  std::shared_ptr<collective::Communicator> older;
+  MutexLock lock(mu_);
+  if (made_ == nullptr || made_generation_ != generation ||
+      generation < newest_urgent_ || !aborted_.empty()) {
+    return nullptr;
+  }
+  older = std::move(former_);
+  former_ = std::move(in_use_);
+  in_use_ = std::move(made_);
+  in_use_generation_ = generation;
+  made_.reset();
+  return in_use_;
+}
+
+void WorldLink::ForgetFormer() {
+  std::shared_ptr<collective::Communicator> former;
+  MutexLock lock(mu_);
+  former = std::move(former_);
+  former_.reset();
+}
+
+void WorldLink::Drop(const std::string& reason) {
+  std::shared_ptr<collective::Communicator> dropped;
+  {
+    MutexLock lock(mu_);
+    dropped = std::move(in_use_);
+    in_use_.reset();
+    in_use_generation_ = 0;
+  }
+  if (dropped != nullptr) dropped->Abort(reason);
+}
+
+}  // namespace elasticdl::elastic

@@ -1,0 +1,78 @@
+// One step of training together with the other members of a world (which may be
+// none): gradients of the own minibatches, the sum over all members, the
+// update.
+#pragma once
+
+#include <cstdint>
+#include <memory>
+#include <vector>
+
+#include "absl/status/status.h"
+#include "absl/status/statusor.h"
+#include "buffer_sync.h"
+#include "elasticdl/collective/communicator.h"
+#include "elasticdl/elastic/control_word.h"
+#include "elasticdl/model/types.h"
+#include "gradient_reducer.h"
+#include "replica.h"
+
+namespace elasticdl::worker {
+
+// What came of a round.
+struct Round {
+  // Not OK: the world is broken. The model is as it was, the minibatches are
+  // not used.
+  absl::Status world;
+  elastic::RoundSummary summary;
+  // Somebody had data: the model was updated.
+  bool stepped = false;
+};
+
+// A minibatch with its weight.
+struct WeightedBatch {
+  const Batch* batch = nullptr;
+  int64_t records = 0;
+};
+
+// Runs on the training thread.
+class ElasticTrainer {
+ public:
+  // `replica` must outlive the trainer.
+  ElasticTrainer(Replica& replica, GradientCompression compression);
+
+  // From now on rounds are with the members of this world, who are level.
+  // `usual_records`: what a step has as a rule (the same on all members).
+  void EnterWorld(std::shared_ptr<collective::Communicator> communicator,
+                  int64_t usual_records);
+  void LeaveWorld() { communicator_.reset(); }
+
+  // Collective. `word` has this member's wishes; its records and loss are
+  // filled in. An error is the user's (the model throws, the loss is not
+  // finite): the round is void and the job cannot go on.
+  absl::StatusOr<Round> Run(const std::vector<WeightedBatch>& batches,
+                            elastic::MemberWord word, double learning_rate);
+
+  // One forward and backward without consequences, so that the first step takes
+  // no longer than the others.
+  absl::Status WarmUp(const Batch& batch);
+
+  // The values of the buffers were replaced from outside.
+  void AcceptBuffers() { buffers_.Commit(); }
+
+ private:
+  absl::Status AddGradients(const std::vector<WeightedBatch>& batches,
+                            elastic::MemberWord& word);
+  absl::Status Reduce(const elastic::MemberWord& word,
+                      elastic::RoundSummary& summary);
+  void Scale(double factor);
+
+  Replica& replica_;
+  BufferSync buffers_;
+  GradientReducer reducer_;
+  std::shared_ptr<collective::Communicator> communicator_;
+  // Gradients go into the sum divided by this, the number of records of the
+  // step before. As a rule it is also this step's, and the sum is the mean.
+  int64_t usual_records_ = 1;
+};
+
+}  // namespace elasticdl::worker

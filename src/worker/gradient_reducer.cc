@@ -1,0 +1,184 @@
+#include "gradient_reducer.h"
+
+#include <torch/csrc/autograd/utils/lambda_post_hook.h>
+#include <torch/csrc/autograd/variable.h>
+
+#include <algorithm>
+#include <limits>
+#include <utility>
+
+#include "absl/strings/str_cat.h"
+#include "absl/time/time.h"
+#include "elasticdl/common/failpoint.h"
+#include "elasticdl/common/status.h"
+
+namespace elasticdl::worker {
+namespace {
+
+// The first bucket is small, so that the wire is busy early; later ones are
+// large, so that there are few.
+constexpr size_t kFirstBucketFloats = (1 << 20) / sizeof(float);
+constexpr size_t kBucketFloats = (25 << 20) / sizeof(float);
+
+// A member may be slow for reasons of its own; whether it hangs is for the
+// master to say, which then breaks the world off. This is the last resort.
+constexpr absl::Duration kReduceTimeout = absl::Minutes(30);
+
+}  // namespace
+
+GradientReducer::GradientReducer(FlatParameters& flat,
+                                 GradientCompression compression)
+    : flat_(flat),
+      compression_(compression),
+      jobs_(std::numeric_limits<size_t>::max()) {
+  MakeBuckets();
+  if (buckets_.size() > 1) {
+    RegisterHooks();
+    thread_ = std::make_unique<Thread>("reducer", [this] { Communicate(); });
+  }
+}
+
+GradientReducer::~GradientReducer() {
+  Cancel();
+  jobs_.Close();
+  if (thread_ != nullptr) thread_->Join();
+}
+
+void GradientReducer::MakeBuckets() {
+  const auto& slices = flat_.slices();
+  bucket_of_.resize(slices.size());
+  Bucket bucket;
+  bucket.end = flat_.size();
+  bucket.last = slices.size();
+  for (size_t i = slices.size(); i-- > 0;) {
+    bucket_of_[i] = buckets_.size();
+    bucket.begin = slices[i].offset;
+    bucket.first = i;
+    const size_t limit = buckets_.empty() ? kFirstBucketFloats : kBucketFloats;
+    if (i == 0 || bucket.end - bucket.begin >= limit) {
+      bucket.failpoint = absl::StrCat("worker.reduce.", buckets_.size());
+      buckets_.push_back(bucket);
+      bucket.end = bucket.begin;
+      bucket.last = i;
+    }
+  }
+}
+
+void GradientReducer::RegisterHooks() {
+  const auto& tensors = flat_.tensors();
+  for (size_t i = 0; i < tensors.size(); ++i) {
+    std::shared_ptr<torch::autograd::Node> accumulator =
+        torch::autograd::impl::grad_accumulator(tensors[i]);
+    accumulator->add_post_hook(
+        std::make_unique<torch::autograd::utils::LambdaPostHook>(
+            [this, i](const torch::autograd::variable_list& outputs,
+                      const torch::autograd::variable_list&) {
+              OnGradientReady(i);
+              return outputs;
+            }));
+    accumulators_.push_back(std::move(accumulator));
+  }
+}
+
+void GradientReducer::BeginOverlap(
+    std::shared_ptr<collective::Communicator> communicator) {
+  if (thread_ == nullptr) return;
+  MutexLock lock(mu_);
+  overlap_ = std::move(communicator);
+  missing_.clear();
+  for (const Bucket& bucket : buckets_) {
+    missing_.push_back(bucket.last - bucket.first);
+  }
+  launched_ = finished_ = 0;
+  status_ = absl::OkStatus();
+}
+
+void GradientReducer::OnGradientReady(size_t index) {
+  MutexLock lock(mu_);
+  if (overlap_ == nullptr) return;
+  flat_.CollectGradient(index);
+  --missing_[bucket_of_[index]];
+  // In order, the same on all members; the last goes with the head.
+  while (launched_ + 1 < buckets_.size() && missing_[launched_] == 0) {
+    jobs_.Push({overlap_, launched_++, 0});
+  }
+}
+
+absl::Status GradientReducer::Finish(
+    std::shared_ptr<collective::Communicator> communicator, size_t head) {
+  flat_.CollectGradients();
+  if (thread_ == nullptr) return Reduce({std::move(communicator), 0, head});
+  MutexLock lock(mu_);
+  // Without backward (no data here) nothing has been sent yet.
+  if (overlap_ == nullptr) {
+    launched_ = finished_ = 0;
+    status_ = absl::OkStatus();
+  }
+  overlap_.reset();
+  while (launched_ < buckets_.size()) {
+    const bool last = launched_ + 1 == buckets_.size();
+    jobs_.Push({communicator, launched_++, last ? head : 0});
+  }
+  while (finished_ < buckets_.size()) done_.Wait(mu_);
+  return status_;
+}
+
+void GradientReducer::Cancel() {
+  MutexLock lock(mu_);
+  if (overlap_ == nullptr) return;
+  // The others wait for the rest of the step: they must not do so for ever.
+  overlap_->Abort("this member failed in the middle of a step");
+  overlap_.reset();
+  while (finished_ < launched_) done_.Wait(mu_);
+}
+
+void GradientReducer::Communicate() {
+  while (std::optional<Job> job = jobs_.Pop()) {
+    const absl::Status status = Reduce(*job);
+    {
+      MutexLock lock(mu_);
+      ++finished_;
+      if (status_.ok()) status_ = status;
+    }
+    done_.NotifyAll();
+  }
+}
+
+absl::Status GradientReducer::Reduce(const Job& job) {
+  const Bucket& bucket = buckets_[job.bucket];
+  ELASTICDL_RETURN_IF_ERROR(Failpoint("worker.reduce"));
+  ELASTICDL_RETURN_IF_ERROR(Failpoint(bucket.failpoint));
+  float* begin = flat_.gradients() + bucket.begin;
+  const size_t count = bucket.end - bucket.begin;
+  if (compression_ == GradientCompression::kNone) {
+    return job.communicator->AllReduce(begin - job.head, count + job.head,
+                                       collective::DataType::kFloat32,
+                                       kReduceTimeout);
+  }
+  if (job.head > 0) {
+    ELASTICDL_RETURN_IF_ERROR(job.communicator->AllReduce(
+        begin - job.head, job.head, collective::DataType::kFloat32,
+        kReduceTimeout));
+  }
+  return ReduceCompressed(*job.communicator, begin, count);
+}
+
+absl::Status GradientReducer::ReduceCompressed(
+    collective::Communicator& communicator, float* data, size_t count) {
+  const bool bf16 = compression_ == GradientCompression::kBFloat16;
+  compressed_.resize(std::max(compressed_.size(), count));
+  const auto size = static_cast<int64_t>(count);
+  const torch::Tensor full = torch::from_blob(data, {size}, torch::kFloat32);
+  const torch::Tensor half = torch::from_blob(
+      compressed_.data(), {size}, bf16 ? torch::kBFloat16 : torch::kFloat16);
+  torch::NoGradGuard no_grad;
+  half.copy_(full);
+  ELASTICDL_RETURN_IF_ERROR(communicator.AllReduce(
+      compressed_.data(), count,
+      bf16 ? collective::DataType::kBFloat16 : collective::DataType::kFloat16,
+      kReduceTimeout));
+  full.copy_(half);
+  return absl::OkStatus();
+}
+
+}  // namespace elasticdl::worker

@@ -1,0 +1,91 @@
+// Sums the gradients of all members of a world, in buckets, while backward
+// still computes the others: the parameters' last gradients are ready first, so
+// buckets go from the end of the flat array to its beginning. In front of the
+// gradients lies the head (control word, buffers), which goes with the last
+// bucket.
+#pragma once
+
+#include <torch/csrc/autograd/function.h>
+
+#include <cstdint>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "absl/status/status.h"
+#include "elasticdl/collective/communicator.h"
+#include "elasticdl/common/mutex.h"
+#include "elasticdl/common/queue.h"
+#include "elasticdl/common/thread.h"
+#include "flat_parameters.h"
+
+namespace elasticdl::worker {
+
+enum class GradientCompression { kNone, kBFloat16, kFloat16 };
+
+// Runs on the training thread, except where said.
+class GradientReducer {
+ public:
+  // `flat` must outlive the reducer.
+  GradientReducer(FlatParameters& flat, GradientCompression compression);
+  ~GradientReducer();
+
+  // The next backward is the last one of this step: buckets go out as they get
+  // ready, to `communicator`.
+  void BeginOverlap(std::shared_ptr<collective::Communicator> communicator);
+  // Backward is done (or there was none): sends what is left, with `head`
+  // floats in front of the gradients, and waits for all sums.
+  absl::Status Finish(std::shared_ptr<collective::Communicator> communicator,
+                      size_t head);
+  // Backward failed: nothing more is sent, the step is void.
+  void Cancel();
+
+  size_t num_buckets() const { return buckets_.size(); }
+
+ private:
+  // Floats [begin, end) of the gradients; the parameters [first, last).
+  struct Bucket {
+    size_t begin = 0;
+    size_t end = 0;
+    size_t first = 0;
+    size_t last = 0;
+    std::string failpoint;
+  };
+  struct Job {
+    std::shared_ptr<collective::Communicator> communicator;
+    size_t bucket = 0;
+    size_t head = 0;
+  };
+
+  void MakeBuckets();
+  void RegisterHooks();
+  // Called by autograd's threads.
+  void OnGradientReady(size_t index);
+  void Launch(size_t bucket, size_t head);
+  absl::Status Reduce(const Job& job);
+  absl::Status ReduceCompressed(collective::Communicator& communicator,
+                                float* data, size_t count);
+  void Communicate();
+
+  FlatParameters& flat_;
+  const GradientCompression compression_;
+  std::vector<Bucket> buckets_;
+  std::vector<size_t> bucket_of_;
+  // Own the hooks.
+  std::vector<std::shared_ptr<torch::autograd::Node>> accumulators_;
+  std::vector<uint16_t> compressed_;
+
+  Mutex mu_;
+  CondVar done_;
+  std::shared_ptr<collective::Communicator> overlap_ ABSL_GUARDED_BY(mu_);
+  std::vector<size_t> missing_ ABSL_GUARDED_BY(mu_);
+  size_t launched_ ABSL_GUARDED_BY(mu_) = 0;
+  size_t finished_ ABSL_GUARDED_BY(mu_) = 0;
+  absl::Status status_ ABSL_GUARDED_BY(mu_);
+
+  Queue<Job> jobs_;
+  // Last: uses what is above. Only with more than one bucket.
+  std::unique_ptr<Thread> thread_;
+};
+
+}  // namespace elasticdl::worker

@@ -1,0 +1,418 @@
+#include "training_session.h"
+
+#include <algorithm>
+#include <limits>
+#include <utility>
+
+#include "absl/strings/str_cat.h"
+#include "elasticdl/checkpoint/checkpoint.h"
+#include "elasticdl/common/clock.h"
+#include "elasticdl/common/failpoint.h"
+#include "elasticdl/common/log.h"
+#include "elasticdl/common/status.h"
+#include "elasticdl/elastic/leveler.h"
+
+namespace elasticdl::worker {
+namespace {
+
+// Often enough for a display, seldom enough to cost nothing.
+constexpr absl::Duration kReportInterval = absl::Milliseconds(200);
+
+v1::RecordTotal MakeTotal(int64_t worker_id, int64_t records) {
+  v1::RecordTotal total;
+  total.set_worker_id(worker_id);
+  total.set_records(records);
+  return total;
+}
+
+}  // namespace
+
+TrainingSession::TrainingSession(Options options, Replica& replica,
+                                 elastic::WorldLink& link, SendFunction send)
+    : options_(std::move(options)),
+      replica_(replica),
+      link_(link),
+      send_(std::move(send)),
+      loop_(options_.worker_id),
+      trainer_(replica, options_.compression),
+      last_report_(Clock::Real().Now()) {}
+
+void TrainingSession::OnPrepare(const v1::Prepare& prepare) {
+  loop_.Prepare(prepare);
+  if (loop_.world() == nullptr) trainer_.LeaveWorld();
+}
+
+void TrainingSession::OnSwitch(int64_t generation) {
+  loop_.Switch(generation);
+  if (loop_.world() == nullptr) trainer_.LeaveWorld();
+}
+
+void TrainingSession::OnDissolve(int64_t generation) {
+  loop_.Dissolve(generation);
+  if (loop_.world() == nullptr) trainer_.LeaveWorld();
+}
+
+void TrainingSession::OnWake(int64_t generation) {
+  if (world() == nullptr || world()->generation != generation) return;
+  idle_ = false;
+  UpdateStepping();
+}
+
+void TrainingSession::AddMinibatch(std::shared_ptr<Minibatch> minibatch) {
+  if (minibatch->last_of_task()) undelivered_.fetch_sub(1);
+  pending_.push_back({std::move(minibatch), std::nullopt});
+}
+
+void TrainingSession::UpdateStepping() {
+  loop_.SetStepping(!halted_ && !idle_);
+}
+
+void TrainingSession::AskHalt(Halt halt) {
+  // The end is the end: an evaluation that falls together with it is the
+  // master's to begin.
+  if (halt_ == Halt::kOver) return;
+  halt_ = halt;
+}
+
+void TrainingSession::Resume() {
+  if (halt_ == Halt::kOver) return;
+  halt_ = Halt::kNone;
+  halted_ = false;
+  UpdateStepping();
+}
+
+void TrainingSession::End() {
+  halt_ = Halt::kOver;
+  halted_ = true;
+  idle_ = false;
+  UpdateStepping();
+}
+
+bool TrainingSession::HasWork() const {
+  return loop_.ToEnter() != nullptr || RoundPossible();
+}
+
+bool TrainingSession::RoundPossible() const {
+  if (world() == nullptr || halted_ || idle_) return false;
+  // A halt needs no data, only everybody.
+  if (halt_ != Halt::kNone || !taking_data_) return true;
+  // What is on its way is worth waiting for; what was never handed out is not.
+  return pending_.size() >= Share() || undelivered_.load() == 0;
+}
+
+// How many minibatches this member puts into a step.
+size_t TrainingSession::Share() const {
+  if (options_.global_batch_size == 0) return 1;
+  const int64_t whole = options_.global_batch_size / options_.minibatch_size;
+  const int64_t size = world()->size();
+  return static_cast<size_t>(whole / size +
+                             (world()->rank < whole % size ? 1 : 0));
+}
+
+int64_t TrainingSession::UsualRecords() const {
+  return options_.global_batch_size > 0
+             ? options_.global_batch_size
+             : options_.minibatch_size * world()->size();
+}
+
+absl::StatusOr<WorkDone> TrainingSession::Work(double learning_rate) {
+  if (loop_.ToEnter() != nullptr) return EnterWorld();
+  return DoRound(learning_rate);
+}
+
+// ---- worlds ----
+
+absl::StatusOr<WorkDone> TrainingSession::EnterWorld() {
+  WorkDone done;
+  const elastic::World world = *loop_.ToEnter();
+  trainer_.LeaveWorld();
+  FoldTotals();
+  loop_.Enter();
+  auto communicator = link_.Use(world.generation);
+  if (communicator == nullptr) {
+    // Overtaken by a newer world, whose Prepare is on its way here.
+    loop_.Failed(world.generation);
+    return done;
+  }
+  ELASTICDL_RETURN_IF_ERROR(Failpoint("worker.enter_world"));
+  if (world.cold) ELASTICDL_RETURN_IF_ERROR(StartCold(world));
+  elastic::MemberState state;
+  state.has_state = has_state_;
+  state.step = replica_.step();
+  state.layout = replica_.LayoutDigest();
+  state.spans = replica_.State();
+  state.meta = MakeDonorState().SerializeAsString();
+  auto levelled =
+      elastic::BringLevel(*communicator, state, options_.level_timeout);
+  if (absl::IsFailedPrecondition(levelled.status())) return levelled.status();
+  if (!levelled.ok()) {
+    BreakWorld(levelled.status());
+    return done;
+  }
+  v1::DonorState donor;
+  if (!donor.ParseFromString(levelled->meta)) {
+    return absl::InternalError(absl::StrCat(
+        "rank ", levelled->donor, " sent a state that cannot be understood"));
+  }
+  if (levelled->received) replica_.SetStep(levelled->step);
+  trainer_.AcceptBuffers();
+  ELASTICDL_RETURN_IF_ERROR(Adopt(donor, levelled->received));
+  KeepTotals(donor, world);
+  link_.ForgetFormer();
+  if (!levelled->world.ok()) {
+    BreakWorld(levelled->world);
+    return done;
+  }
+  LogInfo("world ", world.generation, ": rank ", world.rank, " of ",
+          world.size(), ", step ", replica_.step(),
+          levelled->bytes > 0
+              ? absl::StrCat(", state of rank ", levelled->donor)
+              : "");
+  trainer_.EnterWorld(std::move(communicator), UsualRecords());
+  UpdateStepping();
+  reported_step_ = replica_.step();
+  // On the same stream as the reports that follow.
+  if (world.rank == 0) {
+    v1::WorkerMessage message;
+    v1::Level& level = *message.mutable_level();
+    level.set_generation(world.generation);
+    level.set_step(replica_.step());
+    *level.mutable_totals() = donor.totals();
+    send_(std::move(message));
+  }
+  done.entered = true;
+  return done;
+}
+
+absl::Status TrainingSession::StartCold(const elastic::World& world) {
+  // Whatever this worker had is not part of the job's history.
+  other_totals_.clear();
+  DropMinibatches(std::numeric_limits<int64_t>::max());
+  halt_ = Halt::kNone;
+  halted_ = false;
+  stop_reason_.clear();
+  has_state_ = world.rank == 0;
+  if (!has_state_) return absl::OkStatus();
+  if (!world.restore_from.empty()) {
+    ELASTICDL_ASSIGN_OR_RETURN(const checkpoint::Loaded loaded,
+                               checkpoint::Load(world.restore_from));
+    ELASTICDL_RETURN_IF_ERROR(replica_.Restore(loaded));
+    LogInfo("restored ", world.restore_from, " (step ", replica_.step(), ")");
+  } else if (!fresh_) {
+    ELASTICDL_RETURN_IF_ERROR(replica_.StartAnew());
+  }
+  if (replica_.step() != world.cold_step) {
+    return absl::FailedPreconditionError(absl::StrCat(
+        "the job is at step ", world.cold_step, ", but ",
+        world.restore_from.empty() ? "fresh weights" : world.restore_from,
+        " are of step ", replica_.step()));
+  }
+  fresh_ = false;
+  return absl::OkStatus();
+}
+
+v1::DonorState TrainingSession::MakeDonorState() const {
+  v1::DonorState state;
+  state.set_step(replica_.step());
+  for (const auto& [worker_id, records] : other_totals_) {
+    *state.add_totals() = MakeTotal(worker_id, records);
+  }
+  state.set_paused(halt_ == Halt::kEvaluation);
+  state.set_training_over(halt_ == Halt::kOver);
+  state.set_stop_reason(stop_reason_);
+  return state;
+}
+
+absl::Status TrainingSession::Adopt(const v1::DonorState& donor,
+                                    bool received) {
+  const auto mine = other_totals_.find(options_.worker_id);
+  const int64_t counted = mine == other_totals_.end() ? 0 : mine->second;
+  for (const v1::RecordTotal& total : donor.totals()) {
+    if (total.worker_id() != options_.worker_id) continue;
+    if (total.records() < counted) {
+      return absl::InternalError(absl::StrCat("the donor has ", total.records(),
+                                              " records of this worker, which "
+                                              "has counted ",
+                                              counted));
+    }
+    // The interrupted step was complete at the donor: what this worker had put
+    // into it is used.
+    DropMinibatches(total.records() - counted);
+  }
+  has_state_ = true;
+  fresh_ = false;
+  idle_ = false;
+  halt_ = donor.training_over() ? Halt::kOver
+          : donor.paused()      ? Halt::kEvaluation
+                                : Halt::kNone;
+  halted_ = halt_ != Halt::kNone;
+  stop_reason_ = donor.stop_reason();
+  settled_step_ = replica_.step();
+  return absl::OkStatus();
+}
+
+void TrainingSession::KeepTotals(const v1::DonorState& donor,
+                                 const elastic::World& world) {
+  std::map<int64_t, int64_t> all;
+  for (const v1::RecordTotal& total : donor.totals()) {
+    all[total.worker_id()] = total.records();
+  }
+  members_ = world.members;
+  totals_.assign(world.members.size(), 0);
+  last_round_.assign(world.members.size(), 0);
+  other_totals_.clear();
+  for (size_t rank = 0; rank < world.members.size(); ++rank) {
+    const auto found = all.find(world.members[rank]);
+    if (found != all.end()) totals_[rank] = found->second;
+  }
+  for (const int64_t worker_id : world.unsettled) {
+    const auto found = all.find(worker_id);
+    if (found != all.end()) other_totals_[worker_id] = found->second;
+  }
+}
+
+void TrainingSession::FoldTotals() {
+  for (size_t rank = 0; rank < totals_.size(); ++rank) {
+    other_totals_[members_[rank]] = totals_[rank];
+  }
+  members_.clear();
+  totals_.clear();
+  last_round_.clear();
+}
+
+void TrainingSession::BreakWorld(const absl::Status& status) {
+  trainer_.LeaveWorld();
+  link_.Drop("the world is broken here");
+  if (world() == nullptr) return;
+  const int64_t generation = world()->generation;
+  if (!loop_.Failed(generation)) return;
+  LogInfo("world ", generation, " is broken: ", status.message());
+  v1::WorkerMessage message;
+  message.mutable_world_failed()->set_generation(generation);
+  message.mutable_world_failed()->set_reason(std::string(status.message()));
+  send_(std::move(message));
+}
+
+// ---- rounds ----
+
+absl::StatusOr<WorkDone> TrainingSession::DoRound(double learning_rate) {
+  WorkDone done;
+  elastic::MemberWord word;
+  word.switch_seen = loop_.switch_seen();
+  word.stop = !stop_reason_.empty();
+  word.evaluate = want_evaluation_;
+  ELASTICDL_ASSIGN_OR_RETURN(const std::vector<WeightedBatch> batches,
+                             TakeBatches(word));
+  ELASTICDL_RETURN_IF_ERROR(Failpoint("worker.step"));
+  ELASTICDL_ASSIGN_OR_RETURN(const Round round,
+                             trainer_.Run(batches, word, learning_rate));
+  if (!round.world.ok()) {
+    BreakWorld(round.world);
+    return done;
+  }
+  last_learning_rate_ = learning_rate;
+  FinishRound(round, batches.size(), done);
+  return done;
+}
+
+absl::StatusOr<std::vector<WeightedBatch>> TrainingSession::TakeBatches(
+    elastic::MemberWord& word) {
+  std::vector<WeightedBatch> batches;
+  if (halt_ != Halt::kNone || !taking_data_) return batches;
+  const size_t share = std::min(Share(), pending_.size());
+  for (size_t i = 0; i < share; ++i) {
+    Pending& next = pending_[i];
+    if (!next.batch.has_value()) {
+      absl::StatusOr<Batch> batch = next.minibatch->Take();
+      ELASTICDL_RETURN_IF_ERROR(batch.status());
+      next.batch = *std::move(batch);
+    }
+    batches.push_back({&*next.batch, next.minibatch->records()});
+    word.task_finished |= next.minibatch->last_of_task();
+  }
+  return batches;
+}
+
+void TrainingSession::FinishRound(const Round& round, size_t used,
+                                  WorkDone& done) {
+  const elastic::RoundSummary& summary = round.summary;
+  const bool alone = world()->size() == 1;
+  // All members have taken part in this round, so they had completed the one
+  // before.
+  if (!alone || !round.stepped) {
+    settled_step_ = replica_.step() - (round.stepped ? 1 : 0);
+  } else {
+    settled_step_ = replica_.step();
+  }
+  for (size_t rank = 0; rank < totals_.size(); ++rank) {
+    totals_[rank] += summary.records[rank];
+    last_round_[rank] =
+        settled_step_ == replica_.step() ? 0 : summary.records[rank];
+  }
+  for (size_t i = 0; i < used; ++i) {
+    done.records += pending_.front().minibatch->records();
+    pending_.pop_front();
+    released();
+  }
+  done.stepped = round.stepped;
+  done.loss = summary.mean_loss;
+  if (round.stepped) last_loss_ = summary.mean_loss;
+  const bool was_due = report_soon_;
+  report_soon_ = summary.task_finished && !alone;
+  if (was_due || (summary.task_finished && alone) ||
+      Clock::Real().Now() - last_report_ >= kReportInterval) {
+    Report();
+  }
+  if (summary.stop && halt_ != Halt::kOver) {
+    if (stop_reason_.empty()) stop_reason_ = "the callback of another worker";
+    AskHalt(Halt::kOver);
+  } else if (summary.evaluate && halt_ == Halt::kNone) {
+    AskHalt(Halt::kEvaluation);
+  }
+  if (summary.evaluate) want_evaluation_ = false;
+  if (halt_ != Halt::kNone && settled_step_ == replica_.step()) {
+    halted_ = done.halted = true;
+    Report();
+  } else if (!round.stepped && halt_ == Halt::kNone) {
+    SendIdle();
+  }
+  UpdateStepping();
+  loop_.RoundDone(summary.switch_seen);
+  if (loop_.world() == nullptr) trainer_.LeaveWorld();
+}
+
+void TrainingSession::SendIdle() {
+  idle_ = true;
+  Report();
+  if (!is_reporter()) return;
+  v1::WorkerMessage message;
+  message.mutable_idle()->set_generation(world()->generation);
+  send_(std::move(message));
+}
+
+void TrainingSession::Report() {
+  if (!is_reporter() || reported_step_ == settled_step_) return;
+  v1::WorkerMessage message;
+  v1::Progress& progress = *message.mutable_progress();
+  progress.set_generation(world()->generation);
+  progress.set_step(settled_step_);
+  progress.set_loss(last_loss_);
+  progress.set_learning_rate(last_learning_rate_);
+  for (size_t rank = 0; rank < totals_.size(); ++rank) {
+    *progress.add_totals() =
+        MakeTotal(members_[rank], totals_[rank] - last_round_[rank]);
+  }
+  reported_step_ = settled_step_;
+  last_report_ = Clock::Real().Now();
+  send_(std::move(message));
+}
+
+void TrainingSession::DropMinibatches(int64_t records) {
+  while (records > 0 && !pending_.empty()) {
+    records -= pending_.front().minibatch->records();
+    pending_.pop_front();
+    released();
+  }
+}
+
+}  // namespace elasticdl::worker

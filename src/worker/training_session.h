@@ -1,0 +1,169 @@
+// Training as a member of changing worlds: enters worlds, does rounds, keeps
+// count of whose records are in the model, tells the master what is settled
+// (docs/design/0003-elastic-allreduce.md).
+#pragma once
+
+#include <atomic>
+#include <cstdint>
+#include <deque>
+#include <functional>
+#include <map>
+#include <memory>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "absl/status/status.h"
+#include "absl/status/statusor.h"
+#include "absl/time/time.h"
+#include "batch_pipeline.h"
+#include "elastic_trainer.h"
+#include "elasticdl/elastic/elastic_loop.h"
+#include "elasticdl/elastic/world_link.h"
+#include "elasticdl/v1/master.pb.h"
+#include "elasticdl/v1/world.pb.h"
+#include "replica.h"
+
+namespace elasticdl::worker {
+
+// What one call of Work did.
+struct WorkDone {
+  // This worker is in a new world, level with its members.
+  bool entered = false;
+  // The model was updated.
+  bool stepped = false;
+  double loss = 0;
+  // Of this worker.
+  int64_t records = 0;
+  // The members have come to a halt that was asked for (Halt), and the step is
+  // settled.
+  bool halted = false;
+};
+
+// Runs on the training thread, except where said.
+class TrainingSession {
+ public:
+  struct Options {
+    int64_t worker_id = 0;
+    int64_t minibatch_size = 64;
+    // 0 = a minibatch per member.
+    int64_t global_batch_size = 0;
+    GradientCompression compression = GradientCompression::kNone;
+    absl::Duration level_timeout = absl::Minutes(5);
+  };
+  enum class Halt { kNone, kEvaluation, kOver };
+  using SendFunction = std::function<void(v1::WorkerMessage)>;
+
+  // `replica` and `link` must outlive the session.
+  TrainingSession(Options options, Replica& replica, elastic::WorldLink& link,
+                  SendFunction send);
+
+  // ---- events ----
+  void OnPrepare(const v1::Prepare& prepare);
+  void OnConnected(int64_t generation) { loop_.Connected(generation); }
+  void OnSwitch(int64_t generation);
+  void OnDissolve(int64_t generation);
+  void OnWake(int64_t generation);
+  // A task is on its way through the pipeline. Any thread.
+  void AnnounceTask() { undelivered_.fetch_add(1); }
+  void AddMinibatch(std::shared_ptr<Minibatch> minibatch);
+
+  // ---- work ----
+  // There is something to do: a world to enter, or a round.
+  bool HasWork() const;
+  // Does it. `learning_rate` is that of the step to come; `released` is called
+  // for each minibatch that is not needed any more. An error fails the job.
+  absl::StatusOr<WorkDone> Work(double learning_rate);
+  std::function<void()> released = [] {};
+
+  // One minibatch without consequences, before the first world.
+  absl::Status WarmUp(const Batch& batch) { return trainer_.WarmUp(batch); }
+
+  // ---- wishes ----
+  // After the step at hand, which all members reach: no more steps until
+  // Resume (kEvaluation), or for ever (kOver).
+  void AskHalt(Halt halt);
+  // For a later round: all members come to a halt after it.
+  void AskEvaluation() { want_evaluation_ = true; }
+  void AskStop(const std::string& reason) { stop_reason_ = reason; }
+  void Resume();
+  // The master says that there is no more training: all members are at rest.
+  void End();
+  // No more data into the model from this worker.
+  void StopTakingData() { taking_data_ = false; }
+
+  // ---- state ----
+  const elastic::World* world() const { return loop_.world(); }
+  bool halted() const { return halted_; }
+  Halt halt() const { return halt_; }
+  bool over() const { return halt_ == Halt::kOver; }
+  // Not empty: a callback of some member ended the training.
+  const std::string& stop_reason() const { return stop_reason_; }
+  // What every member of the world has in its model.
+  int64_t settled_step() const { return settled_step_; }
+  // Rank 0's report of that, if there is something new.
+  void Report();
+  bool is_reporter() const { return world() != nullptr && world()->rank == 0; }
+
+ private:
+  struct Pending {
+    std::shared_ptr<Minibatch> minibatch;
+    std::optional<Batch> batch;
+  };
+
+  void UpdateStepping();
+  bool RoundPossible() const;
+  size_t Share() const;
+  int64_t UsualRecords() const;
+  absl::StatusOr<WorkDone> EnterWorld();
+  absl::Status StartCold(const elastic::World& world);
+  v1::DonorState MakeDonorState() const;
+  absl::Status Adopt(const v1::DonorState& donor, bool received);
+  void KeepTotals(const v1::DonorState& donor, const elastic::World& world);
+  // The world is over for this worker: its totals become other_totals_.
+  void FoldTotals();
+  void BreakWorld(const absl::Status& status);
+  absl::StatusOr<WorkDone> DoRound(double learning_rate);
+  absl::StatusOr<std::vector<WeightedBatch>> TakeBatches(
+      elastic::MemberWord& word);
+  void FinishRound(const Round& round, size_t used, WorkDone& done);
+  void DropMinibatches(int64_t records);
+  void SendIdle();
+
+  const Options options_;
+  Replica& replica_;
+  elastic::WorldLink& link_;
+  const SendFunction send_;
+  elastic::ElasticLoop loop_;
+  ElasticTrainer trainer_;
+
+  std::deque<Pending> pending_;
+  std::atomic<int64_t> undelivered_ = 0;
+  bool taking_data_ = true;
+
+  // The replica is that of a world (not the fresh one of this process).
+  bool has_state_ = false;
+  bool fresh_ = true;
+  // Records in the model, over each worker's life: of the members of this or
+  // the last world, by rank, of which the last round's may not be settled; and
+  // of others that the master still needs to know.
+  std::vector<int64_t> members_;
+  std::vector<int64_t> totals_;
+  std::vector<int64_t> last_round_;
+  std::map<int64_t, int64_t> other_totals_;
+  int64_t settled_step_ = 0;
+
+  Halt halt_ = Halt::kNone;
+  bool halted_ = false;
+  bool idle_ = false;
+  bool want_evaluation_ = false;
+  std::string stop_reason_;
+
+  int64_t reported_step_ = -1;
+  bool report_soon_ = false;
+  absl::Time last_report_;
+  double last_loss_ = 0;
+  double last_learning_rate_ = 0;
+};
+
+}  // namespace elasticdl::worker

@@ -1,0 +1,444 @@
+// The contract of Communicator: deaths, aborts, deadlines, strangers.
+#include <gmock/gmock.h>
+#include <signal.h>
+#include <sys/wait.h>
+
+#include <algorithm>
+#include <cstring>
+#include <thread>
+
+#include "absl/strings/match.h"
+#include "absl/strings/str_join.h"
+#include "contracts/communicator_fixture.h"
+#include "elasticdl/common/failpoint.h"
+#include "elasticdl/common/thread.h"
+
+namespace elasticdl::collective {
+namespace {
+
+constexpr size_t kSmall = 64;
+// Several chunks in every backend.
+constexpr size_t kLarge = 3 << 20;
+
+// Runs the operation until it fails, which it must with ABORTED.
+std::string ExpectAborted(Communicator& world, const std::string& operation,
+                          size_t bytes) {
+  absl::Status status;
+  // Some calls may succeed before the news comes.
+  for (int i = 0; i < 1000 && status.ok(); ++i) {
+    status = RunOperation(operation, world, bytes, kLong);
+  }
+  RANK_EXPECT(absl::IsAborted(status), status.ToString());
+  // From now on every call fails at once.
+  for (const Operation& other : AllOperations()) {
+    const absl::Status later = RunOperation(other.name, world, kSmall, kLong);
+    RANK_EXPECT(absl::IsAborted(later), other.name, ": ", later.ToString());
+  }
+  return "";
+}
+
+// The survivors of generation 1 form generation 2 and use it.
+std::string FormNextWorld(const Backend& backend, int rank, int size,
+                          Channel& test) {
+  auto world = ConnectThrough(backend, MakeSpec(backend, 2, rank, size), test);
+  RANK_EXPECT_OK(world.status());
+  std::vector<float> data(10000, 1);
+  RANK_EXPECT_OK(
+      (*world)->AllReduce(data.data(), data.size(), DataType::kFloat32, kLong));
+  RANK_EXPECT(data.front() == static_cast<float>(size));
+  RANK_EXPECT(data.back() == static_cast<float>(size));
+  return "";
+}
+
+std::vector<std::string> SharedMemoryFiles() {
+  std::vector<std::string> ours;
+  const absl::StatusOr<std::vector<std::string>> all =
+      ListDirectory("/dev/shm");
+  if (!all.ok()) return {all.status().ToString()};
+  for (const std::string& name : *all) {
+    if (absl::StrContains(name, "elasticdl")) ours.push_back(name);
+  }
+  return ours;
+}
+
+void ExpectMessages(RankProcesses& ranks, const std::vector<int>& from,
+                    const std::string& message) {
+  for (const int rank : from) {
+    const absl::StatusOr<std::string> received = ranks.channel(rank).Receive();
+    ASSERT_TRUE(received.ok()) << "rank " << rank << ": " << received.status();
+    ASSERT_EQ(*received, message) << "rank " << rank;
+  }
+}
+
+class CommunicatorFaultTest : public CommunicatorTest {
+ protected:
+  void TearDown() override {
+    EXPECT_THAT(SharedMemoryFiles(), testing::IsEmpty());
+  }
+
+  struct Death {
+    std::string operation;
+    // Kills the victim inside, or before, it ("" = while it does nothing).
+    std::string failpoint;
+    int victim;
+    size_t bytes;
+  };
+  // One member dies; the others notice and form the next world.
+  void SurviveDeath(const Death& death, int size);
+  void StopAndExpectDeadline(const std::string& operation);
+};
+
+void CommunicatorFaultTest::SurviveDeath(const Death& death, int size) {
+  SCOPED_TRACE(absl::StrCat(death.operation, " at ", death.failpoint,
+                            ", victim ", death.victim, " of ", size, ", ",
+                            death.bytes, " bytes"));
+  const Backend backend = GetParam();
+  RankProcesses ranks(size, [&](int rank, Channel& test) -> std::string {
+    if (rank == death.victim) {
+      RANK_EXPECT_OK(InitFailpoints(death.failpoint));
+    }
+    auto world =
+        ConnectThrough(backend, MakeSpec(backend, 1, rank, size), test);
+    if (!absl::StartsWith(death.failpoint, "collective.connect")) {
+      RANK_EXPECT_OK(world.status());
+      if (death.failpoint.empty()) {
+        RANK_EXPECT_OK(test.Send("connected"));
+        if (rank == death.victim) RANK_EXPECT_OK(test.Receive().status());
+      }
+      const std::string error =
+          ExpectAborted(**world, death.operation, death.bytes);
+      if (!error.empty()) return error;
+    } else {
+      RANK_EXPECT(absl::IsAborted(world.status()), world.status().ToString());
+    }
+    RANK_EXPECT(rank != death.victim, "is still alive");
+    return FormNextWorld(backend, rank < death.victim ? rank : rank - 1,
+                         size - 1, test);
+  });
+  ASSERT_TRUE(ranks.Exchange(Ranks(size)).ok());
+  if (death.failpoint.empty()) {
+    ExpectMessages(ranks, Ranks(size), "connected");
+    ranks.Signal(death.victim, SIGKILL);
+  }
+  EXPECT_EQ(ranks.Result(death.victim), "died of signal 9");
+  std::vector<int> survivors = Ranks(size);
+  survivors.erase(survivors.begin() + death.victim);
+  const absl::Status exchanged = ranks.Exchange(survivors);
+  EXPECT_TRUE(exchanged.ok()) << exchanged;
+  for (const int rank : survivors) {
+    EXPECT_EQ(ranks.Result(rank), "") << "rank " << rank;
+  }
+}
+
+TEST_P(CommunicatorFaultTest, DeathInEachOperation) {
+  for (const Operation& operation : AllOperations()) {
+    for (const int victim : {0, 3}) {
+      SurviveDeath(
+          {operation.name, operation.failpoint + "=kill", victim, kSmall}, 4);
+      // The third visit: in the middle of an operation of several chunks.
+      SurviveDeath(
+          {operation.name, operation.failpoint + "=kill@3", victim, kLarge}, 4);
+    }
+  }
+}
+
+TEST_P(CommunicatorFaultTest, DeathOfOneOfTwo) {
+  for (const int victim : {0, 1}) {
+    SurviveDeath({"AllReduce", "collective.all_reduce=kill@2", victim, kLarge},
+                 2);
+  }
+}
+
+TEST_P(CommunicatorFaultTest, DeathOutsideOfOperations) {
+  for (const Operation& operation : AllOperations()) {
+    for (const int victim : {0, 2}) {
+      SurviveDeath({operation.name, "", victim, kLarge}, 3);
+    }
+  }
+}
+
+TEST_P(CommunicatorFaultTest, DeathWhileConnecting) {
+  for (int victim = 0; victim < 4; ++victim) {
+    SurviveDeath({"", "collective.connect=kill", victim, kSmall}, 4);
+  }
+}
+
+// All but one die at once.
+TEST_P(CommunicatorFaultTest, OneOfFourIsLeft) {
+  const Backend backend = GetParam();
+  RankProcesses ranks(4, [&](int rank, Channel& test) -> std::string {
+    auto world = ConnectThrough(backend, MakeSpec(backend, 1, rank, 4), test);
+    RANK_EXPECT_OK(world.status());
+    RANK_EXPECT_OK(test.Send("connected"));
+    if (rank != 2) RANK_EXPECT_OK(test.Receive().status());
+    const std::string error = ExpectAborted(**world, "AllReduce", kLarge);
+    if (!error.empty()) return error;
+    return FormNextWorld(backend, 0, 1, test);
+  });
+  ASSERT_TRUE(ranks.Exchange(Ranks(4)).ok());
+  ExpectMessages(ranks, Ranks(4), "connected");
+  for (const int victim : {0, 1, 3}) ranks.Signal(victim, SIGKILL);
+  ASSERT_TRUE(ranks.Exchange({2}).ok());
+  EXPECT_EQ(ranks.Result(2), "");
+}
+
+TEST_P(CommunicatorFaultTest, AbortByAnotherThreadEndsEachOperation) {
+  for (const Operation& operation : AllOperations()) {
+    SCOPED_TRACE(operation.name);
+    for (const size_t bytes : {kSmall, kLarge}) {
+      RunWorld(3, [&](Communicator& world) -> std::string {
+        Thread aborter;
+        if (world.rank() == 1) {
+          aborter = Thread("aborter", [&world] {
+            world.Abort("enough of this");
+            world.Abort("again");
+          });
+        }
+        std::string error = ExpectAborted(world, operation.name, bytes);
+        if (error.empty() && world.rank() == 1) {
+          const absl::Status status = world.Barrier(kLong);
+          RANK_EXPECT(status.message() == "enough of this", status.ToString());
+        }
+        return error;
+      });
+    }
+  }
+}
+
+// Nobody else comes, so the call is certainly waiting or about to.
+TEST_P(CommunicatorFaultTest, AbortWhileOthersAreAway) {
+  RankProcesses ranks(3, [&](int rank, Channel& test) -> std::string {
+    auto world =
+        ConnectThrough(GetParam(), MakeSpec(GetParam(), 1, rank, 3), test);
+    RANK_EXPECT_OK(world.status());
+    if (rank == 0) {
+      Thread aborter("aborter", [&] { (*world)->Abort("enough"); });
+      const std::string error = ExpectAborted(**world, "AllReduce", kLarge);
+      RANK_EXPECT_OK(test.Send("aborted"));
+      return error;
+    }
+    RANK_EXPECT_OK(test.Receive().status());
+    return ExpectAborted(**world, "AllReduce", kLarge);
+  });
+  ASSERT_TRUE(ranks.Exchange(Ranks(3)).ok());
+  ExpectMessages(ranks, {0}, "aborted");
+  for (const int rank : {1, 2}) {
+    ASSERT_TRUE(ranks.channel(rank).Send("go").ok());
+  }
+  for (const int rank : Ranks(3)) EXPECT_EQ(ranks.Result(rank), "");
+}
+
+TEST_P(CommunicatorFaultTest, WhoLeavesEndsTheWorldForTheOthers) {
+  RunWorld(3, [](Communicator& world) -> std::string {
+    RANK_EXPECT_OK(world.Barrier(kLong));
+    if (world.rank() == 1) return "";
+    return ExpectAborted(world, "AllReduce", kLarge);
+  });
+}
+
+void CommunicatorFaultTest::StopAndExpectDeadline(
+    const std::string& operation) {
+  SCOPED_TRACE(operation);
+  RankProcesses ranks(3, [&](int rank, Channel& test) -> std::string {
+    auto world =
+        ConnectThrough(GetParam(), MakeSpec(GetParam(), 1, rank, 3), test);
+    RANK_EXPECT_OK(world.status());
+    RANK_EXPECT_OK(test.Send("ready"));
+    RANK_EXPECT_OK(test.Receive().status());
+    if (rank == 2) return ExpectAborted(**world, operation, kLarge);
+    const absl::Status status =
+        RunOperation(operation, **world, kLarge, absl::Milliseconds(100));
+    // Who sees the end of the world before its own deadline is told so.
+    RANK_EXPECT(absl::IsDeadlineExceeded(status) || absl::IsAborted(status),
+                status.ToString());
+    RANK_EXPECT_OK(test.Send(absl::IsAborted(status) ? "aborted" : "late"));
+    const absl::Status later = (*world)->Barrier(kLong);
+    RANK_EXPECT(absl::IsAborted(later), later.ToString());
+    return "";
+  });
+  ASSERT_TRUE(ranks.Exchange(Ranks(3)).ok());
+  ExpectMessages(ranks, Ranks(3), "ready");
+  ranks.Signal(2, SIGSTOP);
+  for (const int rank : Ranks(3)) {
+    ASSERT_TRUE(ranks.channel(rank).Send("go").ok());
+  }
+  int late = 0;
+  for (const int rank : {0, 1}) {
+    if (ranks.channel(rank).Receive().value() == "late") ++late;
+  }
+  EXPECT_GE(late, 1);
+  for (const int rank : {0, 1}) EXPECT_EQ(ranks.Result(rank), "");
+  ranks.Signal(2, SIGCONT);
+  EXPECT_EQ(ranks.Result(2), "");
+}
+
+TEST_P(CommunicatorFaultTest, DeadlineWhenAMemberIsStopped) {
+  for (const Operation& operation : AllOperations()) {
+    StopAndExpectDeadline(operation.name);
+  }
+}
+
+TEST_P(CommunicatorFaultTest, ConnectHasADeadline) {
+  RankProcesses ranks(3, [&](int rank, Channel& test) -> std::string {
+    const WorldSpec spec = MakeSpec(GetParam(), 1, rank, 3);
+    auto connector = Begin(GetParam(), spec);
+    RANK_EXPECT_OK(connector.status());
+    auto offers = ExchangeWithAll(test, (*connector)->offer());
+    RANK_EXPECT_OK(offers.status());
+    // Rank 1 does not come.
+    if (rank != 1) {
+      auto world = (*connector)->Connect(*offers, absl::Milliseconds(100));
+      RANK_EXPECT(absl::IsDeadlineExceeded(world.status()) ||
+                      absl::IsAborted(world.status()),
+                  world.status().ToString());
+    }
+    RANK_EXPECT_OK(test.Send("done"));
+    RANK_EXPECT_OK(test.Receive().status());
+    return "";
+  });
+  ASSERT_TRUE(ranks.Exchange(Ranks(3)).ok());
+  ExpectMessages(ranks, Ranks(3), "done");
+  for (const int rank : Ranks(3)) {
+    ASSERT_TRUE(ranks.channel(rank).Send("end").ok());
+  }
+  for (const int rank : Ranks(3)) EXPECT_EQ(ranks.Result(rank), "");
+}
+
+TEST_P(CommunicatorFaultTest, AbortEndsConnect) {
+  RankProcesses ranks(2, [&](int rank, Channel& test) -> std::string {
+    const WorldSpec spec = MakeSpec(GetParam(), 1, rank, 2);
+    auto connector = Begin(GetParam(), spec);
+    RANK_EXPECT_OK(connector.status());
+    auto offers = ExchangeWithAll(test, (*connector)->offer());
+    RANK_EXPECT_OK(offers.status());
+    if (rank == 0) {
+      Thread aborter("aborter", [&] { (*connector)->Abort("no more"); });
+      auto world = (*connector)->Connect(*offers, kLong);
+      RANK_EXPECT(absl::IsAborted(world.status()), world.status().ToString());
+      RANK_EXPECT(world.status().message() == "no more",
+                  world.status().ToString());
+      RANK_EXPECT_OK(test.Send("done"));
+    }
+    RANK_EXPECT_OK(test.Receive().status());
+    return "";
+  });
+  ASSERT_TRUE(ranks.Exchange(Ranks(2)).ok());
+  ExpectMessages(ranks, {0}, "done");
+  for (const int rank : Ranks(2)) {
+    ASSERT_TRUE(ranks.channel(rank).Send("end").ok());
+    EXPECT_EQ(ranks.Result(rank), "");
+  }
+}
+
+// In one process: no connection comes about.
+TEST_P(CommunicatorFaultTest, OffersThatDoNotBelongAreRefused) {
+  const WorldSpec own = MakeSpec(GetParam(), 7, 0, 2);
+  const WorldSpec other = MakeSpec(GetParam(), 7, 1, 2);
+  WorldSpec stale = other;
+  stale.generation = 6;
+  WorldSpec stranger = other;
+  stranger.secret = "guessed";
+
+  struct Case {
+    WorldSpec spec;
+    absl::StatusCode code;
+    std::string says;
+  };
+  const std::vector<Case> cases = {
+      {stale, absl::StatusCode::kFailedPrecondition, "generation 6"},
+      {stranger, absl::StatusCode::kPermissionDenied, "secret"},
+      {own, absl::StatusCode::kInvalidArgument, "made by rank 0"}};
+  for (const Case& wrong : cases) {
+    auto connector = Begin(GetParam(), own);
+    ASSERT_TRUE(connector.ok()) << connector.status();
+    auto theirs = Begin(GetParam(), wrong.spec);
+    ASSERT_TRUE(theirs.ok()) << theirs.status();
+    const absl::Status status =
+        (*connector)
+            ->Connect({(*connector)->offer(), (*theirs)->offer()}, kLong)
+            .status();
+    EXPECT_EQ(status.code(), wrong.code) << status;
+    EXPECT_THAT(std::string(status.message()), testing::HasSubstr(wrong.says));
+  }
+}
+
+TEST_P(CommunicatorFaultTest, GarbageOffersAreRefused) {
+  const WorldSpec own = MakeSpec(GetParam(), 7, 0, 2);
+  const std::string good =
+      (*Begin(GetParam(), MakeSpec(GetParam(), 7, 1, 2)))->offer();
+  std::string changed = good;
+  changed[changed.size() / 2] ^= 1;
+  const std::vector<std::string> garbage = {"",
+                                            "x",
+                                            "EDLC1",
+                                            std::string(1000, '\xff'),
+                                            good.substr(0, good.size() - 1),
+                                            good + "x",
+                                            good.substr(0, 20),
+                                            changed};
+  for (const std::string& bad : garbage) {
+    auto connector = Begin(GetParam(), own);
+    ASSERT_TRUE(connector.ok()) << connector.status();
+    const absl::Status status =
+        (*connector)->Connect({(*connector)->offer(), bad}, kLong).status();
+    EXPECT_TRUE(absl::IsInvalidArgument(status) ||
+                absl::IsPermissionDenied(status))
+        << status;
+  }
+  auto connector = Begin(GetParam(), own);
+  ASSERT_TRUE(connector.ok()) << connector.status();
+  EXPECT_TRUE(absl::IsInvalidArgument(
+      (*connector)->Connect({(*connector)->offer()}, kLong).status()));
+}
+
+TEST_P(CommunicatorFaultTest, BroadcastRootMustBeAMember) {
+  RunWorld(2, [](Communicator& world) -> std::string {
+    char byte = 0;
+    for (const int root : {-1, 2}) {
+      const absl::Status status = world.Broadcast(&byte, 1, root, kLong);
+      RANK_EXPECT(absl::IsInvalidArgument(status), status.ToString());
+    }
+    return "";
+  });
+}
+
+// Members may be threads of one process.
+TEST_P(CommunicatorFaultTest, MembersInOneProcess) {
+  RankProcesses process(1, [&](int, Channel&) -> std::string {
+    constexpr int kSize = 3;
+    std::vector<std::unique_ptr<Connector>> connectors;
+    std::vector<std::string> offers;
+    for (int rank = 0; rank < kSize; ++rank) {
+      auto connector = Begin(GetParam(), MakeSpec(GetParam(), 1, rank, kSize));
+      RANK_EXPECT_OK(connector.status());
+      offers.push_back((*connector)->offer());
+      connectors.push_back(std::move(*connector));
+    }
+    std::vector<std::string> errors(kSize);
+    {
+      std::vector<Thread> threads;
+      for (int rank = 0; rank < kSize; ++rank) {
+        threads.emplace_back("member", [&, rank] {
+          errors[rank] = [&]() -> std::string {
+            auto world = connectors[rank]->Connect(offers, kLong);
+            RANK_EXPECT_OK(world.status());
+            std::vector<float> data(100000, 1);
+            RANK_EXPECT_OK((*world)->AllReduce(data.data(), data.size(),
+                                               DataType::kFloat32, kLong));
+            RANK_EXPECT(data[99999] == kSize);
+            return "";
+          }();
+        });
+      }
+    }
+    return absl::StrJoin(errors, "");
+  });
+  EXPECT_EQ(process.Result(0), "");
+}
+
+INSTANTIATE_TEST_SUITE_P(Backends, CommunicatorFaultTest,
+                         testing::Values(Backend{"Shm", "shm", 1}),
+                         [](const auto& info) { return info.param.name; });
+
+}  // namespace
+}  // namespace elasticdl::collective

@@ -1,0 +1,92 @@
+#include "contracts/communicator_fixture.h"
+
+#include <numeric>
+#include <utility>
+
+#include "elasticdl/common/status.h"
+
+namespace elasticdl::collective {
+
+WorldSpec MakeSpec(const Backend& backend, int64_t generation, int rank,
+                   int size) {
+  WorldSpec spec;
+  spec.generation = generation;
+  spec.rank = rank;
+  spec.secret = "the job's secret";
+  for (int i = 0; i < size; ++i) {
+    spec.hosts.push_back(absl::StrCat("host-", i % backend.hosts));
+  }
+  return spec;
+}
+
+absl::StatusOr<std::unique_ptr<Connector>> Begin(const Backend& backend,
+                                                 const WorldSpec& spec) {
+  BackendOptions options;
+  options.backend = backend.option;
+  options.address = "127.0.0.1";
+  return BeginConnect(spec, options);
+}
+
+absl::StatusOr<std::unique_ptr<Communicator>> ConnectThrough(
+    const Backend& backend, const WorldSpec& spec, Channel& test) {
+  ELASTICDL_ASSIGN_OR_RETURN(auto connector, Begin(backend, spec));
+  ELASTICDL_ASSIGN_OR_RETURN(const std::vector<std::string> offers,
+                             ExchangeWithAll(test, connector->offer()));
+  return connector->Connect(offers, kLong);
+}
+
+const std::vector<Operation>& AllOperations() {
+  static const auto* const operations =
+      new std::vector<Operation>{{"AllReduce", "collective.all_reduce"},
+                                 {"Broadcast", "collective.broadcast"},
+                                 {"AllGather", "collective.all_gather"},
+                                 {"ReduceScatter", "collective.reduce_scatter"},
+                                 {"Barrier", "collective.barrier"}};
+  return *operations;
+}
+
+absl::Status RunOperation(const std::string& name, Communicator& world,
+                          size_t bytes, absl::Duration timeout) {
+  const size_t count = bytes / sizeof(float);
+  if (name == "AllReduce") {
+    std::vector<float> data(count, 1);
+    return world.AllReduce(data.data(), count, DataType::kFloat32, timeout);
+  }
+  if (name == "Broadcast") {
+    std::vector<char> data(bytes, 'b');
+    return world.Broadcast(data.data(), bytes, world.size() - 1, timeout);
+  }
+  if (name == "AllGather") {
+    std::vector<char> in(bytes, 'g');
+    std::vector<char> out(bytes * static_cast<size_t>(world.size()));
+    return world.AllGather(in.data(), out.data(), bytes, timeout);
+  }
+  if (name == "ReduceScatter") {
+    std::vector<float> data(count * static_cast<size_t>(world.size()), 1);
+    return world.ReduceScatter(data.data(), count, DataType::kFloat32, timeout);
+  }
+  return world.Barrier(timeout);
+}
+
+std::vector<int> CommunicatorTest::Ranks(int count) {
+  std::vector<int> ranks(static_cast<size_t>(count));
+  std::iota(ranks.begin(), ranks.end(), 0);
+  return ranks;
+}
+
+void CommunicatorTest::RunWorld(int size, const Body& body) {
+  RankProcesses ranks(size, [&](int rank, Channel& test) -> std::string {
+    auto world =
+        ConnectThrough(GetParam(), MakeSpec(GetParam(), 1, rank, size), test);
+    RANK_EXPECT_OK(world.status());
+    RANK_EXPECT((*world)->rank() == rank);
+    RANK_EXPECT((*world)->size() == size);
+    return body(**world);
+  });
+  ASSERT_TRUE(ranks.Exchange(Ranks(size)).ok());
+  for (int rank = 0; rank < size; ++rank) {
+    EXPECT_EQ(ranks.Result(rank), "") << "rank " << rank << " of " << size;
+  }
+}
+
+}  // namespace elasticdl::collective
