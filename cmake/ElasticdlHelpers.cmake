@@ -62,11 +62,15 @@ endfunction()
 
 # elasticdl_test(<module>/<unit> [LABEL unit|contract|integration|kube|gpu|mpi]
 #                [SRCS helper.cc ...] [DEPS ...] [PROGRAMS target ...]
-#                [TIMEOUT seconds] [SERIAL])
+#                [TIMEOUT seconds] [SERIAL] [THREADS])
 # Registers tests/<module>/<unit>_test.cc. The test sees the private headers of
-# its own module and links GoogleTest. PROGRAMS are built before it.
+# its own module and links GoogleTest. PROGRAMS are built before it. THREADS: the
+# code under test has threads of its own and needs no gRPC, so that ThreadSanitizer
+# can judge it: `make tsan` runs it. Its label gets "-threads" at the end, which
+# ctest's -L unit matches too.
 function(elasticdl_test path)
-  cmake_parse_arguments(arg "SERIAL" "LABEL;TIMEOUT" "SRCS;DEPS;PROGRAMS"
+  cmake_parse_arguments(arg "SERIAL;THREADS" "LABEL;TIMEOUT"
+                        "SRCS;DEPS;PROGRAMS"
                         ${ARGN})
   if(NOT arg_LABEL)
     set(arg_LABEL unit)
@@ -77,6 +81,10 @@ function(elasticdl_test path)
   get_filename_component(module ${path} DIRECTORY)
   get_filename_component(unit ${path} NAME)
   set(target ${module}_${unit}_test)
+  if(arg_THREADS)
+    string(APPEND arg_LABEL -threads)
+    set_property(GLOBAL APPEND PROPERTY ELASTICDL_THREAD_TESTS ${target})
+  endif()
   set(source ${ELASTICDL_ROOT}/tests/${path}_test.cc)
   list(TRANSFORM arg_SRCS PREPEND ${ELASTICDL_ROOT}/tests/${module}/)
   add_executable(${target} ${source} ${arg_SRCS})
@@ -116,6 +124,12 @@ function(elasticdl_check_tests)
       message(FATAL_ERROR "${file} is not registered with elasticdl_test")
     endif()
   endforeach()
+endfunction()
+
+# Target thread_tests: what `make tsan` builds.
+function(elasticdl_add_thread_tests)
+  get_property(targets GLOBAL PROPERTY ELASTICDL_THREAD_TESTS)
+  add_custom_target(thread_tests DEPENDS ${targets})
 endfunction()
 
 # Collects all targets that <target> links, directly or not, into <out>.

@@ -169,6 +169,9 @@ struct JobFlags {
   std::string JobType() const;
   // Workers run --job_command instead of the built-in training loop.
   bool RunsJobCommand() const;
+  // The source file that --model_zoo and --model_def name; "" when they name
+  // something else (a TorchScript file).
+  std::string ModelFile() const;
 };
 
 // Adds the flags of `command`, the old ones included. For kPs some defaults of
@@ -183,6 +186,11 @@ absl::Status TranslateLegacyFlags(JobFlags* flags, FlagSet* set);
 // corrected with a warning (a hint here); else INVALID_ARGUMENT.
 absl::Status ValidateJobFlags(JobCommand command, JobFlags* flags,
                               FlagSet* set);
+
+// A hint for each key of --model_params that neither the model file nor its
+// neighbours in the folder mention as "key": models ignore what they do not
+// ask for, so a misspelt one would go unnoticed. None when there is no file.
+void HintModelParams(const JobFlags& flags, FlagSet* set);
 
 // `mnist-functional-api-0725-014259` from a --model_def and the time.
 std::string DefaultJobName(const std::string& model_def, absl::Time now);

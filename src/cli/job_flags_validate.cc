@@ -1,10 +1,13 @@
 // Rules between job flags, and what is derived from several of them.
 #include <algorithm>
+#include <filesystem>
 
 #include "absl/strings/ascii.h"
 #include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
+#include "absl/strings/str_replace.h"
 #include "absl/time/clock.h"
+#include "elasticdl/common/file.h"
 #include "elasticdl/common/status.h"
 #include "grammar.h"
 #include "job_flags.h"
@@ -192,6 +195,14 @@ bool JobFlags::RunsJobCommand() const {
   return !job_command.empty() && !need_elasticdl_job_service;
 }
 
+std::string JobFlags::ModelFile() const {
+  const size_t dot = model_def.rfind('.');
+  if (dot == std::string::npos || absl::EndsWith(model_def, ".pt")) return "";
+  const std::string name =
+      absl::StrReplaceAll(model_def.substr(0, dot), {{".", "/"}});
+  return JoinPath(model_zoo, absl::StrCat(name, ".cc"));
+}
+
 absl::Status ValidateJobFlags(JobCommand command, JobFlags* flags,
                               FlagSet* set) {
   ELASTICDL_RETURN_IF_ERROR(CheckData(command, *flags));
@@ -205,6 +216,24 @@ absl::Status ValidateJobFlags(JobCommand command, JobFlags* flags,
   }
   HintEvaluation(*flags, set);
   return AdjustCheckpoint(flags, set);
+}
+
+void HintModelParams(const JobFlags& flags, FlagSet* set) {
+  const std::string file = flags.ModelFile();
+  const auto params = ParseKeyValues(flags.model_params, true);
+  if (flags.model_params.empty() || !params.ok() || !FileExists(file)) return;
+  const std::string folder = std::filesystem::path(file).parent_path();
+  std::string text;
+  const auto names = ListDirectory(folder.empty() ? "." : folder);
+  for (const std::string& name : names.value_or(std::vector<std::string>())) {
+    if (!absl::EndsWith(name, ".cc") && !absl::EndsWith(name, ".h")) continue;
+    absl::StrAppend(&text, ReadFile(JoinPath(folder, name)).value_or(""));
+  }
+  for (const auto& [key, value] : *params) {
+    if (absl::StrContains(text, absl::StrCat("\"", key, "\""))) continue;
+    set->AddHint(absl::StrCat("--model_params: ", file, " does not mention '",
+                              key, "', so it has no effect; is it misspelt?"));
+  }
 }
 
 std::string DefaultJobName(const std::string& model_def, absl::Time now) {
@@ -239,6 +268,9 @@ int ParseJobFlags(JobCommand command, const std::vector<std::string>& args,
   absl::Status status = set->Parse(args);
   if (status.ok()) status = TranslateLegacyFlags(flags, set);
   if (status.ok()) status = ValidateJobFlags(command, flags, set);
+  if (status.ok() && IsClient(command) && flags->image_name.empty()) {
+    HintModelParams(*flags, set);
+  }
   const bool starts_job = IsClient(command) || command == JobCommand::kMaster;
   if (status.ok() && starts_job && flags->job_name.empty()) {
     status =

@@ -21,21 +21,8 @@
 namespace elasticdl::cli {
 namespace {
 
-// `copier` outlives the job, so that its last words are copied.
-absl::StatusOr<int> RunMaster(const JobFlags& flags, SignalWatcher& signals,
-                              std::unique_ptr<LogCopier>& copier) {
-  // The client has this program write to the job's folder, from where the line
-  // is copied; by hand, it goes to a terminal.
-  ELASTICDL_RETURN_IF_ERROR(InitLogFromFlags(
-      "master", flags.log_level, StartedByHand() ? flags.log_file_path : ""));
-  const jobdir::JobDir dir(
-      flags.state_dir.empty() ? DefaultStateDir() : flags.state_dir,
-      flags.job_name);
-  ELASTICDL_ASSIGN_OR_RETURN(const jobdir::JobLock lock, LockJob(dir));
-  if (!flags.log_file_path.empty()) {
-    ELASTICDL_ASSIGN_OR_RETURN(
-        copier, LogCopier::Start(dir.LogsDir(), flags.log_file_path));
-  }
+absl::StatusOr<int> RunJob(const JobFlags& flags, const jobdir::JobDir& dir,
+                           SignalWatcher& signals) {
   ELASTICDL_ASSIGN_OR_RETURN(
       master::MasterOptions options,
       MakeMasterOptions(flags, ExecutablePath(), Environment()));
@@ -56,6 +43,29 @@ absl::StatusOr<int> RunMaster(const JobFlags& flags, SignalWatcher& signals,
     master->Stop(signal == SIGINT ? "interrupted" : "terminated");
   });
   return master->Run();
+}
+
+// `copier` outlives the job, so that its last words are copied.
+absl::StatusOr<int> RunMaster(const JobFlags& flags, SignalWatcher& signals,
+                              std::unique_ptr<LogCopier>& copier) {
+  // The client has this program write to the job's folder, from where the line
+  // is copied; by hand, it goes to a terminal.
+  ELASTICDL_RETURN_IF_ERROR(InitLogFromFlags(
+      "master", flags.log_level, StartedByHand() ? flags.log_file_path : ""));
+  const jobdir::JobDir dir(
+      flags.state_dir.empty() ? DefaultStateDir() : flags.state_dir,
+      flags.job_name);
+  ELASTICDL_ASSIGN_OR_RETURN(const jobdir::JobLock lock, LockJob(dir));
+  if (!flags.log_file_path.empty()) {
+    ELASTICDL_ASSIGN_OR_RETURN(
+        copier, LogCopier::Start(dir.LogsDir(), flags.log_file_path));
+  }
+  absl::StatusOr<int> exit_code = RunJob(flags, dir, signals);
+  if (!exit_code.ok()) {
+    master::RecordRefusedJob(dir.path(), flags.event_log,
+                             std::string(exit_code.status().message()));
+  }
+  return exit_code;
 }
 
 int Main(const std::vector<std::string>& args) {

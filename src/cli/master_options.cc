@@ -7,7 +7,6 @@
 
 #include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
-#include "absl/strings/str_replace.h"
 #include "elasticdl/common/file.h"
 #include "elasticdl/common/status.h"
 #include "grammar.h"
@@ -79,15 +78,8 @@ v1::JobSpec MakeJobSpec(const JobFlags& flags, v1::JobType type) {
 // Does the model file mention a reader of its own? A file that cannot be read
 // here may (in an image, say).
 bool MayReadData(const JobFlags& flags) {
-  const size_t dot = flags.model_def.rfind('.');
-  if (dot == std::string::npos || absl::EndsWith(flags.model_def, ".pt")) {
-    return false;
-  }
-  const std::string path = JoinPath(
-      flags.model_zoo,
-      absl::StrCat(
-          absl::StrReplaceAll(flags.model_def.substr(0, dot), {{".", "/"}}),
-          ".cc"));
+  const std::string path = flags.ModelFile();
+  if (path.empty()) return false;
   const auto text = ReadFile(path);
   return !text.ok() || absl::StrContains(*text, flags.custom_data_reader);
 }
@@ -100,12 +92,17 @@ absl::StatusOr<master::MasterOptions> MakeMasterOptions(
   master::MasterOptions options;
   ELASTICDL_ASSIGN_OR_RETURN(const v1::JobType type,
                              ParseJobType(flags.JobType()));
-  ELASTICDL_RETURN_IF_ERROR(CheckStrategy(flags, type));
+  if (flags.RunsJobCommand()) {
+    options.job_command = flags.job_command;
+  } else {
+    ELASTICDL_RETURN_IF_ERROR(CheckStrategy(flags, type));
+  }
   options.job = MakeJobSpec(flags, type);
   const bool training =
       type == v1::TRAINING_ONLY || type == v1::TRAINING_WITH_EVALUATION;
   const bool local = flags.Strategy() == "Local";
-  options.num_workers = training && local ? 1 : flags.num_workers;
+  options.num_workers =
+      training && local && !flags.RunsJobCommand() ? 1 : flags.num_workers;
   options.min_workers = std::max<int64_t>(1, flags.min_workers);
   options.max_workers = flags.max_workers;
   options.worker_timeout = absl::Seconds(flags.worker_timeout);

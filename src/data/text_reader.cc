@@ -79,26 +79,38 @@ absl::StatusOr<std::vector<Fields>> FirstRows(const std::string& path,
   return rows;
 }
 
-// A header has distinct names, none of them a number, above a row that has a
-// number somewhere.
-bool LooksLikeHeader(const std::vector<Fields>& rows) {
-  if (rows.size() < 2) return false;
-  const Fields& names = rows[0];
+// Distinct names, none of them a number.
+bool AreNames(const Fields& fields) {
   const bool all_names =
-      std::none_of(names.begin(), names.end(), [](const std::string& name) {
+      std::none_of(fields.begin(), fields.end(), [](const std::string& name) {
         return absl::StripAsciiWhitespace(name).empty() || IsNumber(name);
       });
   return all_names &&
-         std::set<std::string>(names.begin(), names.end()).size() ==
-             names.size() &&
+         std::set<std::string>(fields.begin(), fields.end()).size() ==
+             fields.size();
+}
+
+// Names above a row that has a number somewhere.
+bool LooksLikeHeader(const std::vector<Fields>& rows) {
+  return rows.size() > 1 && AreNames(rows[0]) &&
          std::any_of(rows[1].begin(), rows[1].end(), IsNumber);
 }
 
 // Whether the file begins with a header, and the names of the columns.
 struct HeaderFacts {
   bool present = false;
+  // It has one row only, and that could be a header.
+  bool only_names = false;
   Fields columns;
 };
+
+Fields Trimmed(const Fields& fields) {
+  Fields trimmed;
+  for (const std::string& field : fields) {
+    trimmed.emplace_back(absl::StripAsciiWhitespace(field));
+  }
+  return trimmed;
+}
 
 absl::StatusOr<HeaderFacts> FindHeader(const std::string& path,
                                        const TextOptions& options,
@@ -108,14 +120,47 @@ absl::StatusOr<HeaderFacts> FindHeader(const std::string& path,
   facts.present = options.header == Header::kYes;
   if (!options.csv || options.header == Header::kNo) return facts;
   ELASTICDL_ASSIGN_OR_RETURN(const auto rows, FirstRows(path, syntax, 2));
-  if (options.header == Header::kAuto) facts.present = LooksLikeHeader(rows);
-  if (facts.present && !rows.empty()) {
-    facts.columns.clear();
-    for (const std::string& name : rows[0]) {
-      facts.columns.emplace_back(absl::StripAsciiWhitespace(name));
-    }
+  if (options.header == Header::kAuto) {
+    facts.present = LooksLikeHeader(rows);
+    facts.only_names = rows.size() == 1 && AreNames(rows[0]);
+  }
+  if ((facts.present || facts.only_names) && !rows.empty()) {
+    facts.columns = Trimmed(rows[0]);
   }
   return facts;
+}
+
+// A single row of names is a header when another file has the same one, and
+// when there is nothing else: no model learns from it, and the error that
+// follows is better than a record that is none. Else it is a record.
+void DecideSingleRows(const TextOptions& options,
+                      std::vector<HeaderFacts>& files) {
+  const auto with_header =
+      std::find_if(files.begin(), files.end(),
+                   [](const HeaderFacts& file) { return file.present; });
+  const bool nothing_else =
+      std::all_of(files.begin(), files.end(),
+                  [](const HeaderFacts& file) { return file.only_names; });
+  for (HeaderFacts& file : files) {
+    if (!file.only_names) continue;
+    file.present = with_header != files.end()
+                       ? file.columns == with_header->columns
+                       : nothing_else;
+    if (!file.present) file.columns = options.columns;
+  }
+}
+
+absl::StatusOr<std::vector<HeaderFacts>> FindHeaders(
+    const std::vector<std::string>& paths, const TextOptions& options,
+    const RecordSyntax& syntax) {
+  std::vector<HeaderFacts> headers;
+  for (const std::string& path : paths) {
+    ELASTICDL_ASSIGN_OR_RETURN(HeaderFacts facts,
+                               FindHeader(path, options, syntax));
+    headers.push_back(std::move(facts));
+  }
+  DecideSingleRows(options, headers);
+  return headers;
 }
 
 }  // namespace
@@ -127,9 +172,11 @@ absl::StatusOr<std::unique_ptr<DataReader>> OpenTextReader(
   std::vector<Shard> shards;
   std::map<std::string, TextIndex> files;
   Metadata metadata;
-  for (const std::string& path : paths) {
-    ELASTICDL_ASSIGN_OR_RETURN(HeaderFacts header,
-                               FindHeader(path, options, syntax));
+  ELASTICDL_ASSIGN_OR_RETURN(std::vector<HeaderFacts> headers,
+                             FindHeaders(paths, options, syntax));
+  for (size_t i = 0; i < paths.size(); ++i) {
+    const std::string& path = paths[i];
+    HeaderFacts& header = headers[i];
     ELASTICDL_ASSIGN_OR_RETURN(TextIndex index,
                                TextIndex::Build(path, syntax, header.present));
     if (index.num_records() == 0) continue;

@@ -11,6 +11,7 @@
 #include "absl/strings/numbers.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/strip.h"
+#include "elasticdl/common/clock.h"
 #include "elasticdl/common/log.h"
 #include "elasticdl/common/mutex.h"
 #include "elasticdl/common/secret.h"
@@ -21,6 +22,10 @@ namespace elasticdl::master {
 namespace {
 
 constexpr char kJson[] = "application/json";
+// A page asks every second: who asked within this time is still there, and asks
+// again within that.
+constexpr absl::Duration kLooking = absl::Seconds(3);
+constexpr absl::Duration kLastLook = absl::Seconds(2);
 // A browser opens about six connections; each holds a thread while it lasts.
 constexpr size_t kThreads = 8;
 
@@ -86,6 +91,18 @@ class HttpStatus::Server {
     return absl::OkStatus();
   }
 
+  void ShowEnd() {
+    MutexLock lock(mu_);
+    absl::Time now = Clock::Real().Now();
+    if (now - last_look_ > kLooking) return;
+    const int64_t looks = looks_;
+    const absl::Time deadline = now + kLastLook;
+    while (looks_ == looks && now < deadline) {
+      changed_.WaitFor(mu_, deadline - now);
+      now = Clock::Real().Now();
+    }
+  }
+
   void Stop() {
     MutexLock lock(stop_mu_);
     http_.stop();
@@ -124,7 +141,7 @@ class HttpStatus::Server {
          {"Referrer-Policy", "no-referrer"},
          {"X-Content-Type-Options", "nosniff"},
          {"Content-Security-Policy",
-          "default-src 'none'; style-src 'unsafe-inline'; "
+          "default-src 'none'; img-src data:; style-src 'unsafe-inline'; "
           "script-src 'unsafe-inline'; connect-src 'self'"}});
     http_.set_pre_routing_handler(
         [this](const httplib::Request& request, httplib::Response& response) {
@@ -163,6 +180,7 @@ class HttpStatus::Server {
       response.set_content(std::string(StatusPage()), "text/html");
     });
     http_.Get("/api/status", [this](const Request&, Response& response) {
+      NoteLook();
       response.set_content(StatusToJson(board_.Get()), kJson);
     });
     http_.Get("/api/history", [this](const Request&, Response& response) {
@@ -190,6 +208,15 @@ class HttpStatus::Server {
     return commands_.scale(num_workers);
   }
 
+  void NoteLook() {
+    {
+      MutexLock lock(mu_);
+      last_look_ = Clock::Real().Now();
+      ++looks_;
+    }
+    changed_.NotifyAll();
+  }
+
   void SetListening() {
     {
       MutexLock lock(mu_);
@@ -207,6 +234,8 @@ class HttpStatus::Server {
   Mutex mu_;
   CondVar changed_;
   bool listening_ ABSL_GUARDED_BY(mu_) = false;
+  absl::Time last_look_ ABSL_GUARDED_BY(mu_) = absl::InfinitePast();
+  int64_t looks_ ABSL_GUARDED_BY(mu_) = 0;
 
   Mutex stop_mu_;  // Join is not thread-safe
   Thread thread_;
@@ -228,6 +257,7 @@ HttpStatus::HttpStatus(std::unique_ptr<Server> server)
 HttpStatus::~HttpStatus() { Stop(); }
 std::string HttpStatus::address() const { return server_->address(); }
 std::string HttpStatus::page_url() const { return server_->page_url(); }
+void HttpStatus::ShowEnd() { server_->ShowEnd(); }
 void HttpStatus::Stop() { server_->Stop(); }
 
 }  // namespace elasticdl::master

@@ -56,6 +56,11 @@ class HttpStatus {
   // http://host:port/?token=…, to show to the user. Holds the secret.
   std::string page_url() const;
 
+  // When somebody is looking (a page or `elasticdl top` asked within the last
+  // seconds), waits until they have asked once more, so that they see how the
+  // job ended; two seconds at most.
+  void ShowEnd();
+
   // Waits for requests in progress (about two seconds at most). Idempotent.
   void Stop();
 

@@ -259,6 +259,7 @@ void JobReporter::JobEnded(int exit_code, const std::string& message) {
     LogError(end);
   }
   events_->JobEnd(status_.state, message, exit_code, status_.step);
+  http_->ShowEnd();
   http_->Stop();
 }
 
@@ -269,7 +270,8 @@ void JobReporter::Publish(absl::Time now, const TaskProgress& tasks,
                           int ready_workers, const std::vector<PodInfo>& pods) {
   UpdateStatus(now, tasks, ready_workers, pods);
   board_.Set(status_, now);
-  display_->Update(Shown(evaluation), now);
+  // Of a command it is only known whether it runs.
+  if (options_.job_command.empty()) display_->Update(Shown(evaluation), now);
 }
 
 void JobReporter::Tick(absl::Time now, const TaskProgress& tasks,

@@ -12,6 +12,7 @@
 #include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
+#include "command_job.h"
 #include "elasticdl/common/clock.h"
 #include "elasticdl/common/file.h"
 #include "elasticdl/common/log.h"
@@ -19,6 +20,7 @@
 #include "elasticdl/common/status.h"
 #include "elasticdl/jobdir.h"
 #include "elasticdl/rendezvous/stream_server.h"
+#include "event_log.h"
 #include "job_controller.h"
 #include "job_plan.h"
 #include "job_reporter.h"
@@ -409,9 +411,19 @@ void MasterImpl::ShutDown() {
 }  // namespace
 
 absl::StatusOr<std::unique_ptr<Master>> Master::Create(MasterOptions options) {
+  if (!options.job_command.empty()) return CreateCommandJob(std::move(options));
   auto master = std::make_unique<MasterImpl>(std::move(options));
   ELASTICDL_RETURN_IF_ERROR(master->SetUp());
   return master;
+}
+
+void RecordRefusedJob(const std::string& job_dir, const std::string& event_log,
+                      const std::string& reason) {
+  const auto dir = jobdir::JobDir::FromPath(job_dir);
+  const auto events = EventLog::Open({dir.EventsFile(), event_log});
+  // The reason is told on stderr too; the refusal may be a full disk.
+  if (!events.ok()) return;
+  (*events)->JobEnd("failed", reason, kExitJobFailed, /*step=*/0);
 }
 
 }  // namespace elasticdl::master

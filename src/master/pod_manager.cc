@@ -445,6 +445,10 @@ void PodManager::UpdateOutcome(Decisions& out) {
     return;
   }
   if (slots_.empty() || NumActive() > 0) return;
+  if (options_.exit_zero_is_done && last_give_up_.empty()) {
+    SetOutcome(JobState::kSucceeded, "all workers ended with exit code 0");
+    return;
+  }
   const std::string reason =
       last_give_up_.empty()
           ? "all workers exited with code 0 before the work was done"

@@ -59,6 +59,10 @@ struct PodManagerOptions {
   // tries to create a pod.
   absl::Duration backoff_initial = absl::Seconds(1);
   absl::Duration backoff_max = absl::Seconds(30);
+  // The work is done when every lineage is done (exit code 0). Without it, that
+  // is the caller's to say (SetWorkDone), and workers that all leave before are
+  // a failure.
+  bool exit_zero_is_done = false;
   // Where ids go on after a restart of the master.
   int64_t first_worker_id = 0;
 };

@@ -149,6 +149,8 @@ absl::Status TensorBoard::WritePoint(const TrainingPoint& point,
 }
 
 absl::Status TensorBoard::Training(const TrainingPoint& point, absl::Time now) {
+  if (point.step <= newest_point_) return absl::OkStatus();
+  newest_point_ = point.step;
   // Not simply now < next_point_: the wall clock may be set back.
   if (now < next_point_ && now >= next_point_ - kPointSpacing) {
     left_out_ = point;
@@ -171,6 +173,7 @@ absl::Status TensorBoard::Evaluation(
 
 absl::Status TensorBoard::CutBack(int64_t step, absl::Time now) {
   if (left_out_.has_value() && left_out_->step > step) left_out_.reset();
+  newest_point_ = std::min(newest_point_, step);
   if (!fd_.valid() || last_step_ <= step) return absl::OkStatus();
   last_step_ = step;
   return WriteStart(step + 1, now);

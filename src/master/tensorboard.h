@@ -43,7 +43,8 @@ class TensorBoard {
       const std::string& dir, const std::string& job_name, absl::Time now);
 
   // Keeps ten points per second: a curve cannot show more, and fast jobs make
-  // thousands. The newest of those left out is written by Finish.
+  // thousands. The newest of those left out is written by Finish. Of the
+  // workers that report one step, the first counts.
   absl::Status Training(const TrainingPoint& point, absl::Time now);
   absl::Status Evaluation(int64_t step,
                           const std::map<std::string, double>& metrics,
@@ -64,6 +65,8 @@ class TensorBoard {
   std::string path_;
   // The latest one written; below 0 before the first.
   int64_t last_step_ = -1;
+  // Of all points, left out or not.
+  int64_t newest_point_ = -1;
   absl::Time next_point_ = absl::InfinitePast();
   std::optional<TrainingPoint> left_out_;
 };

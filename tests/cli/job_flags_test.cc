@@ -8,6 +8,8 @@
 #include <set>
 
 #include "absl/strings/str_split.h"
+#include "elasticdl/common/file.h"
+#include "support/temp_dir.h"
 
 namespace elasticdl::cli {
 namespace {
@@ -429,6 +431,29 @@ TEST(ValidateTest, DerivedValues) {
 TEST(ValidateTest, JobCommandNeedsNoModel) {
   Job job(JobCommand::kTrain);
   EXPECT_TRUE(job.ParseAll({"--job_command=python x.py"}).ok());
+}
+
+TEST(ModelParamsTest, KeysThatTheModelDoesNotMentionAreHinted) {
+  test::TempDir zoo;
+  ASSERT_TRUE(MakeDirectories(zoo.Path("a")).ok());
+  ASSERT_TRUE(
+      WriteFileAtomic(zoo.Path("a/b.cc"), "p.Get(\"hidden\", 3);").ok());
+  ASSERT_TRUE(WriteFileAtomic(zoo.Path("a/c.h"), "p.Get(\"lr\", 0.1);").ok());
+  const auto hints = [&](const std::string& def, const std::string& params) {
+    JobFlags flags;
+    flags.model_zoo = zoo.path();
+    flags.model_def = def;
+    flags.model_params = params;
+    FlagSet set("elasticdl train", "");
+    HintModelParams(flags, &set);
+    return set.hints();
+  };
+  EXPECT_TRUE(hints("a.b.custom_model", "hidden=4;lr=0.5").empty());
+  const auto misspelt = hints("a.b.custom_model", "hiden=4;lr=0.5");
+  ASSERT_EQ(misspelt.size(), 1u);
+  EXPECT_THAT(misspelt[0], HasSubstr("'hiden'"));
+  EXPECT_TRUE(hints("a.none.custom_model", "x=1").empty());
+  EXPECT_TRUE(hints("net.pt", "x=1").empty());
 }
 
 TEST(ValidateTest, DefaultJobName) {

@@ -183,8 +183,12 @@ TEST_F(LocalJobTest, KilledClientTakesTheMasterAlong) {
 
 TEST_F(LocalJobTest, NothingSurvivesTheMaster) {
   // A grandchild in a session of its own, which no signal of the group reaches.
-  const std::vector<Fd> pids = Watch(Fork(absl::StrCat(
-      "setsid cat ", never_, " & echo $! > ", ready_, "; exit 0")));
+  const std::string go = root_.Path("go");
+  ASSERT_EQ(mkfifo(go.c_str(), 0600), 0);
+  const std::vector<Fd> pids =
+      Watch(Fork(absl::StrCat("setsid cat ", never_, " & echo $! > ", ready_,
+                              "; cat ", go, "; exit 0")));
+  Fd(open(go.c_str(), O_WRONLY)).Reset();
   EXPECT_EQ(WaitClient(), 0);
   // Dead when the client has returned, not a moment later.
   pollfd fd = {pids[0].get(), POLLIN, 0};
@@ -197,7 +201,7 @@ TEST_F(LocalJobTest, DetachReturnsWhenTheMasterListens) {
   ::testing::internal::CaptureStdout();
   EXPECT_EQ(Run(absl::StrCat("echo 127.0.0.1:1 > ", dir_.path(), "/a; mv ",
                              dir_.path(), "/a ", dir_.path(),
-                             "/address; exec cat ", never_)),
+                             "/http_address; exec cat ", never_)),
             0);
   EXPECT_THAT(::testing::internal::GetCapturedStdout(),
               HasSubstr("job j is running"));
@@ -297,6 +301,15 @@ TEST_F(JobCommandsTest, TopIsReadableAndFindsTheOnlyJob) {
                               "loss 0.5, workers 1/2, generation 2"));
   EXPECT_THAT(text, HasSubstr("elasticdl-worker-j-0"));
   EXPECT_THAT(text, HasSubstr("0.75"));
+}
+
+TEST_F(JobCommandsTest, TopTellsTheAddressOfTheStatusPage) {
+  ::testing::internal::CaptureStdout();
+  EXPECT_EQ(RunTop(Args({"--url"})), 0);
+  EXPECT_EQ(::testing::internal::GetCapturedStdout(),
+            absl::StrCat("http://", *dir_.ReadHttpAddress(),
+                         "/?token=", *dir_.ReadToken(), "\n"));
+  EXPECT_THAT(requests_, ::testing::IsEmpty());
 }
 
 TEST_F(JobCommandsTest, AnswersThatAreNotJsonDoNotCrash) {

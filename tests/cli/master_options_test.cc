@@ -38,5 +38,16 @@ TEST(MasterOptionsTest, RelaunchingCanBeSwitchedOff) {
   EXPECT_FALSE(Make({"--aux_params=disable_relaunch=true"})->relaunch);
 }
 
+TEST(MasterOptionsTest, CommandRunsInEveryWorker) {
+  const auto command = Make({"--job_command=x", "--num_workers=3"});
+  ASSERT_TRUE(command.ok()) << command.status();
+  EXPECT_EQ(command->job_command, "x");
+  EXPECT_EQ(command->num_workers, 3);
+  const auto service =
+      Make({"--job_command=x", "--need_elasticdl_job_service=true"});
+  ASSERT_TRUE(service.ok()) << service.status();
+  EXPECT_EQ(service->job_command, "");
+}
+
 }  // namespace
 }  // namespace elasticdl::cli

@@ -61,6 +61,30 @@ TEST_F(TextReaderTest, FirstRowOfNumbersIsNoHeader) {
   EXPECT_THAT(columns_, ElementsAre("length", "kind"));
 }
 
+TEST_F(TextReaderTest, AHeaderAloneIsNoRecord) {
+  const std::string path = Put("a.csv", "x,y\n");
+  const auto reader = OpenDataReader(path, {});
+  EXPECT_EQ(reader.status().code(), absl::StatusCode::kInvalidArgument);
+  EXPECT_NE(reader.status().message().find("no records"), std::string::npos);
+  EXPECT_THAT(ReadAll(path, {{"header", "false"}}), ElementsAre("x,y"));
+  EXPECT_THAT(ReadAll(Put("b.csv", "1,2\n")), ElementsAre("1,2"));
+}
+
+TEST_F(TextReaderTest, OneRowOfNamesAmongOtherFiles) {
+  // The header of the other file.
+  ASSERT_TRUE(MakeDirectories(dir_.Path("h")).ok());
+  Put("h/a.csv", "x,y\n");
+  Put("h/b.csv", "x,y\n1,2\n");
+  EXPECT_THAT(ReadAll(dir_.Path("h"), {{"reader_type", "CSV"}}),
+              ElementsAre("1,2"));
+  // A record like those of the other file.
+  ASSERT_TRUE(MakeDirectories(dir_.Path("r")).ok());
+  Put("r/a.csv", "spam,buy\n");
+  Put("r/b.csv", "ham,hello\nham,bye\n");
+  EXPECT_THAT(ReadAll(dir_.Path("r"), {{"reader_type", "CSV"}}),
+              ElementsAre("spam,buy"));
+}
+
 TEST_F(TextReaderTest, QuotedFieldsMaySpanLines) {
   const std::string path = Put(
       "a.csv",

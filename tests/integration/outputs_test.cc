@@ -43,6 +43,20 @@ TEST_F(OutputsTest, LogFileHoldsWhyTheMasterDidNotStart) {
   EXPECT_THAT(Contents(Path("all.log")), HasSubstr(Path("nothing")));
 }
 
+TEST_F(OutputsTest, ARefusedJobIsListedAsFailed) {
+  const auto job = Train("refused", {"--training_data=" + Path("nothing")});
+  EXPECT_EQ(job->Wait(), 1);
+  EXPECT_THAT(job->process().err(),
+              AllOf(HasSubstr("job refused failed"), HasSubstr("nothing")));
+  EXPECT_EQ(job->End().at("state"), "failed");
+  const auto list = Run("list", {Program("elasticdl"), "list", "--json"});
+  ASSERT_EQ(list->Wait(), 0);
+  const Json listed = Json::parse(list->out());
+  ASSERT_THAT(listed, SizeIs(1));
+  EXPECT_EQ(listed[0].at("state"), "failed");
+  EXPECT_THAT(std::string(listed[0].at("reason")), HasSubstr("nothing"));
+}
+
 TEST_F(OutputsTest, WritesTensorBoardFiles) {
   const auto job = Train(
       "curves", {"--tensorboard_log_dir=" + Path("tb"),

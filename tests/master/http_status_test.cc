@@ -5,6 +5,7 @@
 #include <gtest/gtest.h>
 #include <httplib.h>
 
+#include <atomic>
 #include <cmath>
 #include <memory>
 #include <nlohmann/json.hpp>
@@ -12,6 +13,7 @@
 #include <vector>
 
 #include "absl/strings/str_cat.h"
+#include "elasticdl/common/thread.h"
 
 namespace elasticdl::master {
 namespace {
@@ -189,6 +191,17 @@ TEST_F(HttpStatusTest, CommandsReachTheMaster) {
 
 TEST_F(HttpStatusTest, ListensOnTheLoopbackOnly) {
   EXPECT_THAT(server_->address(), ::testing::StartsWith("127.0.0.1:"));
+}
+
+TEST_F(HttpStatusTest, WhoLooksSeesTheEnd) {
+  server_->ShowEnd();  // nobody looks: returns at once
+  EXPECT_EQ(client_->Get("/api/status", auth_)->status, 200);
+  std::atomic<bool> shown = false;
+  Thread end("end", [&] {
+    server_->ShowEnd();
+    shown = true;
+  });
+  while (!shown) EXPECT_EQ(client_->Get("/api/status", auth_)->status, 200);
 }
 
 TEST_F(HttpStatusTest, StopEndsTheService) {

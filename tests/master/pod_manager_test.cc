@@ -255,6 +255,28 @@ TEST(PodManagerTest, ExitZeroIsDoneUnlessItWasALeave) {
   EXPECT_THAT(manager.outcome().reason, HasSubstr("before the work was done"));
 }
 
+TEST(PodManagerTest, CommandsAreDoneWhenAllEndedWithExitCodeZero) {
+  PodManagerOptions options = Options(2, 1);
+  options.exit_zero_is_done = true;
+  PodManager good = Started(options);
+  good.OnPodEvent(Exit(0, 0), At(1));
+  EXPECT_EQ(good.outcome().state, JobState::kRunning);
+  EXPECT_THAT(Show(good.OnPodEvent(Exit(1, 3), At(2))),
+              ElementsAre("ended 1", "create 2"));
+  good.OnPodEvent(Running(2), At(3));
+  good.OnPodEvent(Exit(2, 0), At(4));
+  EXPECT_EQ(good.outcome().state, JobState::kSucceeded);
+  EXPECT_TRUE(good.all_gone());
+
+  options.relaunch_on_worker_failure = 0;
+  PodManager bad = Started(options);
+  bad.OnPodEvent(Exit(0, 3), At(1));
+  EXPECT_EQ(bad.outcome().state, JobState::kRunning);
+  bad.OnPodEvent(Exit(1, 0), At(2));
+  EXPECT_EQ(bad.outcome().state, JobState::kFailed);
+  EXPECT_THAT(bad.outcome().reason, HasSubstr("exit code 3"));
+}
+
 TEST(PodManagerTest, SucceedsWhenWorkIsDoneAndPodsAreGone) {
   PodManager manager = Started(Options(2));
   EXPECT_THAT(Show(manager.SetWorkDone(At(100))), IsEmpty());

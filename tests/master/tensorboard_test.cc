@@ -145,6 +145,9 @@ TEST_F(TensorBoardTest, CurvesReadBack) {
   const auto board = Open();
   EXPECT_TRUE(board->Training({1, 0.5, 0.01, 250}, At(1)).ok());
   EXPECT_TRUE(board->Training({300, 0.25, 0.02, 500}, At(2)).ok());
+  // Another worker reports the same step, and one an earlier.
+  EXPECT_TRUE(board->Training({300, 0.75, 0.02, 500}, At(2.5)).ok());
+  EXPECT_TRUE(board->Training({299, 0.75, 0.02, 500}, At(2.7)).ok());
   EXPECT_TRUE(
       board->Evaluation(300, {{"accuracy", 0.75}, {"auc", 0.5}}, At(3)).ok());
   EXPECT_THAT(Events(),
@@ -180,8 +183,9 @@ TEST_F(TensorBoardTest, PointsThatTheModelLostAreVoid) {
   EXPECT_TRUE(board->CutBack(15, At(3)).ok());
   EXPECT_TRUE(board->Finish(At(4)).ok());
   EXPECT_TRUE(board->Evaluation(16, {{"m", 1}}, At(4)).ok());
+  EXPECT_TRUE(board->Training({16, 1, 1, 1}, At(5)).ok());
   const auto events = Events();
-  ASSERT_THAT(events, SizeIs(6));
+  ASSERT_THAT(events, SizeIs(7));
   EXPECT_EQ(events[4], "start 16");
   EXPECT_EQ(events[5], "16: evaluation/m=1");
 }

@@ -86,7 +86,7 @@ void TellFailure(const std::string& command, int exit_code,
 void TellDetached(const jobdir::JobDir& dir) {
   std::printf(
       "job %s is running\n"
-      "  elasticdl top --job_name=%s\n"
+      "  elasticdl top --job_name=%s        (--url: its status page)\n"
       "  elasticdl logs --job_name=%s --follow\n"
       "  elasticdl stop --job_name=%s\n",
       dir.job_name().c_str(), dir.job_name().c_str(), dir.job_name().c_str(),

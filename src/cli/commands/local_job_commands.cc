@@ -119,6 +119,19 @@ int WatchJob(const FlagSet& set, const jobdir::JobDir& job) {
   return 0;
 }
 
+int PrintUrl(const FlagSet& set, const jobdir::JobDir& job) {
+  if (!job.IsRunning()) {
+    return Fail(set, absl::FailedPreconditionError(absl::StrCat(
+                         "job ", job.job_name(), " is not running")));
+  }
+  const auto address = job.ReadHttpAddress();
+  if (!address.ok()) return Fail(set, address.status());
+  const auto token = job.ReadToken();
+  if (!token.ok()) return Fail(set, token.status());
+  std::printf("http://%s/?token=%s\n", address->c_str(), token->c_str());
+  return 0;
+}
+
 }  // namespace
 
 int RunList(const std::vector<std::string>& args) {
@@ -152,10 +165,16 @@ int RunTop(const std::vector<std::string>& args) {
   JobChoice choice;
   choice.AddTo(&set);
   bool json = false;
+  bool url = false;
   set.Add("json", &json, Info(kGroup, "Print the status once, as JSON."));
+  set.Add("url", &url,
+          Info(kGroup,
+               "Print the address of the job's status page, for a browser on "
+               "this machine. It holds the job's token."));
   if (const int code = set.ParseOrExitCode(args); code >= 0) return code;
   const auto job = FindJob(choice.state_dir, choice.job_name);
   if (!job.ok()) return Fail(set, job.status());
+  if (url) return PrintUrl(set, *job);
   if (!json && isatty(STDOUT_FILENO) == 1) return WatchJob(set, *job);
   const auto body = HttpGet(*job, "/api/status");
   if (!body.ok()) return Fail(set, body.status());

@@ -104,12 +104,13 @@ int WaitAttached(const process::Process& master, EndSignals& signals) {
   }
 }
 
-// Until the master has published its address, or has ended.
+// Until the master has published the address of its status page, which is the
+// last thing it does before the job runs, or has ended.
 int WaitStarted(const process::Process& master, const jobdir::JobDir& dir,
                 EndSignals& signals) {
   const Fd changes(inotify_init1(IN_CLOEXEC | IN_NONBLOCK));
   inotify_add_watch(changes.get(), dir.path().c_str(), IN_MOVED_TO);
-  while (!dir.ReadAddress().ok()) {
+  while (!dir.ReadHttpAddress().ok()) {
     pollfd fds[] = {{master.pidfd.get(), POLLIN, 0},
                     {changes.get(), POLLIN, 0},
                     {signals.fd(), POLLIN, 0}};

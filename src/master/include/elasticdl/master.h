@@ -52,6 +52,9 @@ struct MasterOptions {
   std::string worker_pod_priority;
   // Program and arguments of a worker; --worker_id is added.
   std::vector<std::string> worker_argv;
+  // A shell command to run in every worker instead of training; empty = train.
+  // Of the job's specification only the name is used then.
+  std::string job_command;
   // KEY=VALUE of local pods.
   std::vector<std::string> environment;
 
@@ -86,5 +89,11 @@ class Master {
   // pods are killed.
   virtual void Stop(const std::string& reason) = 0;
 };
+
+// For the record: the job in the folder `job_dir` (locked by the caller) was
+// refused before it began. Writes its end to the events of the folder and to
+// `event_log`, unless that is empty.
+void RecordRefusedJob(const std::string& job_dir, const std::string& event_log,
+                      const std::string& reason);
 
 }  // namespace elasticdl::master
