@@ -124,7 +124,10 @@ void JobController::OnMessage(absl::Time now, ConnectionId connection,
     case v1::WorkerMessage::kStuck:
       Evict(now, worker.id, WorkerLoss::kCrashed,
             absl::StrCat("stuck in ", message.stuck().where(), " for ",
-                         message.stuck().seconds(), " s"));
+                         absl::FormatDuration(absl::Trunc(
+                             absl::Seconds(message.stuck().seconds()),
+                             absl::Milliseconds(100))),
+                         " (--worker_timeout)"));
       break;
     case v1::WorkerMessage::kOffer:
     case v1::WorkerMessage::kConnected:

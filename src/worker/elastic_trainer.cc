@@ -9,10 +9,12 @@
 namespace elasticdl::worker {
 
 ElasticTrainer::ElasticTrainer(Replica& replica,
-                               GradientCompression compression)
+                               GradientCompression compression,
+                               elastic::Watchdog* watchdog)
     : replica_(replica),
       buffers_(replica.buffers()),
-      reducer_(replica.parameters(), compression) {}
+      reducer_(replica.parameters(), compression),
+      watchdog_(watchdog) {}
 
 void ElasticTrainer::EnterWorld(
     std::shared_ptr<collective::Communicator> communicator,
@@ -51,6 +53,8 @@ absl::StatusOr<Round> ElasticTrainer::Run(
 
 absl::Status ElasticTrainer::AddGradients(
     const std::vector<WeightedBatch>& batches, elastic::MemberWord& word) {
+  const elastic::Watchdog::Watch watch(watchdog_, "forward and backward",
+                                       replica_.step() + 1);
   replica_.parameters().ZeroGradients();
   for (size_t i = 0; i < batches.size(); ++i) {
     const auto records = static_cast<double>(batches[i].records);

@@ -12,6 +12,7 @@
 #include "buffer_sync.h"
 #include "elasticdl/collective/communicator.h"
 #include "elasticdl/elastic/control_word.h"
+#include "elasticdl/elastic/watchdog.h"
 #include "elasticdl/model/types.h"
 #include "gradient_reducer.h"
 #include "replica.h"
@@ -37,8 +38,9 @@ struct WeightedBatch {
 // Runs on the training thread.
 class ElasticTrainer {
  public:
-  // `replica` must outlive the trainer.
-  ElasticTrainer(Replica& replica, GradientCompression compression);
+  // `replica` and `watchdog` (if any) must outlive the trainer.
+  ElasticTrainer(Replica& replica, GradientCompression compression,
+                 elastic::Watchdog* watchdog = nullptr);
 
   // From now on rounds are with the members of this world, who are level.
   // `usual_records`: what a step has as a rule (the same on all members).
@@ -69,6 +71,7 @@ class ElasticTrainer {
   Replica& replica_;
   BufferSync buffers_;
   GradientReducer reducer_;
+  elastic::Watchdog* const watchdog_;
   std::shared_ptr<collective::Communicator> communicator_;
   // Gradients go into the sum divided by this, the number of records of the
   // step before. As a rule it is also this step's, and the sum is the mean.

@@ -48,6 +48,11 @@ JobRunner::~JobRunner() {
 absl::Status JobRunner::SetUp(const v1::Welcome& welcome,
                               const std::string& secret) {
   const bool training = IsTraining(job_);
+  watchdog_ = std::make_unique<elastic::Watchdog>(
+      absl::Seconds(job_.worker_timeout_seconds()),
+      [this](const std::string& where, absl::Duration age) {
+        SendStuck(where, age);
+      });
   ELASTICDL_ASSIGN_OR_RETURN(replica_,
                              Replica::Create(model_, job_.seed(), training));
   if (training) {
@@ -103,6 +108,7 @@ absl::Status JobRunner::SetUpTraining(const std::string& secret) {
         events_.Push(std::move(event));
       });
   TrainingSession::Options options;
+  options.watchdog = watchdog_.get();
   options.worker_id = worker_id_;
   options.minibatch_size = job_.minibatch_size();
   options.global_batch_size = job_.global_batch_size();
@@ -250,8 +256,15 @@ int JobRunner::Run() {
     if (!work && session_ != nullptr && events_.size() == 0) {
       session_->Report();
     }
-    std::optional<Event> event =
-        events_.Pop(work ? absl::ZeroDuration() : absl::InfiniteDuration());
+    std::optional<Event> event;
+    {
+      const bool data =
+          !work && session_ != nullptr && session_->WaitsForData();
+      const elastic::Watchdog::Watch watch(data ? watchdog_.get() : nullptr,
+                                           "reading data");
+      event =
+          events_.Pop(work ? absl::ZeroDuration() : absl::InfiniteDuration());
+    }
     absl::Status status;
     if (event.has_value()) {
       status = Handle(*std::move(event));
@@ -335,6 +348,7 @@ absl::Status JobRunner::HandleMessage(const v1::MasterMessage& message) {
 
 absl::Status JobRunner::Train() {
   if (!callbacks_->empty() && begun_step_ != replica_->step() + 1) {
+    const elastic::Watchdog::Watch watch(watchdog_.get(), "callbacks");
     begun_step_ = replica_->step() + 1;
     ELASTICDL_RETURN_IF_ERROR(callbacks_->OnTrainBatchBegin(begun_step_));
     learning_rate_ =
@@ -390,6 +404,8 @@ void JobRunner::AfterHalt() {
     SendEvaluationDue();
     return;
   }
+  LogInfo("model of step ", replica_->step(), ": digest ",
+          absl::Hex(replica_->StateDigest(), absl::kZeroPad8));
   if (!session_->is_reporter()) return;
   if (!session_->stop_reason().empty()) SendStopTraining();
   if (CheckpointsWanted() && last_checkpoint_step_ != replica_->step()) {
@@ -400,6 +416,14 @@ void JobRunner::AfterHalt() {
 void JobRunner::SendStopTraining() {
   v1::WorkerMessage message;
   message.mutable_stop_training()->set_reason(session_->stop_reason());
+  send_(std::move(message));
+}
+
+void JobRunner::SendStuck(const std::string& where, absl::Duration age) {
+  LogError("stuck in ", where, " for ", absl::FormatDuration(age));
+  v1::WorkerMessage message;
+  message.mutable_stuck()->set_where(where);
+  message.mutable_stuck()->set_seconds(absl::ToDoubleSeconds(age));
   send_(std::move(message));
 }
 
@@ -443,6 +467,7 @@ absl::Status JobRunner::OnEvaluationDone(const v1::EvaluationDone& done) {
 }
 
 absl::Status JobRunner::Evaluate(Minibatch& minibatch) {
+  const elastic::Watchdog::Watch watch(watchdog_.get(), "evaluation");
   absl::StatusOr<Batch> batch = minibatch.Take();
   evaluation_->Release();
   ELASTICDL_RETURN_IF_ERROR(batch.status());
@@ -459,6 +484,7 @@ absl::Status JobRunner::Evaluate(Minibatch& minibatch) {
 }
 
 absl::Status JobRunner::Predict(Minibatch& minibatch) {
+  const elastic::Watchdog::Watch watch(watchdog_.get(), "prediction");
   absl::StatusOr<Batch> batch = minibatch.Take();
   prediction_->Release();
   ELASTICDL_RETURN_IF_ERROR(batch.status());

@@ -100,6 +100,7 @@ class JobRunner {
   void LogSpeed() const;
   void SendEvaluationDue();
   void SendStopTraining();
+  void SendStuck(const std::string& where, absl::Duration age);
   bool CheckpointDue() const;
   // Copies the model, and asks for its ledger as soon as the step is settled.
   void BeginCheckpoint();
@@ -151,6 +152,7 @@ class JobRunner {
   std::map<int64_t, checkpoint::OwnedSnapshot> waiting_snapshots_;
   int64_t last_checkpoint_step_ = -1;
 
+  std::unique_ptr<elastic::Watchdog> watchdog_;
   std::unique_ptr<elastic::WorldLink> link_;
   std::unique_ptr<TrainingSession> session_;
 

@@ -6,6 +6,7 @@
 #include <utility>
 
 #include "absl/strings/str_join.h"
+#include "elasticdl/common/crc32.h"
 #include "elasticdl/common/failpoint.h"
 #include "elasticdl/common/log.h"
 #include "elasticdl/common/status.h"
@@ -229,6 +230,14 @@ std::vector<absl::Span<char>> Replica::State() {
     add(parameter.data_ptr(), parameter.nbytes());
   }
   return state;
+}
+
+uint32_t Replica::StateDigest() {
+  uint32_t digest = 0;
+  for (const absl::Span<char>& span : State()) {
+    digest = ExtendCrc32c(digest, absl::string_view(span.data(), span.size()));
+  }
+  return digest;
 }
 
 uint64_t Replica::LayoutDigest() const {

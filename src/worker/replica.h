@@ -53,6 +53,8 @@ class Replica {
   std::vector<absl::Span<char>> State();
   // Same for replicas whose State() means the same.
   uint64_t LayoutDigest() const;
+  // Of the bytes of State().
+  uint32_t StateDigest();
   // After the bytes of State() were replaced.
   void SetStep(int64_t step) { step_ = step; }
   const NamedTensors& buffers() const { return network_->buffers(); }

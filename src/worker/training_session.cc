@@ -34,7 +34,7 @@ TrainingSession::TrainingSession(Options options, Replica& replica,
       link_(link),
       send_(std::move(send)),
       loop_(options_.worker_id),
-      trainer_(replica, options_.compression),
+      trainer_(replica, options_.compression, options_.watchdog),
       last_report_(Clock::Real().Now()) {}
 
 void TrainingSession::OnPrepare(const v1::Prepare& prepare) {
@@ -338,6 +338,8 @@ absl::StatusOr<std::vector<WeightedBatch>> TrainingSession::TakeBatches(
   for (size_t i = 0; i < share; ++i) {
     Pending& next = pending_[i];
     if (!next.batch.has_value()) {
+      const elastic::Watchdog::Watch watch(options_.watchdog, "feed",
+                                           replica_.step() + 1);
       absl::StatusOr<Batch> batch = next.minibatch->Take();
       ELASTICDL_RETURN_IF_ERROR(batch.status());
       next.batch = *std::move(batch);

@@ -50,6 +50,8 @@ class TrainingSession {
     int64_t global_batch_size = 0;
     GradientCompression compression = GradientCompression::kNone;
     absl::Duration level_timeout = absl::Minutes(5);
+    // If any; must outlive the session.
+    elastic::Watchdog* watchdog = nullptr;
   };
   enum class Halt { kNone, kEvaluation, kOver };
   using SendFunction = std::function<void(v1::WorkerMessage)>;
@@ -71,6 +73,11 @@ class TrainingSession {
   // ---- work ----
   // There is something to do: a world to enter, or a round.
   bool HasWork() const;
+  // Nothing to do but to wait for data that is on its way.
+  bool WaitsForData() const {
+    return world() != nullptr && !halted_ && !idle_ && WantsData() &&
+           undelivered_.load() > 0;
+  }
   // Does it. `learning_rate` is that of the step to come; `released` is called
   // for each minibatch that is not needed any more. An error fails the job.
   absl::StatusOr<WorkDone> Work(double learning_rate);
