@@ -23,6 +23,8 @@ namespace {
 enum class Action { kError, kKill, kStop, kExit };
 
 struct Armed {
+  // -1: any.
+  int64_t worker_id = -1;
   Action action = Action::kError;
   int exit_code = 0;
   int64_t first = 1;
@@ -42,8 +44,8 @@ Registry& GetRegistry() {
 
 absl::Status BadSpec(absl::string_view part) {
   return absl::InvalidArgumentError(absl::StrCat(
-      "failpoint '", part, "': expected name=action[@first][xcount], action ",
-      "one of error, kill, stop, exit(code)"));
+      "failpoint '", part, "': expected [worker:]name=action[@first][xcount], ",
+      "action one of error, kill, stop, exit(code)"));
 }
 
 // Cuts `separator` and the positive number behind it off the end of `text`.
@@ -62,9 +64,17 @@ bool TakeNumber(char separator, absl::string_view& text, int64_t& value) {
 absl::StatusOr<std::pair<std::string, Armed>> ParseOne(absl::string_view part) {
   const std::pair<absl::string_view, absl::string_view> halves =
       absl::StrSplit(part, absl::MaxSplits('=', 1));
+  absl::string_view name = halves.first;
   absl::string_view action = halves.second;
   Armed armed;
-  if (halves.first.empty() || !TakeNumber('x', action, armed.count) ||
+  if (const size_t colon = name.find(':'); colon != name.npos) {
+    if (!absl::SimpleAtoi(name.substr(0, colon), &armed.worker_id) ||
+        armed.worker_id < 0) {
+      return BadSpec(part);
+    }
+    name.remove_prefix(colon + 1);
+  }
+  if (name.empty() || !TakeNumber('x', action, armed.count) ||
       !TakeNumber('@', action, armed.first)) {
     return BadSpec(part);
   }
@@ -81,7 +91,7 @@ absl::StatusOr<std::pair<std::string, Armed>> ParseOne(absl::string_view part) {
   } else {
     return BadSpec(part);
   }
-  return std::make_pair(std::string(halves.first), armed);
+  return std::make_pair(std::string(name), armed);
 }
 
 }  // namespace
@@ -123,11 +133,14 @@ absl::Status VisitFailpoint(absl::string_view name) {
 
 }  // namespace internal
 
-absl::Status InitFailpoints(absl::string_view text) {
+absl::Status InitFailpoints(absl::string_view text, int64_t worker_id) {
   std::map<std::string, Armed, std::less<>> armed;
   for (absl::string_view part : absl::StrSplit(text, ';', absl::SkipEmpty())) {
     auto one = ParseOne(part);
     if (!one.ok()) return one.status();
+    if (one->second.worker_id >= 0 && one->second.worker_id != worker_id) {
+      continue;
+    }
     armed.insert(*std::move(one));
   }
   Registry& registry = GetRegistry();

@@ -120,7 +120,8 @@ int WorkerImpl::Run() {
   }
   LogInfo("worker ", welcome->worker_id(), " of job ",
           welcome->job().job_name());
-  const absl::Status armed = InitFailpoints(welcome->job().failpoints());
+  const absl::Status armed =
+      InitFailpoints(welcome->job().failpoints(), welcome->worker_id());
   if (!armed.ok()) return ReportSetUpFailure(armed);
   const int threads = options_.num_threads > 0 ? options_.num_threads
                                                : welcome->job().num_threads();

@@ -22,9 +22,25 @@ TEST_F(FailpointTest, ErrorHitsTheNamedVisitsOnly) {
   EXPECT_TRUE(Failpoint("unknown").ok());
 }
 
+TEST_F(FailpointTest, HitsTheNamedWorkerOnly) {
+  constexpr char kText[] = "2:a.b=error;13:c=error;d=error";
+  ASSERT_TRUE(InitFailpoints(kText, 2).ok());
+  EXPECT_FALSE(Failpoint("a.b").ok());
+  EXPECT_TRUE(Failpoint("c").ok());
+  EXPECT_FALSE(Failpoint("d").ok());
+  ASSERT_TRUE(InitFailpoints(kText, 1).ok());
+  EXPECT_TRUE(Failpoint("a.b").ok());
+  EXPECT_FALSE(Failpoint("d").ok());
+  // A process that is no worker.
+  ASSERT_TRUE(InitFailpoints(kText).ok());
+  EXPECT_TRUE(Failpoint("c").ok());
+  EXPECT_FALSE(Failpoint("d").ok());
+}
+
 TEST_F(FailpointTest, RejectsBadSpecifications) {
-  for (const char* bad : {"a", "a=", "=error", "a=explode", "a=error@0",
-                          "a=exit(x)", "a=errorx0"}) {
+  for (const char* bad :
+       {"a", "a=", "=error", "a=explode", "a=error@0", "a=exit(x)", "a=errorx0",
+        "x:a=kill", "-1:a=kill", "1:=kill"}) {
     const absl::Status status = InitFailpoints(bad);
     EXPECT_EQ(status.code(), absl::StatusCode::kInvalidArgument) << bad;
     EXPECT_NE(status.message().find(bad), std::string::npos) << status;

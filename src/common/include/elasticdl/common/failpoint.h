@@ -4,25 +4,28 @@
 //
 //   ELASTICDL_RETURN_IF_ERROR(Failpoint("checkpoint.rename"));
 //
-// Specification: `name=action[@first][xcount]`, several joined by `;`.
+// Specification: `[worker:]name=action[@first][xcount]`, several joined by `;`.
+//   worker  a worker's id: only this worker is hit (default: every process)
 //   action  error | kill | stop | exit(code)
 //           error: Failpoint returns UNAVAILABLE; kill: SIGKILL to this
 //           process; stop: SIGSTOP; exit(code): _exit(code)
 //   first   the visit at which it starts, from 1 (default 1)
 //   count   for how many visits (default: all that follow)
-// e.g. `checkpoint.rename=kill@2;task.report=error@1x3`.
+// e.g. `checkpoint.rename=kill@2;2:worker.reduce=error@1x3`.
 #pragma once
 
 #include <atomic>
+#include <cstdint>
 
 #include "absl/status/status.h"
 #include "absl/strings/string_view.h"
 
 namespace elasticdl {
 
-// Replaces the armed failpoints of this process; an empty text disarms all.
-// INVALID_ARGUMENT names the part that does not parse.
-absl::Status InitFailpoints(absl::string_view text);
+// Replaces the armed failpoints of this process, which is worker `worker_id`
+// (-1: none); an empty text disarms all. INVALID_ARGUMENT names the part that
+// does not parse.
+absl::Status InitFailpoints(absl::string_view text, int64_t worker_id = -1);
 
 namespace internal {
 extern std::atomic<bool> failpoints_armed;
