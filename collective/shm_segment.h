@@ -17,8 +17,8 @@
 
 namespace elasticdl::collective {
 
-// A rank is never more than two phases ahead of one that it works with; so
-// many of its last operations are remembered.
+// A rank is never more than two phases ahead of one that it works with, the
+// root of a broadcast excepted; so many of its last operations are remembered.
 constexpr uint32_t kShmDepth = 4;
 // One pair of cache lines: the hardware fetches lines in pairs.
 constexpr size_t kShmLine = 128;

@@ -1,0 +1,61 @@
+#include "elasticdl/elastic/control_word.h"
+
+#include <gtest/gtest.h>
+
+#include <vector>
+
+namespace elasticdl::elastic {
+namespace {
+
+std::vector<float> Sum(const std::vector<MemberWord>& members) {
+  const int size = static_cast<int>(members.size());
+  std::vector<float> sum(ControlWordSize(size), 0.0F);
+  std::vector<float> word(ControlWordSize(size), -1.0F);
+  for (int rank = 0; rank < size; ++rank) {
+    FillControlWord(members[static_cast<size_t>(rank)], rank, size,
+                    word.data());
+    for (size_t i = 0; i < word.size(); ++i) sum[i] += word[i];
+  }
+  return sum;
+}
+
+TEST(ControlWordTest, TheSumTellsWhatEachMemberSaid) {
+  std::vector<MemberWord> members(3);
+  members[0].records = 64;
+  members[0].loss_sum = 64 * 0.5F;
+  members[2].records = 32;
+  members[2].loss_sum = 32 * 2.0F;
+  members[1].switch_seen = members[2].switch_seen = true;
+  members[2].task_finished = true;
+  const RoundSummary summary = ReadControlWord(Sum(members).data(), 3);
+  EXPECT_EQ(summary.records, (std::vector<int64_t>{64, 0, 32}));
+  EXPECT_EQ(summary.total_records, 96);
+  EXPECT_NEAR(summary.mean_loss, 1.0, 1e-6);
+  EXPECT_EQ(summary.switch_seen, 2);
+  EXPECT_TRUE(summary.task_finished);
+  EXPECT_FALSE(summary.stop);
+  EXPECT_FALSE(summary.evaluate);
+}
+
+TEST(ControlWordTest, OneWishIsEnough) {
+  std::vector<MemberWord> members(4);
+  members[3].stop = true;
+  members[1].evaluate = true;
+  const RoundSummary summary = ReadControlWord(Sum(members).data(), 4);
+  EXPECT_TRUE(summary.stop);
+  EXPECT_TRUE(summary.evaluate);
+  EXPECT_EQ(summary.total_records, 0);
+  EXPECT_EQ(summary.mean_loss, 0);
+}
+
+TEST(ControlWordTest, CountsAreExactUpToTheLimit) {
+  std::vector<MemberWord> members(2);
+  members[0].records = kMaxRecordsPerStep;
+  members[1].records = kMaxRecordsPerStep - 1;
+  const RoundSummary summary = ReadControlWord(Sum(members).data(), 2);
+  EXPECT_EQ(summary.records[0], kMaxRecordsPerStep);
+  EXPECT_EQ(summary.records[1], kMaxRecordsPerStep - 1);
+}
+
+}  // namespace
+}  // namespace elasticdl::elastic
