@@ -53,7 +53,8 @@ Job::Job(const ChildProcess::Options& options, std::string name,
       event_log_(EventLogOf(dir, name_)),
       audit_(AuditOf(dir, name_)),
       process_(options),
-      follower_(event_log_) {}
+      follower_(event_log_),
+      history_follower_(event_log_) {}
 
 Json Job::WaitForEvent(const std::string& event,
                        const std::function<bool(const Json&)>& wanted) {
@@ -64,6 +65,25 @@ Json Job::WaitForEvent(const std::string& event,
   }
   ADD_FAILURE() << "no event " << event << "; " << Output();
   return Json();
+}
+
+bool Job::WaitUntil(
+    const std::string& what,
+    const std::function<bool(const std::vector<Json>&)>& condition) {
+  const absl::Time deadline = absl::Now() + kPatience;
+  while (!condition(history_)) {
+    const bool over =
+        !history_.empty() && history_.back().at("event") == "job_end";
+    std::optional<std::string> line;
+    if (!over) line = history_follower_.Next(deadline - absl::Now());
+    if (!line.has_value()) {
+      ADD_FAILURE() << (over ? "the job ended before: " : "no ") << what << "; "
+                    << Output();
+      return false;
+    }
+    history_.push_back(Json::parse(*line));
+  }
+  return true;
 }
 
 pid_t Job::WaitForWorker(int64_t worker_id) {
@@ -106,19 +126,40 @@ Json Job::End() {
   return Json{{"state", ""}, {"reason", ""}, {"exit_code", -1}, {"step", -1}};
 }
 
+std::string Job::LogsDir() const {
+  return absl::StrCat(dir_, "/state/elasticdl/jobs/", name_, "/logs/");
+}
+
 std::string Job::Log(const std::string& pod) {
-  const std::string logs =
-      absl::StrCat(dir_, "/state/elasticdl/jobs/", name_, "/logs/");
-  return pod == "master" ? Contents(logs + "master.log")
-                         : Contents(absl::StrCat(logs, "elasticdl-worker-",
+  return pod == "master" ? Contents(LogsDir() + "master.log")
+                         : Contents(absl::StrCat(LogsDir(), "elasticdl-worker-",
                                                  name_, "-", pod, ".log"));
 }
 
+std::vector<int64_t> Job::WorkersWithLogs() {
+  std::vector<int64_t> ids;
+  for (const std::string& file : List(LogsDir())) {
+    absl::string_view number = file;
+    int64_t id = 0;
+    if (absl::ConsumePrefix(&number,
+                            absl::StrCat("elasticdl-worker-", name_, "-")) &&
+        absl::ConsumeSuffix(&number, ".log") && absl::SimpleAtoi(number, &id)) {
+      ids.push_back(id);
+    }
+  }
+  std::sort(ids.begin(), ids.end());
+  return ids;
+}
+
 std::string Job::Output() {
-  return absl::StrCat("output of ", name_, ":\n", process_.out(),
-                      process_.err(), "events:\n", Contents(event_log_),
-                      "master's log:\n", Log("master"), "worker's log:\n",
-                      Log("0"));
+  std::string output = absl::StrCat(
+      "output of ", name_, ":\n", process_.out(), process_.err(), "events:\n",
+      Contents(event_log_), "master's log:\n", Log("master"));
+  for (const int64_t id : WorkersWithLogs()) {
+    absl::StrAppend(&output, "log of worker ", id, ":\n",
+                    Log(absl::StrCat(id)));
+  }
+  return output;
 }
 
 JobTest::JobTest() {

@@ -46,6 +46,12 @@ class Job {
   Json WaitForEvent(
       const std::string& event, const std::function<bool(const Json&)>& wanted =
                                     [](const Json&) { return true; });
+  // Waits until `condition` holds for all events so far; false, and a failure
+  // of the test that says `what` was waited for, when it does not in time or
+  // when the job ends first.
+  bool WaitUntil(
+      const std::string& what,
+      const std::function<bool(const std::vector<Json>&)>& condition);
   // Process id of the newest worker that is ready; waits for the first.
   pid_t WaitForWorker(int64_t worker_id);
 
@@ -60,6 +66,8 @@ class Job {
   Json End();
   // The log of a pod: master, or worker and its id.
   std::string Log(const std::string& pod);
+  // Ids of the workers that have a log.
+  std::vector<int64_t> WorkersWithLogs();
   // Everything that it said, for messages of assertions.
   std::string Output();
 
@@ -70,6 +78,11 @@ class Job {
   const std::string audit_;
   ChildProcess process_;
   LineFollower follower_;
+  // Of WaitUntil, which forgets nothing.
+  LineFollower history_follower_;
+  std::vector<Json> history_;
+
+  std::string LogsDir() const;
 };
 
 // Base of the tests: a folder with data, and programs that keep all their state

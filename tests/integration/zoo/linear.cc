@@ -13,9 +13,16 @@
 //   patience=N                 the N-th evaluation after the first stops
 //   await=DIR                  after an evaluation at step S, waits until
 //                              DIR/version-S exists
+//   pace=DIR                   a step takes 100 ms, 10 ms from when the file
+//                              DIR/walk is there, and no longer than it must
+//                              from when DIR/go is there
+//   hang_at=ID;hang=FILE       once, a training step on this record makes FILE
+//                              and never ends
+//   batch_norm=1               with a BatchNorm layer
 //   train_end=FILE             appends a line when the training is over
 #include <elasticdl/model.h>
 #include <fcntl.h>
+#include <poll.h>
 #include <signal.h>
 #include <sys/inotify.h>
 #include <unistd.h>
@@ -30,22 +37,45 @@ struct Net : nn::Module {
   explicit Net(const elasticdl::Params& params)
       : crash_at(params.Get("crash_at", -1)),
         nan_at(params.Get("nan_at", -1)),
+        hang_at(params.Get("hang_at", -1)),
+        hang(params.Get("hang", "")),
         hidden(
             register_module("hidden", nn::Linear(1, params.Get("width", 8)))),
-        out(register_module("out", nn::Linear(params.Get("width", 8), 1))) {}
+        out(register_module("out", nn::Linear(params.Get("width", 8), 1))) {
+    if (params.Has("batch_norm")) {
+      norm = register_module(
+          "norm",
+          nn::BatchNorm1d(static_cast<int64_t>(params.Get("width", 8))));
+    }
+  }
 
   torch::Tensor forward(const elasticdl::Features& features) {
     const torch::Tensor& ids = features["id"];
     if (crash_at >= 0 && ids.eq(crash_at).any().item<bool>()) raise(SIGSEGV);
-    torch::Tensor y = out(torch::relu(hidden(features["x"]))).squeeze(1);
+    if (hang_at >= 0 && is_training() && ids.eq(hang_at).any().item<bool>()) {
+      Hang();
+    }
+    torch::Tensor units = hidden(features["x"]);
+    if (norm) units = norm(units);
+    torch::Tensor y = out(torch::relu(units)).squeeze(1);
     if (nan_at >= 0) y = y.masked_fill(ids.eq(nan_at), std::nan(""));
     return y;
   }
 
+  void Hang() const {
+    const int fd = open(hang.c_str(), O_CREAT | O_EXCL, 0644);
+    if (fd < 0) return;
+    close(fd);
+    while (true) pause();
+  }
+
   const int64_t crash_at;
   const int64_t nan_at;
+  const int64_t hang_at;
+  const std::string hang;
   nn::Linear hidden;
   nn::Linear out;
+  nn::BatchNorm1d norm{nullptr};
 };
 
 std::shared_ptr<Net> custom_model(const elasticdl::Params& params) {
@@ -148,6 +178,36 @@ struct Await : elasticdl::Callback {
   const std::string dir;
 };
 
+// Makes a job last until a test has done to it what it wants to. The files are
+// watched, not asked for again and again.
+struct Pace : elasticdl::Callback {
+  explicit Pace(std::string dir)
+      : dir(std::move(dir)), watch(inotify_init1(IN_NONBLOCK)) {
+    inotify_add_watch(watch, this->dir.c_str(), IN_CREATE);
+  }
+  ~Pace() override { close(watch); }
+
+  void on_train_batch_begin(int64_t) override {
+    if (gone || Has("go")) {
+      gone = true;
+      return;
+    }
+    pollfd event = {watch, POLLIN, 0};
+    poll(&event, 1, Has("walk") ? 10 : 100);
+    char events[4096];
+    while (read(watch, events, sizeof(events)) > 0) {
+    }
+  }
+
+  bool Has(const char* file) const {
+    return access((dir + "/" + file).c_str(), F_OK) == 0;
+  }
+
+  const std::string dir;
+  const int watch;
+  bool gone = false;
+};
+
 struct TrainEnd : elasticdl::Callback {
   explicit TrainEnd(std::string path) : path(std::move(path)) {}
   void on_train_end() override {
@@ -180,6 +240,9 @@ elasticdl::Callbacks callbacks(const elasticdl::Params& params) {
   }
   if (params.Has("await")) {
     list.push_back(std::make_shared<Await>(params.Get("await", "")));
+  }
+  if (params.Has("pace")) {
+    list.push_back(std::make_shared<Pace>(params.Get("pace", "")));
   }
   if (params.Has("train_end")) {
     list.push_back(std::make_shared<TrainEnd>(params.Get("train_end", "")));
