@@ -1,5 +1,6 @@
 #!/usr/bin/env bash
-# `make demo`: real data, a real model, the real programs. Needs `make build`.
+# `make demo`: real data, a real model, the real programs, and a worker that is
+# killed on the way. Needs `make build`.
 #   DATA_DIR  where the data set is kept (default ~/.cache/elasticdl/data)
 set -euo pipefail
 cd "$(dirname "$0")/.."
@@ -13,23 +14,50 @@ echo "== MNIST (60,000 images) in $data"
 
 rm -rf "$out"
 mkdir -p "$out"
+
+# Waits until the event log has `$1` lines that match `$2`.
+wait_for_events() {
+  until [ "$(grep -sE "$2" "$out/events.jsonl" | wc -l)" -ge "$1" ]; do
+    kill -0 $train 2>/dev/null || return 0
+    sleep 0.2
+  done
+}
+
 echo
-echo "== training: a master and a worker on this machine, two epochs"
+echo "== training: a master and two workers on this machine, two epochs;"
+echo "   one worker will be killed, then two more are added"
 "$bin/elasticdl" train \
   --job_name=$job \
-  --distribution_strategy=Local \
+  --distribution_strategy=AllreduceStrategy \
+  --num_workers=2 \
   --model_zoo=examples \
   --model_def=mnist.mnist_functional_api.custom_model \
   --training_data="$data/train" \
   --validation_data="$data/test" \
   --num_epochs=2 \
-  --minibatch_size=64 \
+  --minibatch_size=32 \
   --evaluation_steps=500 \
   --checkpoint_dir="$out/checkpoints" \
   --checkpoint_steps=500 \
   --output="$out/model" \
   --event_log="$out/events.jsonl" \
-  --ledger_audit="$out/ledger.jsonl"
+  --ledger_audit="$out/ledger.jsonl" &
+train=$!
+# Whatever happens here, the job goes with the script.
+trap 'kill $train 2>/dev/null || true' EXIT
+
+wait_for_events 1 '"event":"evaluation"'
+victim=$("$bin/elasticdl" top --job_name=$job --json 2>/dev/null |
+  grep -o '"pid":[0-9]*,"state":"Running"' | head -n 1 | grep -o '[0-9]*' || true)
+if [ -n "$victim" ]; then
+  echo "== kill -9 $victim (a worker)"
+  kill -9 "$victim" 2>/dev/null || true
+  wait_for_events 3 '"event":"worker_ready"'
+  echo "== elasticdl scale --job_name=$job --num_workers=4"
+  "$bin/elasticdl" scale --job_name=$job --num_workers=4 || true
+fi
+wait $train
+trap - EXIT
 
 echo
 echo "== evaluating the last checkpoint"
@@ -46,12 +74,21 @@ last_accuracy() {
   grep '"event":"evaluation"' "$1" | tail -n 1 |
     sed 's/.*"accuracy":\([0-9.eE+-]*\).*/\1/'
 }
+# Every record of both epochs exactly once: the lengths of the committed ranges
+# add up to 120,000 and no range is there twice.
+records=$(grep -o '"begin":[0-9]*,"end":[0-9]*' "$out/ledger.jsonl" |
+  awk -F'[:,]' '{n += $4 - $2} END {print n}')
+repeated=$(grep -o '"epoch":[0-9]*,"shard":"[^"]*","begin":[0-9]*' \
+  "$out/ledger.jsonl" | sort | uniq -d | wc -l)
 trained=$(last_accuracy "$out/events.jsonl")
 evaluated=$(last_accuracy "$out/evaluate.jsonl")
 echo
 echo "== accuracy on the 10,000 test images: $trained after training," \
   "$evaluated from the checkpoint"
+echo "   ledger:      $records records committed, $repeated twice"
+echo "   worlds:      $(grep -c '"event":"world"' "$out/events.jsonl")," \
+  "see $out/events.jsonl"
 echo "   model:       $out/model (model.pt for libtorch, state_dict.pt for Python)"
 echo "   checkpoints: $out/checkpoints"
 echo "   events:      $out/events.jsonl; committed records: $out/ledger.jsonl"
-[ "$trained" = "$evaluated" ]
+[ "$trained" = "$evaluated" ] && [ "$records" = 120000 ] && [ "$repeated" = 0 ]
