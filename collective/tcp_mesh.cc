@@ -21,6 +21,25 @@ namespace {
 // Looks again for so long before sleeping: a sleep and a wakeup take about as
 // long as the answer of a peer that is already working on it.
 constexpr int64_t kSpinNanos = 20000;
+// Whether to look again instead of sleeping.
+class Spin {
+ public:
+  bool GoOn(bool moved) {
+    if (moved) {
+      until_ = 0;
+      return true;
+    }
+    const int64_t now = Deadline::Now();
+    if (until_ == 0) until_ = now + kSpinNanos;
+    if (now < until_) return true;
+    until_ = 0;
+    return false;
+  }
+
+ private:
+  int64_t until_ = 0;
+};
+
 // Per call, so that sending and receiving take turns.
 constexpr size_t kTurnBytes = 256 << 10;
 
@@ -112,10 +131,16 @@ absl::Status TcpMesh::Move(std::vector<TcpSend> sends,
                            std::vector<TcpReceive> receives,
                            Deadline& deadline) {
   ELASTICDL_RETURN_IF_ERROR(abort_.Check());
-  int64_t spin_until = 0;
+  Spin spin;
   while (true) {
     bool moved = false;
     std::vector<Awaited> awaited;
+    for (TcpSend& sending : sends) {
+      if (sending.bytes == 0) continue;
+      ELASTICDL_ASSIGN_OR_RETURN(const size_t sent, SendSome(sending));
+      moved = moved || sent > 0;
+      if (sending.bytes > 0) awaited.push_back({sending.rank, POLLOUT});
+    }
     for (TcpReceive& receive : receives) {
       if (receive.bytes == 0) continue;
       ELASTICDL_ASSIGN_OR_RETURN(
@@ -126,33 +151,26 @@ absl::Status TcpMesh::Move(std::vector<TcpSend> sends,
       moved = moved || got > 0;
       if (receive.bytes > 0) awaited.push_back({receive.rank, POLLIN});
     }
-    for (TcpSend& sending : sends) {
-      if (sending.bytes == 0) continue;
-      ELASTICDL_ASSIGN_OR_RETURN(const size_t sent, SendSome(sending));
-      moved = moved || sent > 0;
-      if (sending.bytes > 0) awaited.push_back({sending.rank, POLLOUT});
-    }
     if (awaited.empty()) return absl::OkStatus();
-    if (moved) {
-      spin_until = 0;
-      continue;
-    }
-    const int64_t now = Deadline::Now();
-    if (spin_until == 0) spin_until = now + kSpinNanos;
-    if (now < spin_until) continue;
+    if (spin.GoOn(moved)) continue;
     ELASTICDL_RETURN_IF_ERROR(WaitFor(awaited, deadline));
-    spin_until = 0;
   }
 }
 
 absl::Status TcpMesh::MoveInChunks(TcpSend send, Incoming incoming,
                                    Deadline& deadline) {
   ELASTICDL_RETURN_IF_ERROR(abort_.Check());
+  Spin spin;
   size_t done = 0;
   size_t filled = 0;
   while (done < incoming.bytes || send.bytes > 0) {
     bool moved = false;
     std::vector<Awaited> awaited;
+    if (send.bytes > 0) {
+      ELASTICDL_ASSIGN_OR_RETURN(const size_t sent, SendSome(send));
+      moved = sent > 0;
+      awaited.push_back({send.rank, POLLOUT});
+    }
     if (done < incoming.bytes) {
       const size_t chunk =
           std::min(incoming.buffer_bytes, incoming.bytes - done);
@@ -160,7 +178,7 @@ absl::Status TcpMesh::MoveInChunks(TcpSend send, Incoming incoming,
           const size_t got,
           ReceiveSome(incoming.rank, incoming.buffer + filled, chunk - filled));
       filled += got;
-      moved = got > 0;
+      moved = moved || got > 0;
       if (filled == chunk) {
         incoming.received(done, chunk);
         done += chunk;
@@ -168,12 +186,8 @@ absl::Status TcpMesh::MoveInChunks(TcpSend send, Incoming incoming,
       }
       awaited.push_back({incoming.rank, POLLIN});
     }
-    if (send.bytes > 0) {
-      ELASTICDL_ASSIGN_OR_RETURN(const size_t sent, SendSome(send));
-      moved = moved || sent > 0;
-      awaited.push_back({send.rank, POLLOUT});
-    }
-    if (!moved) ELASTICDL_RETURN_IF_ERROR(WaitFor(awaited, deadline));
+    if (spin.GoOn(moved)) continue;
+    ELASTICDL_RETURN_IF_ERROR(WaitFor(awaited, deadline));
   }
   return absl::OkStatus();
 }

@@ -87,8 +87,9 @@ class Connector {
   virtual void Abort(const std::string& reason) = 0;
 };
 
-// "auto": shared memory on one host, Gloo between hosts, both where several
-// members share a host. "shm": one host only. "gloo": Gloo everywhere.
+// "auto": shared memory on one host, sockets between hosts, both where several
+// members share a host. "shm": one host only. "tcp": sockets everywhere; "gloo"
+// is taken for it (the README says why it is not Gloo).
 struct BackendOptions {
   std::string backend = "auto";
   // Address that other hosts reach this one at; empty = that of the host name
