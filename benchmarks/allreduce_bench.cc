@@ -1,7 +1,7 @@
-// Time of an all-reduce between local ranks, by size: shared memory and Gloo of
-// this project against Gloo's own gloo::allreduce and Open MPI, interleaved.
-//   allreduce_bench [--ranks=2,4] [--rounds=5] [--only=shm,mpi]
-#include <sched.h>
+// Time of an all-reduce between local ranks, by size: shared memory and sockets
+// of this project against Gloo and Open MPI, interleaved.
+//   allreduce_bench [--ranks=2,4] [--rounds=5] [--only=shm,tcp,gloo,mpi]
+// gloo is gloo::allreduce, gloo-chunked the older AllreduceRingChunked.
 #include <sys/wait.h>
 #include <unistd.h>
 
@@ -19,6 +19,7 @@
 #include "absl/strings/str_format.h"
 #include "absl/strings/str_split.h"
 #include "absl/strings/strip.h"
+#include "allreduce_bind.h"
 #include "allreduce_plan.h"
 #include "elasticdl/collective/communicator.h"
 
@@ -80,15 +81,6 @@ std::string ReadText(int fd) {
   const std::string head = ReadExactly(fd, sizeof(size));
   head.copy(reinterpret_cast<char*>(&size), sizeof(size));
   return ReadExactly(fd, size);
-}
-
-// As mpirun does when there are enough cores: a rank stays on its own.
-void Bind(int rank, int size) {
-  if (size > sysconf(_SC_NPROCESSORS_ONLN)) return;
-  cpu_set_t core;
-  CPU_ZERO(&core);
-  CPU_SET(rank, &core);
-  sched_setaffinity(0, sizeof(core), &core);
 }
 
 struct RankPipes {
@@ -166,18 +158,45 @@ std::string OwnFolder() {
   return program.substr(0, program.rfind('/'));
 }
 
-// Empty when mpirun or the program is missing.
-Times RunMpi(int size) {
-  const std::string program = OwnFolder() + "/allreduce_mpi";
-  if (access(program.c_str(), X_OK) != 0) return {};
-  const std::string command =
-      absl::StrCat("mpirun --allow-run-as-root --oversubscribe -np ", size, " ",
-                   program, " 2>/dev/null");
+// Times that a command prints.
+Times RunCommand(const std::string& command) {
+  std::cout.flush();
   FILE* const output = popen(command.c_str(), "r");
   if (output == nullptr) return {};
   const Times times = ReadTimes(output);
   pclose(output);
   return times;
+}
+
+// Empty when mpirun or the program is missing.
+Times RunMpi(int size) {
+  const std::string program = OwnFolder() + "/allreduce_mpi";
+  if (access(program.c_str(), X_OK) != 0) return {};
+  return RunCommand(
+      absl::StrCat("mpirun --allow-run-as-root --oversubscribe -np ", size, " ",
+                   program, " 2>/dev/null"));
+}
+
+Times RunGloo(const std::string& kind, int size) {
+  const std::string program = OwnFolder() + "/allreduce_gloo";
+  if (access(program.c_str(), X_OK) != 0) return {};
+  char folder[] = "/tmp/allreduce_gloo_XXXXXX";
+  if (mkdtemp(folder) == nullptr) Die("cannot make a temporary folder");
+  std::string command;
+  for (int rank = 0; rank < size; ++rank) {
+    absl::StrAppend(&command, program, " ", kind, " ", rank, " ", size, " ",
+                    folder, " & ");
+  }
+  const Times times = RunCommand(
+      absl::StrCat("(", command, "wait) 2>/dev/null; rm -r ", folder));
+  return times;
+}
+
+Times RunPeer(const std::string& peer, int size) {
+  if (peer == "mpi") return RunMpi(size);
+  if (peer == "gloo") return RunGloo("plain", size);
+  if (peer == "gloo-chunked") return RunGloo("chunked", size);
+  return RunBackend(peer, size);
 }
 
 double Median(std::vector<double> values) {
@@ -188,7 +207,8 @@ double Median(std::vector<double> values) {
 struct Options {
   std::vector<int> ranks = {2, 4};
   int rounds = 5;
-  std::vector<std::string> peers = {"shm", "gloo", "mpi"};
+  std::vector<std::string> peers = {"shm", "tcp", "gloo", "gloo-chunked",
+                                    "mpi"};
 };
 
 using Rounds = std::vector<Times>;
@@ -214,7 +234,7 @@ void PrintTable(int ranks, const Options& options,
                "greatest)\n";
   std::cout << absl::StrFormat("%10s", "bytes");
   for (const std::string& peer : options.peers) {
-    std::cout << absl::StrFormat(" %11s", peer);
+    std::cout << absl::StrFormat(" %12s", peer);
     if (peer != "shm") std::cout << absl::StrFormat(" %-18s", "  ratio");
   }
   std::cout << "\n";
@@ -223,14 +243,14 @@ void PrintTable(int ranks, const Options& options,
     for (const std::string& peer : options.peers) {
       const Rounds& rounds = results.at(peer);
       if (rounds.empty() || rounds[0].count(bytes) == 0) {
-        std::cout << absl::StrFormat(" %11s %-18s", "missing", "");
+        std::cout << absl::StrFormat(" %12s %-18s", "missing", "");
         continue;
       }
       std::vector<double> times;
       for (const Times& round : rounds) {
         if (round.count(bytes) > 0) times.push_back(round.at(bytes) * 1e6);
       }
-      std::cout << absl::StrFormat(" %11.2f", Median(times));
+      std::cout << absl::StrFormat(" %12.2f", Median(times));
       if (peer == "shm" || results.count("shm") == 0) continue;
       std::cout << absl::StrFormat(" %-18s",
                                    Ratio(rounds, results.at("shm"), bytes));
@@ -243,16 +263,15 @@ void Run(int ranks, const Options& options) {
   std::map<std::string, Rounds> results;
   for (int round = 0; round < options.rounds; ++round) {
     for (const std::string& peer : options.peers) {
-      results[peer].push_back(peer == "mpi" ? RunMpi(ranks)
-                                            : RunBackend(peer, ranks));
+      results[peer].push_back(RunPeer(peer, ranks));
     }
   }
   for (const auto& [peer, rounds] : results) {
     if (rounds[0].empty()) {
-      std::cout << "peer " << peer << " is missing"
-                << (peer == "mpi" ? " (install libopenmpi-dev openmpi-bin)"
-                                  : "")
-                << "\n";
+      std::cout << "peer " << peer << " is missing: install "
+                << (peer == "mpi" ? "libopenmpi-dev openmpi-bin"
+                                  : "libgloo-dev")
+                << " and configure again\n";
     }
   }
   PrintTable(ranks, options, results);

@@ -25,8 +25,8 @@
 
 namespace elasticdl::collective {
 
-// Publish and the waits belong to the thread that runs the operations; Abort,
-// MemberDied and aborted() are for any thread.
+// Publish and the waits for phases belong to the thread that runs the
+// operations; the rest is for any thread.
 class ShmWorld {
  public:
   ShmWorld(std::unique_ptr<ShmSegment> segment, int rank, int size);

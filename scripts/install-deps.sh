@@ -3,7 +3,7 @@
 # Idempotent. Works as root or with sudo.
 #   scripts/install-deps.sh          build, run and test
 #   scripts/install-deps.sh --dev    also clang's tools for `make lint`
-#   scripts/install-deps.sh --bench  also Python's torch, for benchmarks/
+#   scripts/install-deps.sh --bench  also the peers that benchmarks/ measure
 set -euo pipefail
 
 # libtorch multiplies with whatever BLAS is there; the reference BLAS that it
@@ -21,7 +21,9 @@ command -v npm > /dev/null || packages+=(npm)
 for argument in "$@"; do
   case "$argument" in
     --dev) packages+=(clang clang-tidy clang-format libclang-rt-14-dev) ;;
-    --bench) packages+=(python3-torch) ;;
+    --bench)
+      packages+=(python3-torch libgloo-dev libopenmpi-dev openmpi-bin)
+      ;;
     *)
       echo "install-deps.sh: unknown argument $argument (--dev, --bench)" >&2
       exit 2
