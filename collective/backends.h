@@ -17,4 +17,8 @@ absl::StatusOr<std::unique_ptr<Connector>> BeginShm(const WorldSpec& world);
 absl::StatusOr<std::unique_ptr<Connector>> BeginTcp(const WorldSpec& world,
                                                     const std::string& host);
 
+// Shared memory on each host, sockets between one leader per host.
+absl::StatusOr<std::unique_ptr<Connector>> BeginHierarchical(
+    const WorldSpec& world, const std::string& host);
+
 }  // namespace elasticdl::collective

@@ -63,7 +63,10 @@ absl::StatusOr<std::unique_ptr<Connector>> BeginConnect(
   const bool sockets_only =
       options.backend == "tcp" || options.backend == "gloo";
   if (one_host && !sockets_only) return BeginShm(world);
-  return BeginTcp(world, AddressOf(options, one_host));
+  const std::string address = AddressOf(options, one_host);
+  const bool all_alone = static_cast<int>(hosts.size()) == world.size();
+  if (sockets_only || all_alone) return BeginTcp(world, address);
+  return BeginHierarchical(world, address);
 }
 
 }  // namespace elasticdl::collective

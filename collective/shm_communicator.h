@@ -43,6 +43,8 @@ class ShmCommunicator final : public Communicator {
                              absl::Duration timeout) override;
   absl::Status Barrier(absl::Duration timeout) override;
   void Abort(const std::string& reason) override { world_->Abort(reason); }
+  // For whoever must act when the world ends (see ShmWorld).
+  ShmWorld& world() { return *world_; }
 
  private:
   // One array to reduce, in bytes of elements of `type`.

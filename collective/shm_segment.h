@@ -17,20 +17,26 @@
 
 namespace elasticdl::collective {
 
+<<<<<<< HEAD
 // A rank is never more than two phases ahead of one that it works with, the
 // root of a broadcast excepted; so many of its last operations are remembered.
+=======
+// So many of a rank's last operations are remembered. Only the root of a
+// broadcast runs further ahead of others; these then do not check it.
+>>>>>>> coll
 constexpr uint32_t kShmDepth = 4;
 // One pair of cache lines: the hardware fetches lines in pairs.
 constexpr size_t kShmLine = 128;
 
 // One rank's words. The first group is written by its owner only, the second
-// by its owner and by whoever wakes it.
+// by its owner and by whoever wakes it. All are 0 at first.
 struct ShmRank {
   // The last phase that the owner published.
   alignas(kShmLine) std::atomic<uint32_t> phase;
   // What the owner was doing in its last phases, so that members that do not
-  // do the same are noticed.
-  std::atomic<uint32_t> op[kShmDepth];
+  // do the same are noticed: the phase in the upper half, the operation in the
+  // lower.
+  std::atomic<uint64_t> op[kShmDepth];
   // Where the owner ran when it published.
   std::atomic<uint32_t> core;
   // 1 once the owner has left for good.
@@ -42,6 +48,8 @@ struct ShmRank {
   std::atomic<uint32_t> target;
   std::atomic<uint32_t> first;
   std::atomic<uint32_t> last;
+  // 1 once the world has ended or nobody need wait for that any more; a futex.
+  std::atomic<uint32_t> alarm;
 };
 
 constexpr size_t kShmIdBytes = 16;

@@ -57,6 +57,10 @@ class ShmWorld {
 
   // Ends the world for all. The first reason is kept.
   void Abort(const std::string& reason);
+  // Returns when the world has been aborted, by whomever, or StopWaiting was
+  // called. For one thread besides the one that runs the operations.
+  void WaitForAbort();
+  void StopWaiting();
   // The process of `rank` has ended: aborts unless it had left before.
   void MemberDied(int rank, const std::string& reason);
   // This member takes part no more. Members that still need something of it
@@ -73,6 +77,7 @@ class ShmWorld {
   absl::Status AbortedStatus();
   void Wake(int rank);
   void WakeAll();
+  void SoundAlarm(int rank);
 
   const std::unique_ptr<ShmSegment> segment_;
   const int rank_;

@@ -121,6 +121,10 @@ void EventLog::World(int64_t generation, const std::vector<int64_t>& members,
             .Add("pause_ms", Milliseconds(pause)));
 }
 
+void EventLog::FirstStep(int64_t generation, int64_t step) {
+  Write(Line("first_step").Add("generation", generation).Add("step", step));
+}
+
 void EventLog::Checkpoint(int64_t version, const std::string& path,
                           absl::Duration duration) {
   Write(Line("checkpoint")

@@ -224,6 +224,10 @@ void JobController::OnProgress(absl::Time now, const WorkerState& worker,
     return;
   }
   membership_.Stepped(progress.generation());
+  if (stepped_generation_ != progress.generation()) {
+    stepped_generation_ = progress.generation();
+    output_.OnFirstStep(progress.generation(), progress.step());
+  }
   const int64_t records =
       Commit(now, progress.totals(), progress.step(), progress.generation());
   output_.OnProgress(progress, records);

@@ -56,6 +56,8 @@ class JobOutput {
   // `records`: those that are new in the model.
   virtual void OnProgress(const v1::Progress& progress, int64_t records) = 0;
   virtual void OnWorld(const WorldChange& world) = 0;
+  // The first step that is known to be committed in a world.
+  virtual void OnFirstStep(int64_t generation, int64_t step) = 0;
   virtual void OnCheckpoint(const v1::CheckpointDone& done) = 0;
   virtual void OnEvaluation(const EvaluationResult& result) = 0;
   // Records of an evaluation or prediction task that is done.
@@ -253,6 +255,9 @@ class JobController {
   std::vector<rendezvous::MembershipDecision> held_back_;
   // The last Level has just been committed.
   bool just_settled_ = false;
+  absl::Duration level_pause_;
+  // The newest world in which a step was reported.
+  int64_t stepped_generation_ = 0;
   // The members of this world wait for data.
   int64_t idle_generation_ = 0;
   // For members that come late to an evaluation that is over.

@@ -68,6 +68,7 @@ void JobController::OnLevel(absl::Time now, const WorkerState& worker,
   Commit(now, level.totals(), level.step(), level.generation());
   for (auto& [id, gone] : gone_) gone.settled = true;
   just_settled_ = true;
+  level_pause_ = absl::Seconds(level.pause_seconds());
   Execute(now, /*had_level=*/true, decisions);
   just_settled_ = false;
   FinishGone(now);
@@ -117,7 +118,9 @@ void JobController::Execute(absl::Time now,
         world.members.push_back(member.worker_id);
       }
       world.cause = decision.reason;
-      world.pause = decision.pause;
+      // The membership knows since when a world was broken; what a switch costs
+      // only its members know.
+      world.pause = std::max(decision.pause, level_pause_);
       world.step = tasks_.step();
       active_size_ = world.members.size();
       idle_generation_ = 0;

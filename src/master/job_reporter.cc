@@ -176,6 +176,10 @@ void JobReporter::World(const WorldChange& world) {
   Say(text);
 }
 
+void JobReporter::FirstStep(int64_t generation, int64_t step) {
+  events_->FirstStep(generation, step);
+}
+
 void JobReporter::Scaled(int64_t num_workers) {
   events_->Scaled(target_workers_, num_workers);
   Say(absl::StrCat("scaling from ", target_workers_, " to ", num_workers,

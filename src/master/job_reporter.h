@@ -64,6 +64,7 @@ class JobReporter {
   void CutBack(int64_t step);
   void Progress(const v1::Progress& progress, int64_t records);
   void World(const WorldChange& world);
+  void FirstStep(int64_t generation, int64_t step);
   void Scaled(int64_t num_workers);
   void Checkpoint(const v1::CheckpointDone& done);
   void Evaluation(const EvaluationResult& result);

@@ -97,6 +97,9 @@ class MasterImpl : public Master,
     reporter_->Progress(progress, records);
   }
   void OnWorld(const WorldChange& world) override { reporter_->World(world); }
+  void OnFirstStep(int64_t generation, int64_t step) override {
+    reporter_->FirstStep(generation, step);
+  }
   void OnCheckpoint(const v1::CheckpointDone& done) override {
     reporter_->Checkpoint(done);
   }

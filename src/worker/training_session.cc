@@ -176,7 +176,7 @@ absl::StatusOr<WorkDone> TrainingSession::EnterWorld() {
               : "");
   trainer_.EnterWorld(std::move(communicator), UsualRecords());
   UpdateStepping();
-  reported_step_ = replica_.step();
+  reported_step_ = level_step_ = replica_.step();
   // On the same stream as the reports that follow.
   if (world.rank == 0) {
     v1::WorkerMessage message;
@@ -184,6 +184,10 @@ absl::StatusOr<WorkDone> TrainingSession::EnterWorld() {
     level.set_generation(world.generation);
     level.set_step(replica_.step());
     *level.mutable_totals() = donor.totals();
+    if (last_round_end_ != absl::InfinitePast()) {
+      level.set_pause_seconds(
+          absl::ToDoubleSeconds(Clock::Real().Now() - last_round_end_));
+    }
     send_(std::move(message));
   }
   done.entered = true;
@@ -374,10 +378,11 @@ void TrainingSession::FinishRound(const Round& round, size_t used,
   done.stepped = round.stepped;
   done.loss = summary.mean_loss;
   if (round.stepped) last_loss_ = summary.mean_loss;
-  const bool was_due = report_soon_;
+  const bool was_due = report_soon_ || reported_step_ == level_step_;
   report_soon_ = summary.task_finished && !alone;
+  last_round_end_ = Clock::Real().Now();
   if (was_due || (summary.task_finished && alone) ||
-      Clock::Real().Now() - last_report_ >= kReportInterval) {
+      last_round_end_ - last_report_ >= kReportInterval) {
     Report();
   }
   if (summary.stop && halt_ != Halt::kOver) {

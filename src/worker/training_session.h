@@ -171,6 +171,10 @@ class TrainingSession {
   std::string stop_reason_;
 
   int64_t reported_step_ = -1;
+  // The step at which the world was entered: the first report after it comes at
+  // once, so that people know that it works.
+  int64_t level_step_ = -1;
+  absl::Time last_round_end_ = absl::InfinitePast();
   bool report_soon_ = false;
   absl::Time last_report_;
   double last_loss_ = 0;

@@ -8,7 +8,7 @@
 namespace elasticdl::collective {
 
 std::vector<Backend> AllBackends() {
-  return {{"Shm", "shm", 1}, {"Tcp", "tcp", 1}};
+  return {{"Shm", "shm", 1}, {"Tcp", "tcp", 1}, {"Hierarchical", "auto", 2}};
 }
 
 WorldSpec MakeSpec(const Backend& backend, int64_t generation, int rank,

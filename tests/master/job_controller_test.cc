@@ -38,6 +38,7 @@ class Recorder : public JobOutput {
   void OnCutBack(int64_t step) override { cut_backs.push_back(step); }
   void OnProgress(const v1::Progress&, int64_t) override {}
   void OnWorld(const WorldChange& world) override { worlds.push_back(world); }
+  void OnFirstStep(int64_t, int64_t) override {}
   void OnCheckpoint(const v1::CheckpointDone&) override {}
   void OnEvaluation(const EvaluationResult& result) override {
     evaluations.push_back(result);

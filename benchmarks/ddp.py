@@ -1,0 +1,154 @@
+#!/usr/bin/env python3
+"""Images per second of two workers against DistributedDataParallel over Gloo.
+
+Two processes with one thread each, batch 64 per process, the same libtorch and
+the same models, in turn (A B A B ...). DDP runs as torchrun would start it; its
+data are tensors in memory. Ours reads RecordIO files and keeps the ledger. The
+last column but one is how well one worker becomes two.
+
+    benchmarks/ddp.py --data DIR [--rounds 5] [--bin build/bin]
+
+DIR is what `elasticdl data fetch mnist` made. Exit code 1 when a median ratio
+is below what docs/design asks for.
+"""
+import argparse
+import glob
+import os
+import re
+import socket
+import statistics
+import subprocess
+import sys
+import tempfile
+import time
+
+from single_worker import BATCH, MODELS
+
+# name: (steps of a round, least ratio to DDP)
+WANT = {"CNN": (150, 1.3), "MLP 784-128-64-10": (1500, 3.0)}
+
+
+def ddp_round(name, steps):
+    """One rank: `ddp.py --ddp NAME STEPS`, with torchrun's environment."""
+    import torch
+    import torch.distributed
+    from torch import nn
+    from torch.nn.parallel import DistributedDataParallel
+
+    torch.set_num_threads(1)
+    torch.manual_seed(0)
+    torch.distributed.init_process_group("gloo")
+    if name == "CNN":
+        net = nn.Sequential(
+            nn.Conv2d(1, 16, 5), nn.ReLU(), nn.MaxPool2d(2),
+            nn.Conv2d(16, 32, 5), nn.ReLU(), nn.MaxPool2d(2), nn.Flatten(),
+            nn.Linear(512, 128), nn.ReLU(), nn.Linear(128, 10))
+        shape = (1, 28, 28)
+    else:
+        net = nn.Sequential(nn.Linear(784, 128), nn.ReLU(), nn.Linear(128, 64),
+                            nn.ReLU(), nn.Linear(64, 10))
+        shape = (784,)
+    model = DistributedDataParallel(net)
+    if name == "CNN":
+        optimizer = torch.optim.Adam(model.parameters(), lr=0.001)
+    else:
+        optimizer = torch.optim.SGD(model.parameters(), lr=0.1, momentum=0.9)
+    images = torch.rand(60000, *shape)
+    labels = torch.randint(0, 10, (60000,))
+    order = torch.randperm(60000)
+
+    def run(first, last):
+        for step in range(first, last):
+            at = (step * BATCH) % (60000 - BATCH)
+            index = order[at:at + BATCH]
+            optimizer.zero_grad()
+            loss = nn.functional.cross_entropy(model(images[index]),
+                                               labels[index])
+            loss.backward()
+            optimizer.step()
+            loss.item()
+
+    run(0, 20)
+    torch.distributed.barrier()
+    start = time.perf_counter()
+    run(20, 20 + steps)
+    torch.distributed.barrier()
+    if torch.distributed.get_rank() == 0:
+        size = torch.distributed.get_world_size()
+        print(size * steps * BATCH / (time.perf_counter() - start))
+
+
+def measure_ddp(name, steps, size=2):
+    with socket.socket() as free:
+        free.bind(("127.0.0.1", 0))
+        port = free.getsockname()[1]
+    ranks = []
+    for rank in range(size):
+        environment = dict(os.environ, RANK=str(rank), WORLD_SIZE=str(size),
+                           LOCAL_RANK=str(rank), MASTER_ADDR="127.0.0.1",
+                           MASTER_PORT=str(port), OMP_NUM_THREADS="1",
+                           GLOO_SOCKET_IFNAME="lo")
+        ranks.append(subprocess.Popen(
+            ["/usr/bin/python3", __file__, "--ddp", name, str(steps)],
+            env=environment, stdout=subprocess.PIPE, text=True))
+    outputs = [rank.communicate()[0] for rank in ranks]
+    if any(rank.returncode != 0 for rank in ranks):
+        raise RuntimeError("DistributedDataParallel failed")
+    return float(outputs[0])
+
+
+def measure_elasticdl(args, model_def, steps, size=2):
+    """Sum over the workers of what each says in its log."""
+    with tempfile.TemporaryDirectory() as state:
+        subprocess.run(
+            [os.path.join(args.bin, "elasticdl"), "train",
+             "--distribution_strategy=AllreduceStrategy", "--job_name=bench",
+             f"--state_dir={state}", "--model_zoo=examples",
+             f"--model_def={model_def}", f"--num_workers={size}",
+             f"--min_workers={size}", f"--collective={args.collective}",
+             f"--training_data={args.data}/train", f"--minibatch_size={BATCH}",
+             "--num_threads=1", "--num_epochs=0", f"--max_step={steps + 20}"],
+            check=True, stdout=subprocess.DEVNULL)
+        logs = glob.glob(os.path.join(state, "jobs/bench/logs/*worker*.log"))
+        # The workers leave their first steps out, as we do above.
+        return sum(
+            float(re.search(r"\(([0-9.e+]+) records/s", open(log).read())
+                  .group(1)) for log in logs)
+
+
+def main():
+    if len(sys.argv) == 4 and sys.argv[1] == "--ddp":
+        ddp_round(sys.argv[2], int(sys.argv[3]))
+        return 0
+    parser = argparse.ArgumentParser()
+    parser.add_argument("--data", required=True)
+    parser.add_argument("--rounds", type=int, default=5)
+    parser.add_argument("--bin", default="build/bin")
+    parser.add_argument("--collective", default="auto")
+    args = parser.parse_args()
+    failed = False
+    print(f"{'2 workers':20} {'ElasticDL':>12} {'DDP/Gloo':>12} {'ratio':>6} "
+          f"{'spread':>11}  want  {'1 -> 2 of ours':>15} {'of DDP':>7}")
+    for name, (steps, want) in WANT.items():
+        model_def = MODELS[name][0]
+        measure_elasticdl(args, model_def, 1, 1)  # compiles the model
+        ours, theirs, ratios, scaling, their_scaling = [], [], [], [], []
+        for _ in range(args.rounds):
+            ours.append(measure_elasticdl(args, model_def, steps))
+            theirs.append(measure_ddp(name, steps))
+            ratios.append(ours[-1] / theirs[-1])
+            scaling.append(
+                ours[-1] / measure_elasticdl(args, model_def, steps, 1) / 2)
+            their_scaling.append(theirs[-1] / measure_ddp(name, steps, 1) / 2)
+        ratio = statistics.median(ratios)
+        failed |= ratio < want
+        print(f"{name:20} {statistics.median(ours):10.0f}/s "
+              f"{statistics.median(theirs):10.0f}/s {ratio:6.2f} "
+              f"{min(ratios):5.2f}-{max(ratios):.2f}  >= {want} "
+              f"{statistics.median(scaling):14.2f} "
+              f"{statistics.median(their_scaling):7.2f}", flush=True)
+    return 1 if failed else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

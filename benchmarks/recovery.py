@@ -1,0 +1,194 @@
+#!/usr/bin/env python3
+"""What deaths and joins cost: a real job whose workers are killed.
+
+    benchmarks/recovery.py --data DIR [--kills 50] [--bin build/bin]
+                           [--model mlp|cnn] [--goodput_seconds 60]
+
+* recovery: SIGKILL of one of four workers until the first step that is known to
+  be committed by the others (the master hears of a step one step later, so one
+  step more than the recovery itself is in it)
+* pause of a join: how long the members stood still when the replacement came
+  in, as rank 0 measured it
+* goodput: records per second while one worker is killed every 10 s, against the
+  same job left alone, each for --goodput_seconds
+
+Prints one table. Reads nothing but the job's event log and `elasticdl top`.
+"""
+import argparse
+import json
+import os
+import random
+import signal
+import statistics
+import subprocess
+import sys
+import tempfile
+import time
+
+MODELS = {"mlp": "mnist.mlp.custom_model",
+          "cnn": "mnist.mnist_functional_api.custom_model"}
+
+
+class Job:
+    def __init__(self, args, workers, name):
+        self.dir = tempfile.TemporaryDirectory()
+        self.events_file = os.path.join(self.dir.name, "events")
+        self.bin = args.bin
+        self.name = name
+        self.seen = []
+        self.process = subprocess.Popen(
+            [os.path.join(args.bin, "elasticdl"), "train",
+             f"--job_name={name}", f"--state_dir={self.dir.name}",
+             f"--num_workers={workers}", f"--min_workers=1",
+             "--model_zoo=examples", f"--model_def={MODELS[args.model]}",
+             f"--training_data={args.data}/train", "--minibatch_size=64",
+             "--num_threads=1", "--num_epochs=0",
+             f"--event_log={self.events_file}"],
+            stdout=subprocess.DEVNULL)
+        while not os.path.exists(self.events_file):
+            self.check()
+            time.sleep(0.05)
+        self.file = open(self.events_file)
+
+    def check(self):
+        if self.process.poll() is not None:
+            raise RuntimeError(f"the job ended: {self.process.returncode}")
+
+    def wait(self, what, since=0, timeout=120):
+        """The first event after position `since` for which what(event)."""
+        end = time.time() + timeout
+        while time.time() < end:
+            for line in self.file:
+                self.seen.append(json.loads(line))
+            for event in self.seen[since:]:
+                if what(event):
+                    return event
+            self.check()
+            time.sleep(0.002)
+        raise RuntimeError("timed out; last events: " + str(self.seen[-5:]))
+
+    def wait_members(self, count, since=0):
+        return self.wait(lambda e: e["event"] == "world" and
+                         len(e["members"]) == count, since)
+
+    def pids(self):
+        pids = {}
+        for event in self.seen:
+            if event["event"] == "pod_started":
+                pids[event["id"]] = event["pid"]
+        return pids
+
+    def members(self):
+        worlds = [e for e in self.seen if e["event"] == "world"]
+        return worlds[-1]["members"]
+
+    def kill_one(self):
+        victim = random.choice(self.members())
+        at = time.time()
+        os.kill(self.pids()[victim], signal.SIGKILL)
+        return at
+
+    def records(self):
+        out = subprocess.run(
+            [os.path.join(self.bin, "elasticdl"), "top",
+             f"--job_name={self.name}", f"--state_dir={self.dir.name}",
+             "--json"], check=True, capture_output=True, text=True)
+        return json.loads(out.stdout)["records_done"]
+
+    def stop(self):
+        self.process.send_signal(signal.SIGINT)
+        self.process.wait(60)
+        self.dir.cleanup()
+
+
+def percentile(values, p):
+    ordered = sorted(values)
+    return ordered[min(len(ordered) - 1, int(p / 100 * len(ordered)))]
+
+
+def describe(name, values):
+    print(f"{name:44} p50 {statistics.median(values):7.1f}  "
+          f"p99 {percentile(values, 99):7.1f}  max {max(values):7.1f}  "
+          f"n {len(values)}", flush=True)
+
+
+def kills_and_joins(args):
+    job = Job(args, 4, "recovery")
+    job.wait_members(4)
+    step_ms = measure_step(job)
+    recovery, broken, joins = [], [], []
+    for _ in range(args.kills):
+        position = len(job.seen)
+        generation = [e for e in job.seen if e["event"] == "world"][-1][
+            "generation"]
+        at = job.kill_one()
+        step = job.wait(lambda e: e["event"] == "first_step" and
+                        e["generation"] > generation, position)
+        recovery.append((step["time"] - at) * 1000)
+        world = job.wait(lambda e: e["event"] == "world", position)
+        broken.append(world["pause_ms"])
+        joined = job.wait_members(4, position)
+        joins.append(joined["pause_ms"])
+        job.wait(lambda e: e["event"] == "first_step" and
+                 e["generation"] == joined["generation"], position)
+    job.stop()
+    print(f"(ms; a step of this job takes {step_ms:.1f} ms)")
+    describe("SIGKILL of 1 of 4 -> next committed step", recovery)
+    describe("  of that, until the new world was level", broken)
+    describe("pause of the members when one joins", joins)
+
+
+def measure_step(job):
+    """Milliseconds per step, from two looks at the status."""
+    def look():
+        out = subprocess.run(
+            [os.path.join(job.bin, "elasticdl"), "top",
+             f"--job_name={job.name}", f"--state_dir={job.dir.name}",
+             "--json"], check=True, capture_output=True, text=True)
+        return time.time(), json.loads(out.stdout)["step"]
+    job.wait(lambda e: e["event"] == "first_step")
+    t0, s0 = look()
+    time.sleep(3)
+    t1, s1 = look()
+    return (t1 - t0) * 1000 / max(1, s1 - s0)
+
+
+def goodput(args):
+    rates = {}
+    for kills in (False, True):
+        job = Job(args, 4, "goodput")
+        job.wait_members(4)
+        time.sleep(2)
+        start, before = time.time(), job.records()
+        while time.time() - start < args.goodput_seconds:
+            if kills:
+                job.wait_members(4)
+                job.kill_one()
+            time.sleep(10)
+            job.wait(lambda e: True)
+        rates[kills] = (job.records() - before) / (time.time() - start)
+        job.stop()
+    print(f"{'goodput with a kill every 10 s':44} "
+          f"{rates[True] / rates[False] * 100:.1f} %  "
+          f"({rates[True]:.0f} against {rates[False]:.0f} records/s)")
+
+
+def main():
+    parser = argparse.ArgumentParser()
+    parser.add_argument("--data", required=True)
+    parser.add_argument("--kills", type=int, default=50)
+    parser.add_argument("--bin", default="build/bin")
+    parser.add_argument("--model", default="mlp", choices=MODELS)
+    parser.add_argument("--goodput_seconds", type=float, default=60)
+    parser.add_argument("--seed", type=int, default=1)
+    args = parser.parse_args()
+    random.seed(args.seed)
+    print(f"seed {args.seed}, model {args.model}")
+    kills_and_joins(args)
+    if args.goodput_seconds > 0:
+        goodput(args)
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

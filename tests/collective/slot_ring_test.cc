@@ -1,0 +1,67 @@
+#include "slot_ring.h"
+
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <deque>
+#include <random>
+
+namespace elasticdl::collective {
+namespace {
+
+constexpr size_t kQuarter = 1024;
+
+TEST(SlotRingTest, UsesAQuarterWithoutWaiting) {
+  SlotRing ring(kQuarter);
+  for (uint32_t phase = 1; phase <= 16; ++phase) {
+    const SlotRing::Place place = ring.Take(64, phase);
+    EXPECT_EQ(place.offset, (phase - 1) * 64);
+    EXPECT_FALSE(place.must_wait);
+  }
+  EXPECT_TRUE(ring.Take(1, 17).must_wait);
+}
+
+TEST(SlotRingTest, EmptyDataTakesNoRoom) {
+  SlotRing ring(kQuarter);
+  for (uint32_t phase = 1; phase <= 100; ++phase) {
+    EXPECT_FALSE(ring.Take(0, phase).must_wait);
+  }
+  EXPECT_EQ(ring.Take(64, 101).offset, 0u);
+}
+
+// Whatever the sizes: memory is given out again only after a wait that covers
+// its last use, and never a wait for a phase that needs the waiter itself.
+TEST(SlotRingTest, NothingIsOverwrittenBeforeItIsRead) {
+  const unsigned seed = std::random_device()();
+  SCOPED_TRACE(testing::Message() << "seed " << seed);
+  std::mt19937 random(seed);
+  SlotRing ring(kQuarter);
+  struct Use {
+    size_t begin;
+    size_t end;
+    uint32_t phase;
+  };
+  std::deque<Use> uses;
+  // All have published this much, as far as the waits say.
+  uint32_t known = 0;
+  for (uint32_t phase = 1; phase < 20000; ++phase) {
+    const size_t bytes =
+        random() % 3 == 0 ? random() % (kQuarter + 1) : random() % 100;
+    const SlotRing::Place place = ring.Take(bytes, phase);
+    if (place.must_wait) {
+      known = std::max(known, place.free_at);
+      ASSERT_LT(place.free_at, phase);
+    }
+    ASSERT_LE(place.offset + bytes, 4 * kQuarter);
+    for (const Use& use : uses) {
+      const bool overlaps =
+          place.offset < use.end && use.begin < place.offset + bytes;
+      ASSERT_TRUE(!overlaps || use.phase + 2 <= known) << "phase " << phase;
+    }
+    uses.push_back({place.offset, place.offset + bytes, phase});
+    if (uses.size() > 500) uses.pop_front();
+  }
+}
+
+}  // namespace
+}  // namespace elasticdl::collective
