@@ -17,13 +17,8 @@
 
 namespace elasticdl::collective {
 
-<<<<<<< HEAD
-// A rank is never more than two phases ahead of one that it works with, the
-// root of a broadcast excepted; so many of its last operations are remembered.
-=======
 // So many of a rank's last operations are remembered. Only the root of a
 // broadcast runs further ahead of others; these then do not check it.
->>>>>>> coll
 constexpr uint32_t kShmDepth = 4;
 // One pair of cache lines: the hardware fetches lines in pairs.
 constexpr size_t kShmLine = 128;
