@@ -204,7 +204,10 @@ absl::StatusOr<PodManager::Decisions> PodManager::Replace(
     return absl::NotFoundError(absl::StrCat("no worker ", id, " to replace"));
   }
   Decisions out;
-  if (HasPod(*lineage)) Delete(*lineage, reason, out);
+  if (!HasPod(*lineage) || lineage->deleting) return out;
+  Delete(*lineage, reason, out);
+  // It hangs and its data is handed out again: nothing to wait for.
+  out.back().grace = absl::ZeroDuration();
   return out;
 }
 

@@ -153,7 +153,7 @@ class PodManager {
   // that the worker held: relaunched without counting against its place.
   void ForgiveFailure(int64_t id);
 
-  // Replaces a worker that hangs: deleted, then relaunched without counting a
+  // Replaces a worker that hangs: killed, then relaunched without counting a
   // failure. NOT_FOUND when there is none of that id.
   absl::StatusOr<Decisions> Replace(int64_t id, const std::string& reason,
                                     absl::Time now);

@@ -13,13 +13,13 @@
 
 namespace elasticdl::test {
 
-// Base of the chaos tests: a job of 960 records and 8 epochs in minibatches of
+// Base of the chaos tests: a job of 960 records and 5 epochs in minibatches of
 // 8 (40 steps per epoch with three workers) that goes slowly until a test lets
 // it go.
 class ChaosTest : public JobTest {
  protected:
   static constexpr int64_t kRecords = 960;
-  static constexpr int64_t kEpochs = 8;
+  static constexpr int64_t kEpochs = 5;
 
   void SetUp() override;
 

@@ -14,9 +14,10 @@ namespace {
 
 using ::testing::Each;
 using ::testing::ElementsAre;
-using ::testing::Gt;
+using ::testing::Ge;
 using ::testing::HasSubstr;
 using ::testing::IsEmpty;
+using ::testing::Le;
 using ::testing::SizeIs;
 
 std::string NameOf(std::string text) {
@@ -26,35 +27,198 @@ std::string NameOf(std::string text) {
   return text;
 }
 
-// One worker of three dies at a failpoint in its 60th step. While the job
+// One worker of three dies at a failpoint in its 40th step; while the job
 // strolls it does not come that far.
 class KillInStepTest : public ChaosTest,
                        public testing::WithParamInterface<const char*> {};
 
 TEST_P(KillInStepTest, TheOthersGoOn) {
-  // Of two buckets: the second one has the first layer's weights.
+  // Of two buckets: the first one is full with the ballast.
   const auto job =
-      StartJob(3, {absl::StrCat("--failpoints=", GetParam(), "=kill@60")},
-               "width=140000");
+      StartJob(3, {absl::StrCat("--failpoints=", GetParam(), "=kill@40")},
+               "ballast=300000");
   ASSERT_TRUE(WaitForWorld(*job, {0, 1, 2}));
   Walk();
   const int64_t victim = GetParam()[0] - '0';
   ASSERT_TRUE(WaitForLoss(*job, victim));
-  Stroll();
-  ASSERT_TRUE(WaitForSize(*job, 3));
   Finish(*job);
   const auto ended = job->Events("pod_ended");
   ASSERT_FALSE(ended.empty());
   EXPECT_EQ(ended[0].at("id"), victim);
   EXPECT_THAT(ended[0].at("reason").get<std::string>(), HasSubstr("signal 9"));
+  EXPECT_THAT(CutBacks(*job), IsEmpty());
+}
+
+INSTANTIATE_TEST_SUITE_P(Points, KillInStepTest,
+                         testing::Values("1:worker.step", "1:worker.forward",
+                                         "1:worker.backward",
+                                         "1:worker.reduce.0",
+                                         "1:worker.reduce.1", "1:worker.apply",
+                                         "0:worker.reduce.0", "0:worker.apply"),
+                         [](const auto& info) { return NameOf(info.param); });
+
+// A third worker comes to two. Somebody dies while the world of three is made.
+class KillInChangeTest : public ChaosTest,
+                         public testing::WithParamInterface<const char*> {};
+
+TEST_P(KillInChangeTest, TheOthersGoOn) {
+  // With a minimum of two, the first world is that of both.
+  const auto job = StartJob(
+      2, {"--min_workers=2", absl::StrCat("--failpoints=", GetParam())},
+      "ballast=300000");
+  ASSERT_TRUE(WaitForWorld(*job, {0, 1}));
+  const int64_t victim = GetParam()[0] - '0';
+  Scale(*job, 3);
+  ASSERT_TRUE(WaitForLoss(*job, victim));
+  ASSERT_TRUE(WaitForSize(*job, victim == 2 ? 2 : 3));
+  Finish(*job);
+  EXPECT_THAT(CutBacks(*job), IsEmpty());
 }
 
 INSTANTIATE_TEST_SUITE_P(
-    Points, KillInStepTest,
-    testing::Values("1:worker.step", "1:worker.forward", "1:worker.backward",
-                    "1:worker.reduce.0", "1:worker.reduce.1", "1:worker.apply",
-                    "0:worker.forward", "0:worker.reduce.0", "0:worker.apply"),
+    Points, KillInChangeTest,
+    testing::Values("2:world.offer=kill@1", "2:world.connect=kill@1",
+                    "2:worker.enter_world=kill@1", "2:level.take=kill@2",
+                    "0:world.offer=kill@2", "0:world.connect=kill@2",
+                    "0:worker.enter_world=kill@2"),
     [](const auto& info) { return NameOf(info.param); });
+
+class ChaosKillTest : public ChaosTest {};
+
+TEST_F(ChaosKillTest, TheDonorWhileAJoinerIsBroughtLevel) {
+  // Worker 0 says its totals alone in the first world (1), brings worker 1
+  // level in the second (totals, weights, momentum: 4), and dies with the
+  // weights of the third.
+  const auto job = StartJob(1, {"--failpoints=0:level.give=kill@6"});
+  ASSERT_TRUE(WaitForWorld(*job, {0}));
+  Scale(*job, 2);
+  ASSERT_TRUE(WaitForWorld(*job, {0, 1}));
+  Scale(*job, 3);
+  ASSERT_TRUE(WaitForWorld(*job, {1, 2}));
+  Finish(*job);
+  EXPECT_THAT(CutBacks(*job), IsEmpty());
+}
+
+TEST_F(ChaosKillTest, TheOnlyDonorTakesTheModelWithIt) {
+  const auto job = StartJob(1, {"--failpoints=0:level.give=kill@3"});
+  ASSERT_TRUE(WaitForWorld(*job, {0}));
+  Scale(*job, 2);
+  ASSERT_TRUE(WaitForLoss(*job, 0));
+  ASSERT_TRUE(job->WaitUntil("world of worker 1", [](const auto& events) {
+    return Members(events).count(1) == 1;
+  }));
+  Finish(*job);
+  EXPECT_THAT(CutBacks(*job), ElementsAre(0));
+}
+
+TEST_F(ChaosKillTest, InTheFirstWorld) {
+  const auto job =
+      StartJob(3, {"--min_workers=3",
+                   "--failpoints=1:worker.enter_world=kill@1;2:level.take="
+                   "kill@2"});
+  ASSERT_TRUE(WaitForWorld(*job, {0, 3, 4}));
+  Finish(*job);
+}
+
+TEST_F(ChaosKillTest, RankZero) {
+  const auto job = StartJob(3);
+  ASSERT_TRUE(WaitForSize(*job, 3));
+  const int64_t first = LastWorld(job->Events()).at("members")[0];
+  Signal(*job, first, SIGKILL);
+  ASSERT_TRUE(WaitForLoss(*job, first));
+  // Its place is taken.
+  ASSERT_TRUE(WaitForSize(*job, 3));
+  Finish(*job);
+  EXPECT_THAT(CutBacks(*job), IsEmpty());
+}
+
+TEST_F(ChaosKillTest, TwoOfFour) {
+  const auto job = StartJob(4);
+  ASSERT_TRUE(WaitForWorld(*job, {0, 1, 2, 3}));
+  Walk();
+  Signal(*job, 0, SIGKILL);
+  Signal(*job, 2, SIGKILL);
+  ASSERT_TRUE(WaitForLoss(*job, 0) && WaitForLoss(*job, 2));
+  Finish(*job);
+  EXPECT_THAT(CutBacks(*job), IsEmpty());
+}
+
+TEST_F(ChaosKillTest, ThreeOfFour) {
+  const auto job = StartJob(4);
+  ASSERT_TRUE(WaitForWorld(*job, {0, 1, 2, 3}));
+  Walk();
+  for (const int id : {0, 1, 3}) Signal(*job, id, SIGKILL);
+  for (const int id : {0, 1, 3}) ASSERT_TRUE(WaitForLoss(*job, id));
+  Finish(*job);
+  EXPECT_THAT(CutBacks(*job), IsEmpty());
+}
+
+TEST_F(ChaosKillTest, AllWithoutACheckpointStartAnew) {
+  const auto job = StartJob(3);
+  ASSERT_TRUE(WaitForWorld(*job, {0, 1, 2}));
+  for (const int id : {0, 1, 2}) Signal(*job, id, SIGKILL);
+  for (const int id : {0, 1, 2}) ASSERT_TRUE(WaitForLoss(*job, id));
+  Finish(*job);
+  EXPECT_THAT(CutBacks(*job), ElementsAre(0));
+}
+
+TEST_F(ChaosKillTest, AllGoOnFromTheNewestCheckpoint) {
+  const std::string checkpoints = Path("checkpoints");
+  const auto job =
+      StartJob(3, {"--checkpoint_steps=10", "--checkpoint_dir=" + checkpoints});
+  ASSERT_TRUE(WaitForWorld(*job, {0, 1, 2}));
+  Walk();
+  ASSERT_TRUE(job->WaitUntil("checkpoint", [](const auto& events) {
+    return events.back().at("event") == "checkpoint" &&
+           events.back().at("version") >= 30;
+  }));
+  for (const int id : {0, 1, 2}) Signal(*job, id, SIGKILL);
+  for (const int id : {0, 1, 2}) ASSERT_TRUE(WaitForLoss(*job, id));
+  Finish(*job);
+  // There is none when nothing was reported after the last save.
+  EXPECT_THAT(CutBacks(*job), SizeIs(Le(1u)));
+  EXPECT_THAT(CutBacks(*job), Each(Ge(30)));
+}
+
+TEST_F(ChaosKillTest, InAnEvaluation) {
+  const auto job =
+      StartJob(3, {"--validation_data=" + test_csv(), "--evaluation_steps=40",
+                   "--min_workers=3", "--failpoints=1:worker.evaluate=kill@2"});
+  ASSERT_TRUE(WaitForWorld(*job, {0, 1, 2}));
+  Walk();
+  ASSERT_TRUE(WaitForLoss(*job, 1));
+  Finish(*job);
+  std::vector<int64_t> steps;
+  for (const Json& event : job->Events("evaluation")) {
+    steps.push_back(event.at("step"));
+  }
+  EXPECT_THAT(steps, ElementsAre(40, 80, 120, 160, 200));
+}
+
+// Worker 0 is rank 0, which saves.
+class KillInSaveTest : public ChaosTest,
+                       public testing::WithParamInterface<const char*> {};
+
+TEST_P(KillInSaveTest, TheOthersSave) {
+  const std::string checkpoints = Path("checkpoints");
+  const auto job =
+      StartJob(1, {"--checkpoint_steps=20", "--checkpoint_dir=" + checkpoints,
+                   absl::StrCat("--failpoints=0:", GetParam())});
+  ASSERT_TRUE(WaitForWorld(*job, {0}));
+  Scale(*job, 3);
+  ASSERT_TRUE(WaitForWorld(*job, {0, 1, 2}));
+  Walk();
+  ASSERT_TRUE(WaitForLoss(*job, 0));
+  Finish(*job);
+  EXPECT_THAT(CutBacks(*job), IsEmpty());
+  EXPECT_EQ(Versions(checkpoints).back(), job->End().at("step"));
+}
+
+// Visits per save: write 4, fsync 6, rename 1. It dies in its second one.
+INSTANTIATE_TEST_SUITE_P(Points, KillInSaveTest,
+                         testing::Values("checkpoint.write=kill@6",
+                                         "checkpoint.rename=kill@2"),
+                         [](const auto& info) { return NameOf(info.param); });
 
 }  // namespace
 }  // namespace elasticdl::test

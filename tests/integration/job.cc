@@ -278,6 +278,15 @@ void JobTest::OpenGate(const std::string& gate) {
   ELASTICDL_CHECK(write(fd.get(), "x", 1) == 1);
 }
 
+std::vector<int64_t> CutBacks(const Job& job) {
+  std::vector<int64_t> steps;
+  for (const std::string& line : Lines(job.audit())) {
+    const Json json = Json::parse(line);
+    if (json.contains("cut_back")) steps.push_back(json.at("cut_back"));
+  }
+  return steps;
+}
+
 std::vector<int64_t> Versions(const std::string& checkpoint_dir) {
   std::vector<int64_t> versions;
   for (const std::string& name : List(checkpoint_dir)) {

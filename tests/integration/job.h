@@ -120,6 +120,10 @@ class JobTest : public ::testing::Test {
   testing::AssertionResult CheckLedger(const std::string& audit,
                                        const Flags& flags);
 
+  // How a program is started whose output is in <name>.out and <name>.err.
+  ChildProcess::Options MakeOptions(const std::string& name,
+                                    std::vector<std::string> argv) const;
+
   // Makes the folder and FIFO of the model parameter `gate`.
   std::string MakeGate();
   // The model has come to its gate.
@@ -127,13 +131,12 @@ class JobTest : public ::testing::Test {
   static void OpenGate(const std::string& gate);
 
  private:
-  ChildProcess::Options MakeOptions(const std::string& name,
-                                    std::vector<std::string> argv) const;
-
   Orphanage orphanage_;
   const TempDir dir_;
 };
 
+// Steps to which the model fell back, from the audit.
+std::vector<int64_t> CutBacks(const Job& job);
 // Numbers of the complete versions in a checkpoint folder, ascending.
 std::vector<int64_t> Versions(const std::string& checkpoint_dir);
 // Files and folders in `path`, sorted; empty when it is not there.

@@ -32,15 +32,6 @@ class RecoveryTest : public JobTest {
     }
     return pids;
   }
-  // Steps to which the model fell back, from the audit.
-  static std::vector<int64_t> CutBacks(Job& job) {
-    std::vector<int64_t> steps;
-    for (const std::string& line : Lines(job.audit())) {
-      const Json json = Json::parse(line);
-      if (json.contains("cut_back")) steps.push_back(json.at("cut_back"));
-    }
-    return steps;
-  }
 };
 
 TEST_F(RecoveryTest, KilledWorkerWithoutCheckpointStartsAnew) {

@@ -378,8 +378,9 @@ TEST(PodManagerTest, PermanentCreateErrorFailsTheJobWithItsReason) {
 
 TEST(PodManagerTest, ReplaceDeletesAndRelaunchesWithoutAFailure) {
   PodManager manager = Started(Options(1, 0));
-  EXPECT_THAT(Show(*manager.Replace(0, "hangs", At(100))),
-              ElementsAre("delete 0"));
+  const Decisions killed = *manager.Replace(0, "hangs", At(100));
+  EXPECT_THAT(Show(killed), ElementsAre("delete 0"));
+  EXPECT_EQ(killed[0].grace, absl::ZeroDuration());
   EXPECT_THAT(Show(*manager.Replace(0, "hangs", At(100))), IsEmpty());
   // It may even fail while it is being deleted.
   const Decisions out = manager.OnPodEvent(Exit(0, 1), At(101));
