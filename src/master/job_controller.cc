@@ -432,8 +432,17 @@ void JobController::GrantTasks(absl::Time now, ConnectionId connection,
     kinds.prediction = room(v1::PREDICTION);
     kinds.train_end = tasks_.TrainingDone() && !LastCheckpointDue();
     const GrantResult granted = tasks_.Grant(now, worker.id, kinds);
-    if (!granted.task.has_value()) return;
     v1::MasterMessage message;
+    if (!granted.task.has_value()) {
+      if (IsTraining() && !worker.no_more_sent &&
+          tasks_.NumHeld(worker.id, v1::TRAINING) < options_.window) {
+        worker.no_more_sent = true;
+        message.mutable_no_more_tasks();
+        output_.Send(connection, std::move(message));
+      }
+      return;
+    }
+    if (granted.task->type() == v1::TRAINING) worker.no_more_sent = false;
     *message.mutable_task() = *granted.task;
     output_.Send(connection, std::move(message));
   }

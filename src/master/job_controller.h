@@ -153,6 +153,8 @@ class JobController {
     // Waits for EvaluationDone.
     bool waiting = false;
     bool training_done_sent = false;
+    // NoMoreTasks was its last word about training tasks.
+    bool no_more_sent = false;
     bool stop_sent = false;
     bool leaving = false;
     std::string leaving_reason;
