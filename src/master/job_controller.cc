@@ -372,9 +372,7 @@ void JobController::Advance(absl::Time now) {
     }
   }
   AdvanceEvaluation(now);
-  for (auto& [connection, worker] : workers_) {
-    GrantTasks(now, connection, worker);
-  }
+  GrantTasks(now);
   WakeIfData();
   FinishIfDone();
 }
@@ -413,30 +411,48 @@ void JobController::AdvanceEvaluation(absl::Time now) {
   }
 }
 
-void JobController::GrantTasks(absl::Time now, ConnectionId connection,
-                               WorkerState& worker) {
-  if (!worker.ready || worker.leaving || worker.stop_sent) return;
-  // Only members of the world have the model.
-  if (IsTraining() && !IsActive(worker.id)) return;
-  while (true) {
-    const auto room = [&](v1::TaskType type) {
-      return tasks_.NumHeld(worker.id, type) <
-             (careful(type) ? 1 : options_.window);
-    };
-    TaskKinds kinds;
-    kinds.training = !worker.waiting && room(v1::TRAINING);
-    // A worker evaluates the version it stands at: when it waits for that, or
-    // when there is nothing to train.
-    kinds.evaluation =
-        (worker.waiting || tasks_.TrainingDone()) && room(v1::EVALUATION);
-    kinds.prediction = room(v1::PREDICTION);
-    kinds.train_end = tasks_.TrainingDone() && !LastCheckpointDue();
-    const GrantResult granted = tasks_.Grant(now, worker.id, kinds);
-    if (!granted.task.has_value()) return;
-    v1::MasterMessage message;
-    *message.mutable_task() = *granted.task;
-    output_.Send(connection, std::move(message));
+// One to each in turn: when there are few left, nobody holds what another waits
+// for.
+void JobController::GrantTasks(absl::Time now) {
+  bool granted = true;
+  while (granted) {
+    granted = false;
+    for (auto& [connection, worker] : workers_) {
+      granted |= GrantTask(now, connection, worker);
+    }
   }
+}
+
+bool JobController::HasRoom(int64_t worker_id, v1::TaskType type) const {
+  const int held = tasks_.NumHeld(worker_id, type);
+  if (careful(type)) return held < 1;
+  if (held < options_.window) return true;
+  if (type != v1::TRAINING || active_size_ == 0) return false;
+  // Its share of one step and of the next.
+  const auto share = static_cast<double>(options_.job.global_batch_size()) /
+                     static_cast<double>(active_size_);
+  return static_cast<double>(tasks_.TrainingRecordsHeld(worker_id)) < 2 * share;
+}
+
+bool JobController::GrantTask(absl::Time now, ConnectionId connection,
+                              WorkerState& worker) {
+  if (!worker.ready || worker.leaving || worker.stop_sent) return false;
+  // Only members of the world have the model.
+  if (IsTraining() && !IsActive(worker.id)) return false;
+  TaskKinds kinds;
+  kinds.training = !worker.waiting && HasRoom(worker.id, v1::TRAINING);
+  // A worker evaluates the version it stands at: when it waits for that, or
+  // when there is nothing to train.
+  kinds.evaluation = (worker.waiting || tasks_.TrainingDone()) &&
+                     HasRoom(worker.id, v1::EVALUATION);
+  kinds.prediction = HasRoom(worker.id, v1::PREDICTION);
+  kinds.train_end = tasks_.TrainingDone() && !LastCheckpointDue();
+  const GrantResult granted = tasks_.Grant(now, worker.id, kinds);
+  if (!granted.task.has_value()) return false;
+  v1::MasterMessage message;
+  *message.mutable_task() = *granted.task;
+  output_.Send(connection, std::move(message));
+  return true;
 }
 
 void JobController::FinishIfDone() {
