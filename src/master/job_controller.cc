@@ -428,10 +428,10 @@ bool JobController::HasRoom(int64_t worker_id, v1::TaskType type) const {
   if (careful(type)) return held < 1;
   if (held < options_.window) return true;
   if (type != v1::TRAINING || active_size_ == 0) return false;
-  // Its share of one step and of the next.
+  // Its share of a few steps: what it has used is known here a step later.
   const auto share = static_cast<double>(options_.job.global_batch_size()) /
                      static_cast<double>(active_size_);
-  return static_cast<double>(tasks_.TrainingRecordsHeld(worker_id)) < 2 * share;
+  return static_cast<double>(tasks_.TrainingRecordsHeld(worker_id)) < 4 * share;
 }
 
 bool JobController::GrantTask(absl::Time now, ConnectionId connection,

@@ -113,10 +113,10 @@ TEST_F(ChaosKillTest, TheOnlyDonorTakesTheModelWithIt) {
 }
 
 TEST_F(ChaosKillTest, InTheFirstWorld) {
-  const auto job =
-      StartJob(3, {"--min_workers=3",
-                   "--failpoints=1:worker.enter_world=kill@1;2:level.take="
-                   "kill@2"});
+  const auto job = StartJob(
+      3, {"--min_workers=3",
+          "--failpoints=1:worker.enter_world=kill@1;2:worker.enter_world="
+          "kill@2"});
   ASSERT_TRUE(WaitForWorld(*job, {0, 3, 4}));
   Finish(*job);
 }

@@ -301,7 +301,7 @@ TEST_F(JobControllerTest, GrantsEnoughForTheGlobalBatch) {
   options_.job.set_global_batch_size(60);
   Start();
   Attach(1, 0);
-  // Alone: five of 20 records are all there are, six would be two steps.
+  // Five of 20 records are all there are.
   EXPECT_EQ(Tasks(1).size(), 5u);
 }
 
