@@ -113,6 +113,10 @@ absl::Status CheckWorkers(JobFlags* f, FlagSet* set) {
     return Bad("--min_workers=", f->min_workers,
                " is more than --num_workers=", f->num_workers);
   }
+  if (f->global_batch_size % f->minibatch_size != 0) {
+    return Bad("--global_batch_size=", f->global_batch_size,
+               " is no multiple of --minibatch_size=", f->minibatch_size);
+  }
   return absl::OkStatus();
 }
 

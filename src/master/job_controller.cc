@@ -372,9 +372,7 @@ void JobController::Advance(absl::Time now) {
     }
   }
   AdvanceEvaluation(now);
-  for (auto& [connection, worker] : workers_) {
-    GrantTasks(now, connection, worker);
-  }
+  GrantTasks(now);
   WakeIfData();
   FinishIfDone();
 }
@@ -413,39 +411,60 @@ void JobController::AdvanceEvaluation(absl::Time now) {
   }
 }
 
-void JobController::GrantTasks(absl::Time now, ConnectionId connection,
-                               WorkerState& worker) {
-  if (!worker.ready || worker.leaving || worker.stop_sent) return;
-  // Only members of the world have the model.
-  if (IsTraining() && !IsActive(worker.id)) return;
-  while (true) {
-    const auto room = [&](v1::TaskType type) {
-      return tasks_.NumHeld(worker.id, type) <
-             (careful(type) ? 1 : options_.window);
-    };
-    TaskKinds kinds;
-    kinds.training = !worker.waiting && room(v1::TRAINING);
-    // A worker evaluates the version it stands at: when it waits for that, or
-    // when there is nothing to train.
-    kinds.evaluation =
-        (worker.waiting || tasks_.TrainingDone()) && room(v1::EVALUATION);
-    kinds.prediction = room(v1::PREDICTION);
-    kinds.train_end = tasks_.TrainingDone() && !LastCheckpointDue();
-    const GrantResult granted = tasks_.Grant(now, worker.id, kinds);
-    v1::MasterMessage message;
-    if (!granted.task.has_value()) {
-      if (IsTraining() && !worker.no_more_sent &&
-          tasks_.NumHeld(worker.id, v1::TRAINING) < options_.window) {
-        worker.no_more_sent = true;
-        message.mutable_no_more_tasks();
-        output_.Send(connection, std::move(message));
-      }
-      return;
+// One to each in turn: when there are few left, nobody holds what another waits
+// for.
+void JobController::GrantTasks(absl::Time now) {
+  bool granted = true;
+  while (granted) {
+    granted = false;
+    for (auto& [connection, worker] : workers_) {
+      granted |= GrantTask(now, connection, worker);
     }
-    if (granted.task->type() == v1::TRAINING) worker.no_more_sent = false;
-    *message.mutable_task() = *granted.task;
-    output_.Send(connection, std::move(message));
   }
+}
+
+bool JobController::HasRoom(int64_t worker_id, v1::TaskType type) const {
+  if (careful(type)) return tasks_.NumHeld(worker_id, type) < 1;
+  return WantsMore(worker_id, type);
+}
+
+bool JobController::WantsMore(int64_t worker_id, v1::TaskType type) const {
+  if (tasks_.NumHeld(worker_id, type) < options_.window) return true;
+  if (type != v1::TRAINING || active_size_ == 0) return false;
+  // Its share of a few steps: what it has used is known here a step later.
+  const auto share = static_cast<double>(options_.job.global_batch_size()) /
+                     static_cast<double>(active_size_);
+  return static_cast<double>(tasks_.TrainingRecordsHeld(worker_id)) < 4 * share;
+}
+
+bool JobController::GrantTask(absl::Time now, ConnectionId connection,
+                              WorkerState& worker) {
+  if (!worker.ready || worker.leaving || worker.stop_sent) return false;
+  // Only members of the world have the model.
+  if (IsTraining() && !IsActive(worker.id)) return false;
+  TaskKinds kinds;
+  kinds.training = !worker.waiting && HasRoom(worker.id, v1::TRAINING);
+  // A worker evaluates the version it stands at: when it waits for that, or
+  // when there is nothing to train.
+  kinds.evaluation = (worker.waiting || tasks_.TrainingDone()) &&
+                     HasRoom(worker.id, v1::EVALUATION);
+  kinds.prediction = HasRoom(worker.id, v1::PREDICTION);
+  kinds.train_end = tasks_.TrainingDone() && !LastCheckpointDue();
+  const GrantResult granted = tasks_.Grant(now, worker.id, kinds);
+  v1::MasterMessage message;
+  if (!granted.task.has_value()) {
+    if (IsTraining() && !worker.no_more_sent &&
+        WantsMore(worker.id, v1::TRAINING)) {
+      worker.no_more_sent = true;
+      message.mutable_no_more_tasks();
+      output_.Send(connection, std::move(message));
+    }
+    return false;
+  }
+  if (granted.task->type() == v1::TRAINING) worker.no_more_sent = false;
+  *message.mutable_task() = *granted.task;
+  output_.Send(connection, std::move(message));
+  return true;
 }
 
 void JobController::FinishIfDone() {

@@ -227,7 +227,12 @@ class JobController {
   // Carries out whatever the state calls for; after every event.
   void Advance(absl::Time now);
   void AdvanceEvaluation(absl::Time now);
-  void GrantTasks(absl::Time now, ConnectionId connection, WorkerState& worker);
+  void GrantTasks(absl::Time now);
+  // At most one.
+  bool GrantTask(absl::Time now, ConnectionId connection, WorkerState& worker);
+  // It may be given one more task; it holds less than it should as a rule.
+  bool HasRoom(int64_t worker_id, v1::TaskType type) const;
+  bool WantsMore(int64_t worker_id, v1::TaskType type) const;
   void SendToAll(const v1::MasterMessage& message);
   void FinishIfDone();
   void Stop(ConnectionId connection, WorkerState& worker,

@@ -60,7 +60,9 @@ void JobController::Depart(absl::Time now, int64_t worker_id,
                            const std::string& reason) {
   connection_of_.erase(worker_id);
   Gone gone;
-  gone.settled = !IsTraining();
+  // Who holds no data has none in a step that is not settled: a joiner that
+  // dies before it is level.
+  gone.settled = !IsTraining() || tasks_.NumHeld(worker_id, v1::TRAINING) == 0;
   gone.loss = loss;
   gone.reason = reason;
   gone.deadline = now + options_.end_grace;

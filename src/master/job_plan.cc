@@ -75,13 +75,6 @@ absl::StatusOr<JobController::Options> PlanJob(const MasterOptions& options) {
   JobController::Options plan;
   plan.job = job;
   plan.has_pods = options.start_pods;
-  // A lone worker may have to hold a whole global batch that is in the model,
-  // but not settled, and the next one; a task that is begun counts as held.
-  const int64_t batch_tasks =
-      (2 * job.global_batch_size() - 1) /
-          (job.minibatch_size() * options.num_minibatches_per_task) +
-      2;
-  plan.window = static_cast<int>(std::max<int64_t>(plan.window, batch_tasks));
   plan.membership.min_workers = std::max<int64_t>(1, options.min_workers);
   plan.membership.max_workers =
       job.distribution_strategy() == "Local" ? 1 : options.max_workers;

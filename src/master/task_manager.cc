@@ -168,6 +168,17 @@ int TaskManager::NumHeld(int64_t worker_id, v1::TaskType type) const {
       [&](int64_t task_id) { return held_.at(task_id).type == type; }));
 }
 
+int64_t TaskManager::TrainingRecordsHeld(int64_t worker_id) const {
+  const auto it = workers_.find(worker_id);
+  if (it == workers_.end()) return 0;
+  int64_t records = 0;
+  for (const int64_t task_id : it->second.tasks) {
+    const Held& held = held_.at(task_id);
+    if (held.type == v1::TRAINING) records += held.range.end - held.range.begin;
+  }
+  return records;
+}
+
 RangeQueue* TaskManager::QueueOf(v1::TaskType type) {
   switch (type) {
     case v1::TRAINING:

@@ -37,6 +37,8 @@ class TaskManager {
                     const TaskKinds& kinds = TaskKinds());
   // The worker's unfinished tasks of the type.
   int NumHeld(int64_t worker_id, v1::TaskType type) const;
+  // Records of its training tasks that are not committed yet.
+  int64_t TrainingRecordsHeld(int64_t worker_id) const;
 
   // TRAINING: all positions before `end` are in the model. Returns what is new;
   // begin == end when the same commit came before. Going backwards, or beyond

@@ -189,6 +189,10 @@ absl::StatusOr<std::unique_ptr<BatchPipeline>> JobRunner::MakePipeline(
   BatchPipeline::Options options;
   options.mode = mode;
   options.minibatch_size = job_.minibatch_size();
+  // A lone worker waits for a whole step of minibatches.
+  options.depth = std::max(
+      options.depth,
+      static_cast<int>(job_.global_batch_size() / job_.minibatch_size()));
   return std::make_unique<BatchPipeline>(
       options, model_, *reader,
       [this, kind](std::shared_ptr<Minibatch> minibatch) {

@@ -357,6 +357,8 @@ TEST(ValidateTest, RulesBetweenFlags) {
   const std::pair<std::vector<std::string>, const char*> kCases[] = {
       {{"--max_workers=1"}, "--max_workers=1 is less than --num_workers=2"},
       {{"--min_workers=3"}, "--min_workers=3 is more than --num_workers=2"},
+      {{"--global_batch_size=100", "--minibatch_size=64"},
+       "--global_batch_size=100 is no multiple of --minibatch_size=64"},
       {{"--distribution_strategy=Local", "--num_workers=2"}, "one worker"},
       {{"--yaml=x"}, "--yaml needs --image_name"},
       {{"--relaunch_timeout_worker=false", "--task_timeout_secs=9"},

@@ -121,6 +121,10 @@ void ChaosTest::Signal(Job& job, int64_t worker_id, int signal) {
 
 void ChaosTest::Finish(Job& job, int64_t epochs) {
   Go();
+  Check(job, epochs);
+}
+
+void ChaosTest::Check(Job& job, int64_t epochs) {
   ASSERT_EQ(job.Wait(), 0) << job.Output();
   PrintPauses(job);
   EXPECT_TRUE(ChaosLedgerIsExact(job, epochs)) << job.Output();

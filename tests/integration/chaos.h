@@ -50,8 +50,10 @@ class ChaosTest : public JobTest {
   static pid_t Pid(Job& job, int64_t worker_id);
   static void Signal(Job& job, int64_t worker_id, int signal);
 
-  // Lets the job go and checks: exit code 0, the ledger exact, the same model
+  // Waits for the end and checks: exit code 0, the ledger exact, the same model
   // on all members. Prints the pauses.
+  void Check(Job& job, int64_t epochs = kEpochs);
+  // Lets the job go, then the same.
   void Finish(Job& job, int64_t epochs = kEpochs);
   testing::AssertionResult ChaosLedgerIsExact(Job& job, int64_t epochs,
                                               const Flags& more = {});

@@ -12,6 +12,7 @@
 namespace elasticdl::test {
 namespace {
 
+using ::testing::AnyOf;
 using ::testing::Each;
 using ::testing::ElementsAre;
 using ::testing::Ge;
@@ -70,7 +71,7 @@ TEST_P(KillInChangeTest, TheOthersGoOn) {
   const int64_t victim = GetParam()[0] - '0';
   Scale(*job, 3);
   ASSERT_TRUE(WaitForLoss(*job, victim));
-  ASSERT_TRUE(WaitForSize(*job, victim == 2 ? 2 : 3));
+  ASSERT_TRUE(WaitForSize(*job, 3));
   Finish(*job);
   EXPECT_THAT(CutBacks(*job), IsEmpty());
 }
@@ -112,10 +113,10 @@ TEST_F(ChaosKillTest, TheOnlyDonorTakesTheModelWithIt) {
 }
 
 TEST_F(ChaosKillTest, InTheFirstWorld) {
-  const auto job =
-      StartJob(3, {"--min_workers=3",
-                   "--failpoints=1:worker.enter_world=kill@1;2:level.take="
-                   "kill@2"});
+  const auto job = StartJob(
+      3, {"--min_workers=3",
+          "--failpoints=1:worker.enter_world=kill@1;2:worker.enter_world="
+          "kill@2"});
   ASSERT_TRUE(WaitForWorld(*job, {0, 3, 4}));
   Finish(*job);
 }
@@ -192,6 +193,10 @@ TEST_F(ChaosKillTest, InAnEvaluation) {
   for (const Json& event : job->Events("evaluation")) {
     steps.push_back(event.at("step"));
   }
+  // Minibatches that the death cut in two make a step or two more, and the
+  // last model is evaluated, too.
+  ASSERT_THAT(steps, SizeIs(AnyOf(5u, 6u)));
+  steps.resize(5);
   EXPECT_THAT(steps, ElementsAre(40, 80, 120, 160, 200));
 }
 

@@ -297,6 +297,38 @@ TEST_F(JobControllerTest, GrantsOneTaskInUseAndOneAhead) {
   EXPECT_EQ(Tasks(1).size(), 1u);
 }
 
+TEST_F(JobControllerTest, GrantsEnoughForTheGlobalBatch) {
+  options_.job.set_global_batch_size(60);
+  Start();
+  Attach(1, 0);
+  // Five of 20 records are all there are.
+  EXPECT_EQ(Tasks(1).size(), 5u);
+}
+
+TEST_F(JobControllerTest, GrantsInTurn) {
+  options_.tasks.num_minibatches_per_task = 1;
+  options_.job.set_global_batch_size(100);
+  options_.membership.min_workers = 2;
+  Start();
+  Attach(1, 0);
+  Attach(2, 1);
+  EXPECT_EQ(Tasks(1).size(), 5u);
+  EXPECT_EQ(Tasks(2).size(), 5u);
+}
+
+TEST_F(JobControllerTest, LostJoinerIsReportedAtOnce) {
+  Start();
+  Attach(1, 0);
+  v1::WorkerMessage message;
+  message.mutable_hello()->set_worker_id(1);
+  Say(2, message);
+  message.mutable_ready();
+  Say(2, message);
+  Break(2);
+  controller_->OnWorkerEnded(now_, 1, {false, "signal 9"});
+  EXPECT_THAT(output_.lost, testing::ElementsAre("1: signal 9"));
+}
+
 TEST_F(JobControllerTest, SecondWorkerOfALocalJobStandsBy) {
   options_.membership.max_workers = 1;
   Start();

@@ -44,7 +44,8 @@ struct Net : nn::Module {
             register_module("hidden", nn::Linear(1, params.Get("width", 8)))),
         out(register_module("out", nn::Linear(params.Get("width", 8), 1))) {
     if (const int64_t n = params.Get("ballast", 0); n > 0) {
-      ballast = register_parameter("ballast", torch::zeros({n}));
+      ballast = register_module(
+          "ballast", nn::Linear(nn::LinearOptions(n, 1).bias(false)));
     }
     if (params.Has("batch_norm")) {
       norm = register_module(
@@ -62,7 +63,7 @@ struct Net : nn::Module {
     torch::Tensor units = hidden(features["x"]);
     if (norm) units = norm(units);
     torch::Tensor y = out(torch::relu(units)).squeeze(1);
-    if (ballast.defined()) y = y + ballast.sum() * 0;
+    if (ballast) y = y + ballast->weight.sum() * 0;
     if (nan_at >= 0) y = y.masked_fill(ids.eq(nan_at), std::nan(""));
     return y;
   }
@@ -81,7 +82,7 @@ struct Net : nn::Module {
   nn::Linear hidden;
   nn::Linear out;
   nn::BatchNorm1d norm{nullptr};
-  torch::Tensor ballast;
+  nn::Linear ballast{nullptr};
 };
 
 std::shared_ptr<Net> custom_model(const elasticdl::Params& params) {
