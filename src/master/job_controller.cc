@@ -121,6 +121,10 @@ void JobController::OnMessage(absl::Time now, ConnectionId connection,
       Execute(now, had_level, membership_.Leave(now, worker.id));
       break;
     }
+    case v1::WorkerMessage::kStarving:
+      worker.starving = true;
+      worker.no_more_sent = false;
+      break;
     case v1::WorkerMessage::kStuck:
       Evict(now, worker.id, WorkerLoss::kCrashed,
             absl::StrCat("stuck in ", message.stuck().where(), " for ",
@@ -443,7 +447,9 @@ bool JobController::GrantTask(absl::Time now, ConnectionId connection,
   // Only members of the world have the model.
   if (IsTraining() && !IsActive(worker.id)) return false;
   TaskKinds kinds;
-  kinds.training = !worker.waiting && HasRoom(worker.id, v1::TRAINING);
+  kinds.training =
+      !worker.waiting && (HasRoom(worker.id, v1::TRAINING) ||
+                          (worker.starving && !careful(v1::TRAINING)));
   // A worker evaluates the version it stands at: when it waits for that, or
   // when there is nothing to train.
   kinds.evaluation = (worker.waiting || tasks_.TrainingDone()) &&
@@ -454,14 +460,18 @@ bool JobController::GrantTask(absl::Time now, ConnectionId connection,
   v1::MasterMessage message;
   if (!granted.task.has_value()) {
     if (IsTraining() && !worker.no_more_sent &&
-        WantsMore(worker.id, v1::TRAINING)) {
+        (worker.starving || WantsMore(worker.id, v1::TRAINING))) {
       worker.no_more_sent = true;
+      worker.starving = false;
       message.mutable_no_more_tasks();
       output_.Send(connection, std::move(message));
     }
     return false;
   }
-  if (granted.task->type() == v1::TRAINING) worker.no_more_sent = false;
+  if (granted.task->type() == v1::TRAINING) {
+    worker.no_more_sent = false;
+    worker.starving = false;
+  }
   *message.mutable_task() = *granted.task;
   output_.Send(connection, std::move(message));
   return true;

@@ -155,6 +155,9 @@ class JobController {
     bool training_done_sent = false;
     // NoMoreTasks was its last word about training tasks.
     bool no_more_sent = false;
+    // It waits for one more task, however many it is thought to hold: what it
+    // has used may not be known here yet.
+    bool starving = false;
     bool stop_sent = false;
     bool leaving = false;
     std::string leaving_reason;

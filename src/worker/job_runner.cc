@@ -262,6 +262,7 @@ int JobRunner::Run() {
     // About to wait: whoever watches should know how far we are.
     if (!work && session_ != nullptr && events_.size() == 0) {
       session_->Report();
+      if (session_->Starves()) SendStarving();
     }
     std::optional<Event> event;
     {
@@ -427,6 +428,12 @@ void JobRunner::AfterHalt() {
 void JobRunner::SendStopTraining() {
   v1::WorkerMessage message;
   message.mutable_stop_training()->set_reason(session_->stop_reason());
+  send_(std::move(message));
+}
+
+void JobRunner::SendStarving() {
+  v1::WorkerMessage message;
+  message.mutable_starving();
   send_(std::move(message));
 }
 

@@ -100,6 +100,7 @@ class JobRunner {
   void LogSpeed() const;
   void SendEvaluationDue();
   void SendStopTraining();
+  void SendStarving();
   void SendStuck(const std::string& where, absl::Duration age);
   bool CheckpointDue() const;
   // Copies the model, and asks for its ledger as soon as the step is settled.

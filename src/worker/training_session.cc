@@ -103,6 +103,12 @@ bool TrainingSession::RoundPossible() const {
          (options_.global_batch_size == 0 || no_more_tasks_.load());
 }
 
+bool TrainingSession::Starves() const {
+  return options_.global_batch_size > 0 && world() != nullptr && !halted_ &&
+         !idle_ && WantsData() && pending_.size() < Share() &&
+         undelivered_.load() == 0 && !no_more_tasks_.load();
+}
+
 bool TrainingSession::WantsData() const {
   return halt_ == Halt::kNone && taking_data_ && stop_reason_.empty();
 }

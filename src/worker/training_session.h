@@ -77,6 +77,8 @@ class TrainingSession {
   // ---- work ----
   // There is something to do: a world to enter, or a round.
   bool HasWork() const;
+  // A step of a given size waits for data that this worker was not given.
+  bool Starves() const;
   // Nothing to do but to wait for data that is on its way.
   bool WaitsForData() const {
     return world() != nullptr && !halted_ && !idle_ && WantsData() &&
