@@ -430,9 +430,12 @@ void JobController::GrantTasks(absl::Time now) {
 }
 
 bool JobController::HasRoom(int64_t worker_id, v1::TaskType type) const {
-  const int held = tasks_.NumHeld(worker_id, type);
-  if (careful(type)) return held < 1;
-  if (held < options_.window) return true;
+  if (careful(type)) return tasks_.NumHeld(worker_id, type) < 1;
+  return WantsMore(worker_id, type);
+}
+
+bool JobController::WantsMore(int64_t worker_id, v1::TaskType type) const {
+  if (tasks_.NumHeld(worker_id, type) < options_.window) return true;
   if (type != v1::TRAINING || active_size_ == 0) return false;
   // Its share of a few steps: what it has used is known here a step later.
   const auto share = static_cast<double>(options_.job.global_batch_size()) /
@@ -454,8 +457,17 @@ bool JobController::GrantTask(absl::Time now, ConnectionId connection,
   kinds.prediction = HasRoom(worker.id, v1::PREDICTION);
   kinds.train_end = tasks_.TrainingDone() && !LastCheckpointDue();
   const GrantResult granted = tasks_.Grant(now, worker.id, kinds);
-  if (!granted.task.has_value()) return false;
   v1::MasterMessage message;
+  if (!granted.task.has_value()) {
+    if (IsTraining() && !worker.no_more_sent &&
+        WantsMore(worker.id, v1::TRAINING)) {
+      worker.no_more_sent = true;
+      message.mutable_no_more_tasks();
+      output_.Send(connection, std::move(message));
+    }
+    return false;
+  }
+  if (granted.task->type() == v1::TRAINING) worker.no_more_sent = false;
   *message.mutable_task() = *granted.task;
   output_.Send(connection, std::move(message));
   return true;

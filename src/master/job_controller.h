@@ -155,6 +155,8 @@ class JobController {
     // Waits for EvaluationDone.
     bool waiting = false;
     bool training_done_sent = false;
+    // NoMoreTasks was its last word about training tasks.
+    bool no_more_sent = false;
     bool stop_sent = false;
     bool leaving = false;
     std::string leaving_reason;
@@ -230,7 +232,9 @@ class JobController {
   void GrantTasks(absl::Time now);
   // At most one.
   bool GrantTask(absl::Time now, ConnectionId connection, WorkerState& worker);
+  // It may be given one more task; it holds less than it should as a rule.
   bool HasRoom(int64_t worker_id, v1::TaskType type) const;
+  bool WantsMore(int64_t worker_id, v1::TaskType type) const;
   void SendToAll(const v1::MasterMessage& message);
   void FinishIfDone();
   void Stop(ConnectionId connection, WorkerState& worker,

@@ -208,6 +208,9 @@ void JobRunner::Receive(v1::MasterMessage message) {
     AddTask(std::move(*message.mutable_task()));
     return;
   }
+  if (message.has_no_more_tasks() && session_ != nullptr) {
+    session_->OnNoMoreTasks();
+  }
   if (link_ != nullptr) {
     if (message.has_prepare()) link_->OnPrepare(message.prepare());
     if (message.has_dissolve()) link_->OnDissolve(message.dissolve());
@@ -322,6 +325,9 @@ absl::Status JobRunner::HandleMessage(const v1::MasterMessage& message) {
     case v1::MasterMessage::kWake:
       session_->OnWake(message.wake().generation());
       return absl::OkStatus();
+    // The session knows already; this event only wakes the loop.
+    case v1::MasterMessage::kNoMoreTasks:
+      return absl::OkStatus();
     case v1::MasterMessage::kTrainingDone:
       LogSpeed();
       if (session_->over() && session_->halted()) return absl::OkStatus();
@@ -352,7 +358,8 @@ absl::Status JobRunner::HandleMessage(const v1::MasterMessage& message) {
 }
 
 absl::Status JobRunner::Train() {
-  if (!callbacks_->empty() && begun_step_ != replica_->step() + 1) {
+  if (!callbacks_->empty() && !session_->HasWorldToEnter() &&
+      begun_step_ != replica_->step() + 1) {
     const elastic::Watchdog::Watch watch(watchdog_.get(), "callbacks");
     begun_step_ = replica_->step() + 1;
     ELASTICDL_RETURN_IF_ERROR(callbacks_->OnTrainBatchBegin(begun_step_));

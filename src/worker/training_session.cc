@@ -96,8 +96,11 @@ bool TrainingSession::RoundPossible() const {
   if (world() == nullptr || halted_ || idle_) return false;
   // A halt needs no data, only everybody.
   if (!WantsData()) return true;
-  // What is on its way is worth waiting for; what was never handed out is not.
-  return pending_.size() >= Share() || undelivered_.load() == 0;
+  if (pending_.size() >= Share()) return true;
+  // What is on its way is worth waiting for. What was never handed out is not,
+  // unless the step is to have a certain size.
+  return undelivered_.load() == 0 &&
+         (options_.global_batch_size == 0 || no_more_tasks_.load());
 }
 
 bool TrainingSession::WantsData() const {

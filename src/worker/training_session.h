@@ -66,8 +66,12 @@ class TrainingSession {
   void OnSwitch(int64_t generation);
   void OnDissolve(int64_t generation);
   void OnWake(int64_t generation);
+  void OnNoMoreTasks() { no_more_tasks_ = true; }
   // A task is on its way through the pipeline. Any thread.
-  void AnnounceTask() { undelivered_.fetch_add(1); }
+  void AnnounceTask() {
+    no_more_tasks_ = false;
+    undelivered_.fetch_add(1);
+  }
   void AddMinibatch(std::shared_ptr<Minibatch> minibatch);
 
   // ---- work ----
@@ -78,6 +82,8 @@ class TrainingSession {
     return world() != nullptr && !halted_ && !idle_ && WantsData() &&
            undelivered_.load() > 0;
   }
+  // The next thing to do is a world to enter.
+  bool HasWorldToEnter() const { return loop_.ToEnter() != nullptr; }
   // Does it. `learning_rate` is that of the step to come; `released` is called
   // for each minibatch that is not needed any more. An error fails the job.
   absl::StatusOr<WorkDone> Work(double learning_rate);
@@ -148,6 +154,7 @@ class TrainingSession {
 
   std::deque<Pending> pending_;
   std::atomic<int64_t> undelivered_ = 0;
+  std::atomic<bool> no_more_tasks_ = false;
   bool taking_data_ = true;
 
   // The replica is that of a world (not the fresh one of this process).
