@@ -88,7 +88,7 @@ class ChaosRun : public ChaosTest {
  private:
   // Enough that a job at a walk outlives its chaos.
   static constexpr int64_t kManyEpochs = 30;
-  static constexpr absl::Duration kLongest = absl::Minutes(4);
+  static constexpr absl::Duration kLongest = absl::Minutes(2);
 
   int64_t Random(int64_t low, int64_t high) {
     return std::uniform_int_distribution<int64_t>(low, high)(random_);
