@@ -6,6 +6,7 @@
 #   make install   PREFIX=/usr/local
 #   make lint      formatting, clang's thread-safety analysis, clang-tidy
 #   make asan tsan tests under the sanitizers
+#   make chaos     random kills, stops and joins: MINUTES=10 SEED=any
 
 PREFIX ?= /usr/local
 JOBS ?= $(shell nproc)
@@ -13,7 +14,7 @@ DATA_DIR ?= $(or $(XDG_CACHE_HOME),$(HOME)/.cache)/elasticdl/data
 CMAKE_FLAGS ?=
 
 .PHONY: all deps deps-dev configure build demo test install lint format asan tsan \
-        bench clean
+        bench chaos clean
 
 all: build
 
@@ -63,6 +64,13 @@ tsan: deps-dev
 	@cmake --build build-tsan -j $(JOBS) --target thread_tests
 	@ctest --test-dir build-tsan -j $(JOBS) --output-on-failure \
 	  --no-tests=error -L threads
+
+MINUTES ?= 10
+SEED ?=
+
+chaos: configure
+	@cmake --build build -j $(JOBS) --target chaos
+	@build/tests/integration/chaos --minutes=$(MINUTES) --seed=$(SEED)
 
 bench: configure
 	@scripts/install-deps.sh --bench

@@ -67,6 +67,12 @@ int JobController::num_ready_workers() const {
       }));
 }
 
+bool JobController::IsAttached(int64_t worker_id) const {
+  return std::any_of(workers_.begin(), workers_.end(), [&](const auto& entry) {
+    return entry.second.id == worker_id;
+  });
+}
+
 void JobController::OnMessage(absl::Time now, ConnectionId connection,
                               const v1::WorkerMessage& message) {
   if (message.has_hello()) {

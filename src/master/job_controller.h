@@ -137,6 +137,8 @@ class JobController {
     return evaluation_.running() ? tasks_.evaluation() : std::nullopt;
   }
   int num_ready_workers() const;
+  // Does the worker have a stream?
+  bool IsAttached(int64_t worker_id) const;
   // Of the world that trains; 0 = none.
   int64_t generation() const { return membership_.active_generation(); }
   // Was the crash of this worker counted against the task it held? Then it does

@@ -28,6 +28,10 @@ void JobController::OnClosed(absl::Time now, ConnectionId connection,
            wait ? std::nullopt : std::make_optional(WorkerLoss::kCrashed),
            reason);
   }
+  // It cannot hear any more that it is to end.
+  if (ending_.has_value() && !status.ok()) {
+    output_.KillWorker(worker.id, std::string(status.message()));
+  }
   Advance(now);
 }
 

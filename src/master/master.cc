@@ -318,7 +318,10 @@ void MasterImpl::BeginEnding(absl::Time now) {
   const bool done = controller_->succeeding();
   give_up_ = now + (done ? kDoneGrace : kEndGrace);
   if (pods_ == nullptr) return;
-  Execute(done ? pods_->SetWorkDone(now)
+  const auto attached = [this](int64_t id) {
+    return controller_->IsAttached(id);
+  };
+  Execute(done ? pods_->SetWorkDone(now, attached)
                : pods_->Stop("the job is ending", now));
 }
 

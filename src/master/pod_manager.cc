@@ -241,14 +241,16 @@ absl::StatusOr<PodManager::Decisions> PodManager::SetTarget(int64_t num_workers,
   return out;
 }
 
-PodManager::Decisions PodManager::SetWorkDone(absl::Time now) {
+PodManager::Decisions PodManager::SetWorkDone(
+    absl::Time now, const std::function<bool(int64_t id)>& attached) {
   Decisions out;
   if (ending()) return out;
   work_done_ = true;
   for (auto it = slots_.begin(); it != slots_.end();) {
     const auto next = std::next(it);
-    // Running pods end by themselves; a pending one might never start.
-    if (it->second.state != LineageState::kRunning) {
+    // Attached ones end by themselves; others may hang, or never start.
+    if (it->second.state != LineageState::kRunning ||
+        !attached(it->second.id)) {
       Remove(it, "the work is done", out);
     }
     it = next;

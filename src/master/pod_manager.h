@@ -25,6 +25,7 @@
 #include <sys/types.h>
 
 #include <cstdint>
+#include <functional>
 #include <map>
 #include <string>
 #include <utility>
@@ -159,8 +160,11 @@ class PodManager {
                                     absl::Time now);
 
   // All work is in the model (call it before the workers are told to stop): no
-  // more relaunches; the job has succeeded when all pods have ended.
-  Decisions SetWorkDone(absl::Time now);
+  // more relaunches; the job has succeeded when all pods have ended. Workers
+  // that `attached` knows will hear of it; the pods of others are deleted.
+  Decisions SetWorkDone(
+      absl::Time now, const std::function<bool(int64_t id)>& attached =
+                          [](int64_t) { return true; });
 
   // Ends the job now: all pods are deleted.
   Decisions Stop(const std::string& reason, absl::Time now);

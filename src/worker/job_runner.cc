@@ -345,6 +345,7 @@ absl::Status JobRunner::HandleMessage(const v1::MasterMessage& message) {
       return absl::OkStatus();
     case v1::MasterMessage::kStop:
       LogInfo("stopping: ", message.stop().reason());
+      ELASTICDL_RETURN_IF_ERROR(Failpoint("worker.stop"));
       FinishCheckpoints();
       exit_code_ = message.stop().exit_code();
       return absl::OkStatus();

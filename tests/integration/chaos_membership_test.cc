@@ -69,6 +69,21 @@ TEST_F(ChaosMembershipTest, StoppedWorkerIsEvictedAndReplaced) {
   EXPECT_THAT(CutBacks(*job), IsEmpty());
 }
 
+TEST_F(ChaosMembershipTest, WorkerThatStopsAtItsStartDoesNotHoldUpTheEnd) {
+  const auto job = StartJob(2, {"--num_epochs=1"});
+  Signal(*job, 1, SIGSTOP);
+  ASSERT_TRUE(WaitForWorld(*job, {0}));
+  Finish(*job, 1);
+}
+
+TEST_F(ChaosMembershipTest, WorkerThatStopsAtTheEndDoesNotHoldItUp) {
+  Go();
+  const auto job =
+      StartJob(2, {"--num_epochs=1", "--min_workers=2", "--worker_timeout=2",
+                   "--failpoints=1:worker.stop=stop"});
+  Check(*job, 1);
+}
+
 TEST_F(ChaosMembershipTest, HangingModelIsNamedAndEvicted) {
   const std::string hung = Path("hung");
   const auto job = StartJob(3, {"--worker_timeout=2"},

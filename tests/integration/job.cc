@@ -67,6 +67,13 @@ Json Job::WaitForEvent(const std::string& event,
   return Json();
 }
 
+std::optional<Json> Job::NextEvent(absl::Duration timeout) {
+  const std::optional<std::string> line = history_follower_.Next(timeout);
+  if (!line.has_value()) return std::nullopt;
+  history_.push_back(Json::parse(*line));
+  return history_.back();
+}
+
 bool Job::WaitUntil(
     const std::string& what,
     const std::function<bool(const std::vector<Json>&)>& condition) {
@@ -74,14 +81,11 @@ bool Job::WaitUntil(
   while (!condition(history_)) {
     const bool over =
         !history_.empty() && history_.back().at("event") == "job_end";
-    std::optional<std::string> line;
-    if (!over) line = history_follower_.Next(deadline - absl::Now());
-    if (!line.has_value()) {
+    if (over || !NextEvent(deadline - absl::Now()).has_value()) {
       ADD_FAILURE() << (over ? "the job ended before: " : "no ") << what << "; "
                     << Output();
       return false;
     }
-    history_.push_back(Json::parse(*line));
   }
   return true;
 }

@@ -46,6 +46,9 @@ class Job {
   Json WaitForEvent(
       const std::string& event, const std::function<bool(const Json&)>& wanted =
                                     [](const Json&) { return true; });
+  // The next event that WaitUntil has not seen; nothing when it does not come
+  // in time.
+  std::optional<Json> NextEvent(absl::Duration timeout);
   // Waits until `condition` holds for all events so far; false, and a failure
   // of the test that says `what` was waited for, when it does not in time or
   // when the job ends first.

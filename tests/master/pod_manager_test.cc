@@ -390,6 +390,17 @@ TEST(PodManagerTest, ReplaceDeletesAndRelaunchesWithoutAFailure) {
   EXPECT_FALSE(manager.Replace(0, "gone", At(102)).ok());
 }
 
+TEST(PodManagerTest, WhenTheWorkIsDoneThoseThatNeverCameAreDeleted) {
+  PodManager manager = Started(Options(2));
+  EXPECT_THAT(
+      Show(manager.SetWorkDone(At(1), [](int64_t id) { return id == 0; })),
+      ElementsAre("delete 1"));
+  manager.OnPodEvent(Exit(0, 0), At(2));
+  EXPECT_EQ(manager.outcome().state, JobState::kRunning);
+  manager.OnPodEvent(Exit(1, 137), At(2));
+  EXPECT_EQ(manager.outcome().state, JobState::kSucceeded);
+}
+
 TEST(PodManagerTest, StopDeletesAll) {
   PodManager manager = Started(Options(2));
   EXPECT_THAT(Show(manager.Stop("Ctrl-C", At(1))),
