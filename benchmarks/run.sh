@@ -15,4 +15,12 @@ build/benchmarks/optimizer_kernels || failed=1
 echo "== one worker against Python's torch"
 build/bin/elasticdl data fetch mnist --output="$data" > /dev/null
 benchmarks/single_worker.py --data "$data" || failed=1
+echo "== two workers against DistributedDataParallel"
+benchmarks/ddp.py --data "$data" || failed=1
+echo "== deaths and joins"
+benchmarks/recovery.py --data "$data" || failed=1
+echo "== all-reduce on one host"
+build/bin/allreduce_bench || failed=1
+echo "== worlds of many workers"
+build/benchmarks/master_scale || failed=1
 exit $failed
