@@ -196,7 +196,7 @@ void Membership::ReportBreak(absl::Time now, bool of_try, int64_t worker_id,
   const World& world = of_try ? try_->world : *active_;
   const size_t size = world.members.size();
   if (!break_) {
-    break_.emplace();
+    break_.emplace(Break{});
     break_->since = now;
     break_->deadline = now + options_.broken_grace;
     break_->first_reporter = worker_id;
