@@ -177,8 +177,7 @@ absl::StatusOr<std::unique_ptr<Communicator>> GlooConnector::ConnectGloo(
       }
     }));
   }
-  ELASTICDL_RETURN_IF_ERROR(watch->Check());
-  watch->Complete();
+  ELASTICDL_RETURN_IF_ERROR(watch->AwaitReady(deadline));
   auto transport = std::make_shared<WatchedContext>(std::move(context), *watch);
   return std::make_unique<GlooCommunicator>(watch, std::move(device),
                                             std::move(transport));

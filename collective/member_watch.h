@@ -42,6 +42,10 @@ class MemberWatch {
   TcpMesh& mesh() { return *mesh_; }
   // Begins to watch, and the first call: that of making the world.
   void Start();
+  // This member has all its connections; waits until all others say so, too,
+  // which completes the first call. Who says so and dies does not end it: the
+  // death shows in the next call. ABORTED, DEADLINE_EXCEEDED.
+  absl::Status AwaitReady(Deadline& deadline);
 
   // Begins a call. ABORTED when the world has ended, or when a member has left
   // that would not come.
@@ -61,6 +65,9 @@ class MemberWatch {
   // Reads from a member that has something to say; false when it is gone.
   bool Hear(int rank);
   void Lost(int rank, const std::string& why);
+  // A member takes part in this call but in no later one.
+  void NoteLast(int rank, int64_t call) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
+  void SendToAll(int64_t message);
   void EndLocked(const std::string& reason) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
 
   const std::unique_ptr<TcpMesh> mesh_;
@@ -72,6 +79,8 @@ class MemberWatch {
   // The last call that all members take part in, as far as is known.
   int64_t last_ ABSL_GUARDED_BY(mu_) = std::numeric_limits<int64_t>::max();
   int last_rank_ ABSL_GUARDED_BY(mu_) = 0;
+  std::set<int> ready_ ABSL_GUARDED_BY(mu_);
+  CondVar ready_or_ended_;
   std::set<Sleeper*> sleepers_ ABSL_GUARDED_BY(mu_);
   Thread thread_;
 };
