@@ -20,7 +20,13 @@
 namespace elasticdl::collective {
 namespace {
 
-constexpr size_t kSmallBytes = 0;
+// Up to this many bytes, times the other members, gathering all arrays and
+// adding them up here beats Gloo's ring. Two ranks on one host, medians in
+// microseconds, ring against gathering: 64 B 473/205, 4 KiB 445/248, 32 KiB
+// 457/233, 64 KiB 3099/4072; at 100 MiB the ring takes 102 ms. The 40 ms of
+// delayed acknowledgements, which Gloo's older algorithms on bound buffers
+// have at some sizes, were not seen between 4 B and 100 MiB with either.
+constexpr size_t kSmallBytes = 32 << 10;
 
 // A buffer of Gloo whose waits end with the call's deadline or with the world.
 // Gloo alone does not wake who waits for a message that was half sent, or half
@@ -208,7 +214,7 @@ void GlooCommunicator::ReduceRing(void* data, size_t count, DataType type) {
 void GlooCommunicator::Reduce(void* data, size_t count, DataType type) {
   const size_t bytes = count * SizeOf(type);
   if (bytes == 0) return Synchronise();
-  if (bytes <= kSmallBytes) {
+  if (bytes * static_cast<size_t>(size() - 1) <= kSmallBytes) {
     return ReduceSmall(static_cast<char*>(data), bytes, type);
   }
   switch (type) {

@@ -1,10 +1,12 @@
 // Makes a world of Gloo's connections. The offer is where this member listens,
 // as in the tcp backend, and members first connect and prove themselves as
 // there. Over those connections they tell each other Gloo's addresses, so that
-// Gloo's ports are open, and known to nobody else, only for that moment.
+// Gloo's ports are open, and known to nobody else, only for that moment, and
+// tokens that show who has really connected to them.
 #include <gloo/transport/tcp/device.h>
 
 #include <algorithm>
+#include <stdexcept>
 #include <utility>
 
 #include "absl/strings/str_cat.h"
@@ -19,6 +21,9 @@ namespace elasticdl::collective {
 namespace {
 
 constexpr char kKind[] = "gloo";
+constexpr size_t kTokenBytes = 16;
+// Gloo's algorithms use numbers whose upper bits are set.
+constexpr uint64_t kTokenSlot = 1;
 
 absl::StatusOr<TcpAddress> Decode(const WorldSpec& world, int rank,
                                   const std::string& offer) {
@@ -57,38 +62,82 @@ class PairCloser final : public MemberWatch::Sleeper {
   MemberWatch& watch_;
 };
 
-// Makes the pairs; the address of each, by rank.
-std::vector<std::vector<char>> MakePairs(gloo::transport::Context& context,
-                                         Deadline& deadline) {
+// What two members tell each other before Gloo connects them.
+struct Card {
+  // Of the pair of the one who tells.
+  std::vector<char> address;
+  // Comes back over Gloo's connection, as proof of who is at the other end.
+  std::string token;
+};
+// By rank.
+using Cards = std::vector<Card>;
+
+Cards MakePairs(gloo::transport::Context& context, Deadline& deadline) {
   // A pair waits five times as long for its connection.
   const int64_t milliseconds =
       absl::ToInt64Milliseconds(deadline.Left() / 5) + 1;
   context.setTimeout(std::chrono::milliseconds(milliseconds));
-  std::vector<std::vector<char>> addresses(static_cast<size_t>(context.size));
+  Cards cards(static_cast<size_t>(context.size));
   for (int rank = 0; rank < context.size; ++rank) {
     if (rank == context.rank) continue;
-    addresses[rank] = context.createPair(rank)->address().bytes();
+    cards[rank] = {context.createPair(rank)->address().bytes(),
+                   RandomBytes(kTokenBytes)};
   }
-  return addresses;
+  return cards;
 }
 
-// Gives everybody the address that is meant for it, and gets theirs.
-absl::Status ExchangeAddresses(TcpMesh& mesh,
-                               std::vector<std::vector<char>>& addresses,
-                               Deadline& deadline) {
-  std::vector<std::vector<char>> theirs = addresses;
-  std::vector<TcpSend> sends;
-  std::vector<TcpReceive> receives;
+// Gives everybody the card that is meant for it, and gets theirs.
+absl::StatusOr<Cards> ExchangeCards(TcpMesh& mesh, const Cards& own,
+                                    Deadline& deadline) {
+  // All have the same size: members run on one architecture.
+  Cards theirs = own;
+  std::vector<TcpSend> addresses_out;
+  std::vector<TcpReceive> addresses_in;
+  std::vector<TcpSend> tokens_out;
+  std::vector<TcpReceive> tokens_in;
   for (int rank = 0; rank < mesh.size(); ++rank) {
     if (rank == mesh.rank()) continue;
-    // All have the same size: members run on one architecture.
-    sends.push_back({rank, addresses[rank].data(), addresses[rank].size()});
-    receives.push_back({rank, theirs[rank].data(), theirs[rank].size()});
+    const Card& mine = own[rank];
+    Card& other = theirs[rank];
+    addresses_out.push_back({rank, mine.address.data(), mine.address.size()});
+    addresses_in.push_back({rank, other.address.data(), other.address.size()});
+    tokens_out.push_back({rank, mine.token.data(), kTokenBytes});
+    tokens_in.push_back({rank, other.token.data(), kTokenBytes});
   }
   ELASTICDL_RETURN_IF_ERROR(
-      mesh.Move(std::move(sends), std::move(receives), deadline));
-  addresses = std::move(theirs);
-  return absl::OkStatus();
+      mesh.Move(std::move(addresses_out), std::move(addresses_in), deadline));
+  ELASTICDL_RETURN_IF_ERROR(
+      mesh.Move(std::move(tokens_out), std::move(tokens_in), deadline));
+  return theirs;
+}
+
+// Shows every member its token and checks what it shows. Throws.
+void ProveToAll(gloo::transport::Context& context, const Cards& own,
+                const Cards& theirs) {
+  std::vector<std::string> shown(own.size(), std::string(kTokenBytes, '\0'));
+  std::vector<std::string> to_show;
+  for (const Card& card : theirs) to_show.push_back(card.token);
+  // After the memory that they use.
+  std::vector<std::unique_ptr<gloo::transport::UnboundBuffer>> buffers;
+  for (int rank = 0; rank < context.size; ++rank) {
+    if (rank == context.rank) continue;
+    buffers.push_back(
+        context.createUnboundBuffer(to_show[rank].data(), kTokenBytes));
+    buffers.back()->send(rank, kTokenSlot);
+    buffers.push_back(
+        context.createUnboundBuffer(shown[rank].data(), kTokenBytes));
+    buffers.back()->recv(rank, kTokenSlot);
+  }
+  for (size_t i = 0; i < buffers.size(); i += 2) {
+    buffers[i]->waitSend();
+    buffers[i + 1]->waitRecv();
+  }
+  for (int rank = 0; rank < context.size; ++rank) {
+    if (rank != context.rank && shown[rank] != own[rank].token) {
+      throw std::runtime_error(
+          absl::StrCat("a stranger is connected in place of rank ", rank));
+    }
+  }
 }
 
 class GlooConnector final : public Connector {
@@ -158,27 +207,27 @@ absl::StatusOr<std::unique_ptr<Communicator>> GlooConnector::ConnectGloo(
     Deadline& deadline) {
   std::shared_ptr<gloo::transport::Device> device;
   std::shared_ptr<gloo::transport::Context> context;
-  std::vector<std::vector<char>> addresses;
+  Cards own;
   ELASTICDL_RETURN_IF_ERROR(RunGloo(*watch, deadline, [&] {
     // Numeric and known to be ours: Gloo takes an unknown name badly.
     device = gloo::transport::tcp::CreateDevice(host.c_str());
     context = device->createContext(world_.rank, world_.size());
-    addresses = MakePairs(*context, deadline);
+    own = MakePairs(*context, deadline);
   }));
-  ELASTICDL_RETURN_IF_ERROR(
-      ExchangeAddresses(watch->mesh(), addresses, deadline));
+  ELASTICDL_ASSIGN_OR_RETURN(const Cards theirs,
+                             ExchangeCards(watch->mesh(), own, deadline));
   watch->Start();
-  {
+  auto transport = std::make_shared<WatchedContext>(context, *watch);
+  transport->set_deadline(&deadline);
+  ELASTICDL_RETURN_IF_ERROR(RunGloo(*watch, deadline, [&] {
     const PairCloser closer(*context, *watch);
-    ELASTICDL_RETURN_IF_ERROR(RunGloo(*watch, deadline, [&] {
-      for (int rank = 0; rank < world_.size(); ++rank) {
-        if (rank == world_.rank || !watch->Check().ok()) continue;
-        context->getPair(rank)->connect(addresses[rank]);
-      }
-    }));
-  }
+    for (int rank = 0; rank < world_.size(); ++rank) {
+      if (rank == world_.rank || !watch->Check().ok()) continue;
+      context->getPair(rank)->connect(theirs[rank].address);
+    }
+    ProveToAll(*transport, own, theirs);
+  }));
   ELASTICDL_RETURN_IF_ERROR(watch->AwaitReady(deadline));
-  auto transport = std::make_shared<WatchedContext>(std::move(context), *watch);
   return std::make_unique<GlooCommunicator>(watch, std::move(device),
                                             std::move(transport));
 }
