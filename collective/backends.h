@@ -17,6 +17,11 @@ absl::StatusOr<std::unique_ptr<Connector>> BeginShm(const WorldSpec& world);
 absl::StatusOr<std::unique_ptr<Connector>> BeginTcp(const WorldSpec& world,
                                                     const std::string& host);
 
+// As BeginTcp, but the data goes through Gloo. UNIMPLEMENTED when this program
+// was built without it.
+absl::StatusOr<std::unique_ptr<Connector>> BeginGloo(const WorldSpec& world,
+                                                     const std::string& host);
+
 // Shared memory on each host, sockets between one leader per host.
 absl::StatusOr<std::unique_ptr<Connector>> BeginHierarchical(
     const WorldSpec& world, const std::string& host);

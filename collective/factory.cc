@@ -46,7 +46,7 @@ absl::StatusOr<std::unique_ptr<Connector>> BeginConnect(
   if (!IsBackend(options.backend)) {
     return absl::InvalidArgumentError(
         absl::StrCat("unknown collective backend \"", options.backend,
-                     "\" (auto, shm, tcp)"));
+                     "\" (auto, shm, tcp, gloo)"));
   }
   if (world.rank < 0 || world.rank >= world.size()) {
     return absl::InvalidArgumentError(absl::StrCat(
@@ -60,10 +60,11 @@ absl::StatusOr<std::unique_ptr<Connector>> BeginConnect(
         absl::StrCat("backend shm needs all members on one host, these are on ",
                      hosts.size()));
   }
-  const bool sockets_only =
-      options.backend == "tcp" || options.backend == "gloo";
+  const bool gloo = options.backend == "gloo";
+  const bool sockets_only = options.backend == "tcp" || gloo;
   if (one_host && !sockets_only) return BeginShm(world);
   const std::string address = AddressOf(options, one_host);
+  if (gloo) return BeginGloo(world, address);
   const bool all_alone = static_cast<int>(hosts.size()) == world.size();
   if (sockets_only || all_alone) return BeginTcp(world, address);
   return BeginHierarchical(world, address);

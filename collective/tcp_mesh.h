@@ -55,6 +55,8 @@ class TcpMesh {
 
   int rank() const { return rank_; }
   int size() const { return static_cast<int>(sockets_.size()); }
+  // To wait for its end. -1: the own rank.
+  int socket(int rank) const { return sockets_[rank].get(); }
 
   absl::Status Check() { return abort_.Check(); }
   // Sends and receives all of it, in any order between peers. Any error ends

