@@ -11,10 +11,16 @@
 #include <utility>
 
 #include "absl/strings/str_cat.h"
+#include "absl/time/time.h"
 #include "elasticdl/common/status.h"
 
 namespace elasticdl::collective {
 namespace {
+
+// A kernel answers while its host is reachable, whatever the process does: one
+// that says nothing for so long has been cut off. Five repetitions of a lost
+// packet fit in.
+constexpr absl::Duration kMostSilence = absl::Seconds(10);
 
 using AddressList = std::unique_ptr<addrinfo, decltype(&freeaddrinfo)>;
 
@@ -90,10 +96,17 @@ absl::Status DialResult(int socket) {
 }
 
 absl::Status Configure(int socket) {
-  const int on = 1;
+  const auto set = [socket](int level, int option, int value) {
+    return setsockopt(socket, level, option, &value, sizeof(value)) == 0;
+  };
+  const auto silence = static_cast<int>(absl::ToInt64Seconds(kMostSilence));
   if (fcntl(socket, F_SETFL, O_NONBLOCK) != 0 ||
       fcntl(socket, F_SETFD, FD_CLOEXEC) != 0 ||
-      setsockopt(socket, IPPROTO_TCP, TCP_NODELAY, &on, sizeof(on)) != 0) {
+      !set(IPPROTO_TCP, TCP_NODELAY, 1) || !set(SOL_SOCKET, SO_KEEPALIVE, 1) ||
+      !set(IPPROTO_TCP, TCP_KEEPIDLE, silence / 2) ||
+      !set(IPPROTO_TCP, TCP_KEEPINTVL, 1) ||
+      // Holds for data that is on its way and for the probes.
+      !set(IPPROTO_TCP, TCP_USER_TIMEOUT, 1000 * silence)) {
     return ErrnoToStatus(errno, "configure a socket");
   }
   return absl::OkStatus();

@@ -31,7 +31,8 @@ absl::StatusOr<Fd> Dial(const TcpAddress& address);
 // OK when a socket of Dial is connected.
 absl::Status DialResult(int socket);
 
-// Not blocking, without delays for small packets, closed on exec.
+// Not blocking, without delays for small packets, closed on exec; broken when
+// the other host is silent for 10 s.
 absl::Status Configure(int socket);
 
 }  // namespace elasticdl::collective
