@@ -46,7 +46,7 @@ class PairCloser final : public MemberWatch::Sleeper {
       : context_(context), watch_(watch) {
     watch_.Add(this);
   }
-  ~PairCloser() { watch_.Remove(this); }
+  ~PairCloser() override { watch_.Remove(this); }
   PairCloser(const PairCloser&) = delete;
   PairCloser& operator=(const PairCloser&) = delete;
 

@@ -54,7 +54,7 @@ absl::Status HierarchicalCommunicator::RunSteps(
     ELASTICDL_RETURN_IF_ERROR(Failpoint(failpoint));
     absl::Status status = step(deadline.Left());
     if (status.ok()) continue;
-    const absl::Status own = Own();
+    absl::Status own = Own();
     if (!own.ok()) return own;
     Abort(std::string(status.message()));
     return status;
@@ -64,7 +64,7 @@ absl::Status HierarchicalCommunicator::RunSteps(
 
 HierarchicalCommunicator::Step HierarchicalCommunicator::AmongLeaders(
     std::function<absl::Status(Communicator&, absl::Duration)> operation) {
-  return [this, operation](absl::Duration timeout) {
+  return [this, operation = std::move(operation)](absl::Duration timeout) {
     return leads() ? operation(*parts_.leaders, timeout) : absl::OkStatus();
   };
 }

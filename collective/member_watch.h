@@ -25,11 +25,9 @@ class MemberWatch {
   // Something that waits and is woken, once, when the world ends.
   class Sleeper {
    public:
+    virtual ~Sleeper() = default;
     // By any thread, with the watch's lock held.
     virtual void Wake() = 0;
-
-   protected:
-    ~Sleeper() = default;
   };
 
   explicit MemberWatch(std::unique_ptr<TcpMesh> mesh);

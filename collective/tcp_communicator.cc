@@ -67,6 +67,7 @@ absl::Status TcpCommunicator::AllReduceSmall(char* data, size_t bytes,
   ELASTICDL_RETURN_IF_ERROR(
       ExchangeWithAll(data, scratch_.data(), bytes, deadline));
   std::vector<const void*> inputs;
+  inputs.reserve(static_cast<size_t>(size_));
   for (int rank = 0; rank < size_; ++rank) {
     inputs.push_back(rank == rank_
                          ? data

@@ -157,7 +157,7 @@ absl::Status TcpMesh::Move(std::vector<TcpSend> sends,
   }
 }
 
-absl::Status TcpMesh::MoveInChunks(TcpSend send, Incoming incoming,
+absl::Status TcpMesh::MoveInChunks(TcpSend send, const Incoming& incoming,
                                    Deadline& deadline) {
   ELASTICDL_RETURN_IF_ERROR(abort_.Check());
   Spin spin;

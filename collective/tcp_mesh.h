@@ -72,7 +72,7 @@ class TcpMesh {
     size_t buffer_bytes;
     std::function<void(size_t offset, size_t bytes)> received;
   };
-  absl::Status MoveInChunks(TcpSend send, Incoming incoming,
+  absl::Status MoveInChunks(TcpSend send, const Incoming& incoming,
                             Deadline& deadline);
 
   // Closes all connections, which the others notice at once.

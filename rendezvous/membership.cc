@@ -175,17 +175,16 @@ Membership::Decisions Membership::Broken(absl::Time now, int64_t worker_id,
                       try_->world.Has(worker_id);
   const bool of_active =
       active_ && active_->generation == generation && active_->Has(worker_id);
+  if (!of_try && !of_active) return {};
+  // A leaver whose peers went over before its last step was complete. If the
+  // world really broke, those who stay say so.
+  const bool left_behind =
+      of_active && try_ && !InBackground() && !try_->world.Has(worker_id);
+  if (left_behind) return {};
   if (of_try && InBackground()) {
     BackgroundBroken(now, worker_id, accused);
-  } else if (of_active && try_ && !InBackground() &&
-             !try_->world.Has(worker_id)) {
-    // A leaver whose peers went over before its last step was complete. If the
-    // world really broke, those who stay say so.
-    return {};
-  } else if (of_try || of_active) {
-    ReportBreak(now, of_try, worker_id, accused, reason);
   } else {
-    return {};
+    ReportBreak(now, of_try, worker_id, accused, reason);
   }
   Settle(now);
   return Take();
