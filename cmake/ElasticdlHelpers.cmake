@@ -107,7 +107,8 @@ function(elasticdl_test path)
   gtest_discover_tests(${target}
     TEST_PREFIX ${module}/
     PROPERTIES LABELS ${arg_LABEL} TIMEOUT ${arg_TIMEOUT} ${serial}
-    DISCOVERY_MODE PRE_TEST)
+    # A busy machine may take long to load libtorch.
+    DISCOVERY_MODE PRE_TEST DISCOVERY_TIMEOUT 120)
   set_property(GLOBAL APPEND PROPERTY ELASTICDL_TESTS ${source})
   set_property(GLOBAL APPEND PROPERTY ELASTICDL_TEST_TARGETS ${target})
 endfunction()
