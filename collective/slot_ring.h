@@ -35,13 +35,16 @@ class SlotRing {
     if (rounded > quarter_bytes_ - used_) {
       quarter_ = (quarter_ + 1) % 4;
       used_ = 0;
-      place.must_wait = true;
+      // The first time round there is nothing to wait for, and perhaps nobody
+      // has got as far as that phase.
+      place.must_wait = used_before_[quarter_];
       // Who publishes k has finished reading up to k - 2 (see ShmWorld).
       place.free_at = last_phase_[quarter_] + 2;
     }
     place.offset = quarter_ * quarter_bytes_ + used_;
     used_ += rounded;
     last_phase_[quarter_] = phase;
+    used_before_[quarter_] = true;
     return place;
   }
 
@@ -51,6 +54,7 @@ class SlotRing {
   size_t used_ = 0;
   // In which a quarter was last used.
   uint32_t last_phase_[4] = {};
+  bool used_before_[4] = {};
 };
 
 }  // namespace elasticdl::collective

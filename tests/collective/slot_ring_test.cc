@@ -11,14 +11,24 @@ namespace {
 
 constexpr size_t kQuarter = 1024;
 
-TEST(SlotRingTest, UsesAQuarterWithoutWaiting) {
+TEST(SlotRingTest, WaitsWhenMemoryIsUsedAgain) {
   SlotRing ring(kQuarter);
-  for (uint32_t phase = 1; phase <= 16; ++phase) {
+  for (uint32_t phase = 1; phase <= 64; ++phase) {
     const SlotRing::Place place = ring.Take(64, phase);
     EXPECT_EQ(place.offset, (phase - 1) * 64);
     EXPECT_FALSE(place.must_wait);
   }
-  EXPECT_TRUE(ring.Take(1, 17).must_wait);
+  const SlotRing::Place again = ring.Take(1, 65);
+  EXPECT_EQ(again.offset, 0u);
+  EXPECT_TRUE(again.must_wait);
+  EXPECT_EQ(again.free_at, 18u);
+}
+
+// Nobody has published phase 2 when everybody is about to do so.
+TEST(SlotRingTest, TheSecondPhaseMayNeedAWholeQuarter) {
+  SlotRing ring(kQuarter);
+  ring.Take(kQuarter, 1);
+  EXPECT_FALSE(ring.Take(kQuarter, 2).must_wait);
 }
 
 TEST(SlotRingTest, EmptyDataTakesNoRoom) {
