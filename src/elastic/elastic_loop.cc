@@ -49,7 +49,17 @@ void ElasticLoop::Switch(int64_t generation) {
     return;
   }
   switch_to_ = generation;
+  MaybeAgree();
   MaybeLeave();
+}
+
+void ElasticLoop::SetStepping(bool stepping) {
+  stepping_ = stepping;
+  MaybeAgree();
+}
+
+void ElasticLoop::MaybeAgree() {
+  if (world_.has_value() && switch_to_ > 0 && !stepping_) agreed_ = true;
 }
 
 void ElasticLoop::Dissolve(int64_t generation) {
@@ -69,13 +79,11 @@ bool ElasticLoop::Failed(int64_t generation) {
 
 void ElasticLoop::RoundDone(int switch_seen) {
   if (!world_.has_value()) return;
-  agreed_ = switch_to_ > 0 && switch_seen == world_->size();
+  if (switch_to_ > 0 && switch_seen == world_->size()) agreed_ = true;
   MaybeLeave();
 }
 
-bool ElasticLoop::MayGo() const {
-  return !world_.has_value() || agreed_ || !stepping_;
-}
+bool ElasticLoop::MayGo() const { return !world_.has_value() || agreed_; }
 
 const World* ElasticLoop::ToEnter() const {
   if (!next_.has_value() || !next_connected_) return nullptr;

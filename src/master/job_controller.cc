@@ -99,7 +99,7 @@ void JobController::OnMessage(absl::Time now, ConnectionId connection,
       OnTaskDone(now, worker, message.task_done());
       break;
     case v1::WorkerMessage::kEvaluationDue:
-      OnEvaluationDue(now, connection, worker, message.evaluation_due().step());
+      OnEvaluationDue(now, worker, message.evaluation_due().step());
       break;
     case v1::WorkerMessage::kCheckpointBegin:
       OnCheckpointBegin(connection, message.checkpoint_begin().step());
@@ -295,8 +295,8 @@ void JobController::OnTaskDone(absl::Time now, const WorkerState& worker,
   output_.OnTaskDone(done.records());
 }
 
-void JobController::OnEvaluationDue(absl::Time now, ConnectionId connection,
-                                    WorkerState& worker, int64_t step) {
+void JobController::OnEvaluationDue(absl::Time now, WorkerState& worker,
+                                    int64_t step) {
   worker.waiting = true;
   if (evaluation_.running()) return;
   evaluate_now_sent_ = false;
@@ -305,15 +305,16 @@ void JobController::OnEvaluationDue(absl::Time now, ConnectionId connection,
     if (status.ok()) return;
     LogWarning("evaluation at step ", step, ": ", status.message());
   }
-  // Nothing to evaluate, or it is done already: let the worker go on.
-  v1::MasterMessage message;
-  if (last_evaluation_.step() == step) {
-    *message.mutable_evaluation_done() = last_evaluation_;
-  } else {
-    message.mutable_evaluation_done()->set_step(step);
+  // Nothing to evaluate, or it is done already: let the workers go on.
+  v1::EvaluationDone done;
+  done.set_step(step);
+  if (last_evaluation_.step() == step) done = last_evaluation_;
+  if (resumed_ != std::make_pair(membership_.active_generation(), step)) {
+    SendEvaluationDone(done);
+    return;
   }
+  // It has heard it with the others.
   worker.waiting = false;
-  output_.Send(connection, std::move(message));
 }
 
 void JobController::OnCheckpointBegin(ConnectionId connection, int64_t step) {
@@ -369,6 +370,19 @@ void JobController::SendToAll(const v1::MasterMessage& message) {
   }
 }
 
+void JobController::SendEvaluationDone(const v1::EvaluationDone& done) {
+  resumed_ = {membership_.active_generation(), done.step()};
+  v1::MasterMessage message;
+  *message.mutable_evaluation_done() = done;
+  for (auto& [connection, worker] : workers_) {
+    if (!worker.waiting && !tasks_.TrainingDone() && !IsActive(worker.id)) {
+      continue;
+    }
+    worker.waiting = false;
+    if (worker.ready) output_.Send(connection, message);
+  }
+}
+
 void JobController::Advance(absl::Time now) {
   if (ending_.has_value() || !shards_known_) return;
   if (tasks_.TrainingDone() && IsTraining()) {
@@ -396,17 +410,12 @@ void JobController::AdvanceEvaluation(absl::Time now) {
                              result->status.message()));
       return;
     }
-    v1::MasterMessage message;
-    v1::EvaluationDone& done = *message.mutable_evaluation_done();
+    v1::EvaluationDone done;
     done.set_step(result->version);
     done.mutable_metrics()->insert(result->metrics.begin(),
                                    result->metrics.end());
     last_evaluation_ = done;
-    for (auto& [connection, worker] : workers_) {
-      if (!worker.waiting && !tasks_.TrainingDone()) continue;
-      worker.waiting = false;
-      if (worker.ready) output_.Send(connection, message);
-    }
+    SendEvaluationDone(done);
   }
   if (evaluation_.running()) return;
   if (evaluation_.DueAtEnd() && num_ready_workers() > 0) {

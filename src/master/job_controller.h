@@ -11,6 +11,7 @@
 #include <set>
 #include <string>
 #include <unordered_map>
+#include <utility>
 #include <vector>
 
 #include "absl/status/status.h"
@@ -191,8 +192,7 @@ class JobController {
       int64_t step, int64_t generation);
   void OnTaskDone(absl::Time now, const WorkerState& worker,
                   const v1::TaskDone& done);
-  void OnEvaluationDue(absl::Time now, ConnectionId connection,
-                       WorkerState& worker, int64_t step);
+  void OnEvaluationDue(absl::Time now, WorkerState& worker, int64_t step);
   void OnCheckpointBegin(ConnectionId connection, int64_t step);
   void OnCheckpointDone(const v1::CheckpointDone& done);
   // job_controller_world.cc: who trains together.
@@ -239,6 +239,9 @@ class JobController {
   bool HasRoom(int64_t worker_id, v1::TaskType type) const;
   bool WantsMore(int64_t worker_id, v1::TaskType type) const;
   void SendToAll(const v1::MasterMessage& message);
+  // Lets all members go on, as one message among others that all of them hear
+  // in the same order.
+  void SendEvaluationDone(const v1::EvaluationDone& done);
   void FinishIfDone();
   void Stop(ConnectionId connection, WorkerState& worker,
             const std::string& reason, int exit_code);
@@ -274,6 +277,8 @@ class JobController {
   int64_t idle_generation_ = 0;
   // For members that come late to an evaluation that is over.
   v1::EvaluationDone last_evaluation_;
+  // The world and step of the last SendEvaluationDone.
+  std::pair<int64_t, int64_t> resumed_ = {-1, -1};
   std::set<int64_t> blamed_;
   int crashes_without_commit_ = 0;
   // Crashes for which no task was set aside (yet).

@@ -93,7 +93,9 @@ bool TrainingSession::HasWork() const {
 }
 
 bool TrainingSession::RoundPossible() const {
-  if (world() == nullptr || halted_ || idle_) return false;
+  if (world() == nullptr || halted_ || idle_ || loop_.last_round_done()) {
+    return false;
+  }
   // A halt needs no data, only everybody.
   if (!WantsData()) return true;
   if (pending_.size() >= Share()) return true;

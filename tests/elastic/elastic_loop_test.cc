@@ -94,6 +94,32 @@ TEST_F(ElasticLoopTest, WithoutRoundsASwitchNeedsNoAgreement) {
   EXPECT_NE(loop_.ToEnter(), nullptr);
 }
 
+TEST_F(ElasticLoopTest, ASwitchWithoutRoundsIsFinal) {
+  EnterFirst();
+  loop_.SetStepping(false);
+  loop_.Prepare(Prepare(2, {3, kMe, 9, 10}, /*urgent=*/false));
+  loop_.Switch(2);
+  // There is data, but the others may have gone already.
+  loop_.SetStepping(true);
+  EXPECT_TRUE(loop_.last_round_done());
+  loop_.Connected(2);
+  ASSERT_NE(loop_.ToEnter(), nullptr);
+  loop_.Enter();
+  EXPECT_FALSE(loop_.last_round_done());
+}
+
+TEST_F(ElasticLoopTest, TheLastRoundIsTheLastEvenIfTheNextWorldIsLate) {
+  EnterFirst();
+  loop_.Prepare(Prepare(2, {3, kMe, 9, 10}, /*urgent=*/false));
+  loop_.Switch(2);
+  EXPECT_FALSE(loop_.last_round_done());
+  loop_.RoundDone(3);
+  EXPECT_TRUE(loop_.last_round_done());
+  EXPECT_EQ(loop_.ToEnter(), nullptr);
+  loop_.Connected(2);
+  EXPECT_NE(loop_.ToEnter(), nullptr);
+}
+
 TEST_F(ElasticLoopTest, AJoinerWaitsForTheSwitch) {
   loop_.Prepare(Prepare(5, {3, 9, kMe}, /*urgent=*/false));
   loop_.Connected(5);

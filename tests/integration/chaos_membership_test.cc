@@ -118,6 +118,18 @@ TEST_F(ChaosMembershipTest, OneJoins) {
   Finish(*job);
 }
 
+// Members wait for data again and again, and are told to go on and to go over
+// to the next world at about the same time.
+TEST_F(ChaosMembershipTest, JoinsAtFullSpeed) {
+  Go();
+  const auto job = StartJob(
+      2, {"--num_epochs=80", "--min_workers=2", "--num_minibatches_per_task=1",
+          "--validation_data=" + test_csv(), "--evaluation_steps=50"});
+  ASSERT_TRUE(WaitForWorld(*job, {0, 1}));
+  Scale(*job, 4);
+  Check(*job, 80);
+}
+
 TEST_F(ChaosMembershipTest, OneToSixToOne) {
   const auto job = StartJob(1);
   ASSERT_TRUE(WaitForWorld(*job, {0}));

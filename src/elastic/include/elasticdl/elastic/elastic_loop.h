@@ -55,8 +55,9 @@ class ElasticLoop {
   void RoundDone(int switch_seen);
   // False: this worker, and at this step every member, does no rounds (it waits
   // for an evaluation, for data, for the end). Then a switch needs no
-  // agreement.
-  void SetStepping(bool stepping) { stepping_ = stepping; }
+  // agreement, and what comes after it cannot make the world at hand go on: the
+  // others may have gone over before they heard of it.
+  void SetStepping(bool stepping);
 
   // ---- state ----
   // The world to go over to now, if any. Call Enter with it.
@@ -64,6 +65,8 @@ class ElasticLoop {
   void Enter();
   // The world at hand; null = none.
   const World* world() const { return world_.has_value() ? &*world_ : nullptr; }
+  // The world at hand has had its last round.
+  bool last_round_done() const { return agreed_; }
   // For the control word.
   bool switch_seen() const { return switch_to_ > 0; }
   // The world at hand goes on without this worker, as it wished.
@@ -71,6 +74,7 @@ class ElasticLoop {
 
  private:
   bool MayGo() const;
+  void MaybeAgree();
   void MaybeLeave();
   void DropWorld();
 
