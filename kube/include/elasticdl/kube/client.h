@@ -1,0 +1,100 @@
+// Objects of a Kubernetes cluster as raw JSON: unknown fields survive.
+#pragma once
+
+#include <memory>
+#include <nlohmann/json.hpp>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "absl/status/status.h"
+#include "absl/status/statusor.h"
+#include "absl/time/time.h"
+#include "elasticdl/kube/transport.h"
+
+namespace elasticdl::kube {
+
+using Json = nlohmann::json;
+
+// A kind of object. `group` is empty for the core API.
+struct Resource {
+  std::string group;
+  std::string version;
+  std::string plural;
+  bool namespaced = true;
+};
+Resource Pods();
+Resource Services();
+Resource Secrets();
+Resource Events();
+// From apiVersion and kind of an object that ElasticDL itself writes (Pod,
+// Service, Secret, Role, RoleBinding, ServiceAccount, PriorityClass,
+// PersistentVolume, PersistentVolumeClaim, …). INVALID_ARGUMENT for others.
+absl::StatusOr<Resource> ResourceOf(const Json& object);
+
+// What an answer with this code and body means: OK for 2xx, NOT_FOUND,
+// ALREADY_EXISTS or ABORTED (409 by its reason), OUT_OF_RANGE (410: list
+// again), UNAUTHENTICATED, PERMISSION_DENIED, INVALID_ARGUMENT (400, 422),
+// RESOURCE_EXHAUSTED (403 of a quota), UNAVAILABLE (429, 5xx). The message is
+// the server's, with what was asked.
+absl::Status ToStatus(const Request& request, const Response& response);
+
+// Fields of server data with type guards: `fallback` when the path is not there
+// or holds something else. Path as in "/status/phase" (JSON pointer).
+std::string TextAt(const Json& object, const std::string& pointer,
+                   const std::string& fallback = "");
+int64_t NumberAt(const Json& object, const std::string& pointer,
+                 int64_t fallback = 0);
+
+// Thread-safe. Each call has a deadline; UNAVAILABLE may be tried again.
+class Client {
+ public:
+  struct Options {
+    std::string namespace_name = "default";
+    absl::Duration timeout = absl::Seconds(20);
+  };
+  Client(std::unique_ptr<Transport> transport, Options options);
+  ~Client();
+
+  absl::StatusOr<Json> Create(const Resource& resource, const Json& object);
+  absl::StatusOr<Json> Get(const Resource& resource, const std::string& name);
+  // `selector`: label selector, or empty.
+  absl::StatusOr<Json> List(const Resource& resource,
+                            const std::string& selector);
+  absl::StatusOr<Json> Replace(const Resource& resource,
+                               const std::string& name, const Json& object);
+  // JSON merge patch (RFC 7386).
+  absl::StatusOr<Json> Patch(const Resource& resource, const std::string& name,
+                             const Json& merge_patch);
+  // `grace` below zero: the object's own. Propagation: background.
+  absl::Status Delete(const Resource& resource, const std::string& name,
+                      absl::Duration grace = absl::Seconds(-1));
+  // Create, or Replace what is there (for `apply` of simple objects).
+  absl::StatusOr<Json> Apply(const Resource& resource, const Json& object);
+
+  struct LogOptions {
+    std::string container;
+    bool follow = false;
+    bool previous = false;
+    int64_t tail_lines = -1;
+  };
+  // The log of a pod, piece by piece; follow: until its container ends.
+  absl::Status Logs(const std::string& pod, const LogOptions& options,
+                    const Cancellation* cancel,
+                    const Transport::ChunkSink& chunk);
+
+  // HTTP to a pod's port through the API server: `path` below the pod's root.
+  absl::StatusOr<Response> Proxy(
+      const std::string& pod, int port, const std::string& method,
+      const std::vector<std::string>& path,
+      const std::vector<std::pair<std::string, std::string>>& query);
+
+  const std::string& namespace_name() const { return options_.namespace_name; }
+  Transport& transport() { return *transport_; }
+
+ private:
+  const std::unique_ptr<Transport> transport_;
+  const Options options_;
+};
+
+}  // namespace elasticdl::kube

@@ -1,0 +1,63 @@
+// List, then watch, for ever: a view of the objects that match, kept level.
+#pragma once
+
+#include <functional>
+#include <memory>
+#include <nlohmann/json.hpp>
+#include <string>
+
+#include "absl/status/status.h"
+#include "absl/time/time.h"
+#include "elasticdl/kube/client.h"
+
+namespace elasticdl::kube {
+
+struct WatchEvent {
+  enum class Kind {
+    kListed,    // there when the list was taken: the first one, or a new one
+                // after a gap. May repeat what is known.
+    kAdded,     // these three as the server says them
+    kModified,
+    kDeleted,   // `object` is its last known state. Also for objects that were
+                // known before a gap and are not in the new list.
+    kSynced,    // the list is complete; no object
+    kTrouble,   // the server could not be asked; `error` says why. Told on
+                // change only; the watch goes on trying.
+    kRecovered,
+  };
+  Kind kind = Kind::kListed;
+  Json object;
+  absl::Status error;
+};
+
+// Thread-safe. One thread lists and watches: resumes after a disconnect from
+// the last resourceVersion, takes bookmarks, lists again after 410, backs off
+// (with jitter, at most 10 s) while the server is away.
+class Watch {
+ public:
+  struct Options {
+    Resource resource;
+    std::string namespace_name;
+    std::string selector;
+    // The server ends each watch after about so long; a dead connection is
+    // noticed after a little more.
+    absl::Duration watch_timeout = absl::Seconds(300);
+    absl::Duration backoff_initial = absl::Milliseconds(200);
+    absl::Duration backoff_max = absl::Seconds(10);
+  };
+  // Called on the watch's thread, in order. Must not block for long.
+  using Sink = std::function<void(const WatchEvent& event)>;
+
+  Watch(Transport& transport, Options options, Sink sink);
+  // Stops and joins.
+  ~Watch();
+
+  // No event comes after it has returned. Idempotent; not from the sink.
+  void Stop();
+
+ private:
+  class Loop;
+  const std::unique_ptr<Loop> loop_;
+};
+
+}  // namespace elasticdl::kube
