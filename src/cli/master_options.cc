@@ -72,6 +72,7 @@ v1::JobSpec MakeJobSpec(const JobFlags& flags, v1::JobType type) {
   job.set_grad_compression(flags.grad_compression);
   job.set_global_batch_size(flags.global_batch_size);
   job.set_worker_timeout_seconds(flags.worker_timeout);
+  job.set_master_timeout_seconds(flags.master_timeout);
   return job;
 }
 

@@ -3,6 +3,7 @@
 #include <unistd.h>
 
 #include <algorithm>
+#include <cerrno>
 #include <functional>
 #include <limits>
 #include <map>
@@ -24,6 +25,7 @@
 #include "job_controller.h"
 #include "job_plan.h"
 #include "job_reporter.h"
+#include "journal.h"
 #include "local_pod_backend.h"
 #include "pod_manager.h"
 
@@ -71,8 +73,9 @@ class MasterImpl : public Master,
   }
 
   // JobOutput.
-  void Send(ConnectionId connection, v1::MasterMessage message) override {
-    server_->Send(connection, std::move(message));
+  void Send(const std::vector<ConnectionId>& connections,
+            v1::MasterMessage message) override {
+    server_->Send(connections, std::move(message));
   }
   void Close(ConnectionId connection, const absl::Status& status) override {
     server_->Close(connection, status);
@@ -116,6 +119,8 @@ class MasterImpl : public Master,
   using Task = std::function<void(absl::Time now)>;
 
   void Post(Task task) { posted_.Push(std::move(task)); }
+  absl::Status OpenJournal(JobController::Options& plan);
+  void Record(v1::JournalRecord record);
   absl::Status RemoveOldPredictions();
   absl::Status Listen();
   absl::Status SetUpPods();
@@ -139,6 +144,10 @@ class MasterImpl : public Master,
   Queue<Task> posted_;
 
   // Used on the loop's thread only.
+  std::unique_ptr<Journal> journal_;
+  bool journal_failed_ = false;
+  // Where workers find this master.
+  std::string worker_master_addr_;
   std::unique_ptr<JobReporter> reporter_;
   std::unique_ptr<JobController> controller_;
   std::unique_ptr<PodManager> pods_;
@@ -154,7 +163,10 @@ class MasterImpl : public Master,
 
 absl::Status MasterImpl::SetUp() {
   ELASTICDL_ASSIGN_OR_RETURN(JobController::Options plan, PlanJob(options_));
-  ELASTICDL_RETURN_IF_ERROR(RemoveOldPredictions());
+  if (options_.job.master_timeout_seconds() > 0) {
+    ELASTICDL_RETURN_IF_ERROR(OpenJournal(plan));
+  }
+  if (plan.replay.empty()) ELASTICDL_RETURN_IF_ERROR(RemoveOldPredictions());
   ELASTICDL_ASSIGN_OR_RETURN(
       controller_,
       JobController::Create(std::move(plan), *this, Clock::Real().Now()));
@@ -168,8 +180,36 @@ absl::Status MasterImpl::SetUp() {
   };
   ELASTICDL_ASSIGN_OR_RETURN(reporter_,
                              JobReporter::Create(options_, jobdir_, commands));
+  ELASTICDL_RETURN_IF_ERROR(controller_->Begin(Clock::Real().Now()));
   if (options_.start_pods) ELASTICDL_RETURN_IF_ERROR(SetUpPods());
   return absl::OkStatus();
+}
+
+absl::Status MasterImpl::OpenJournal(JobController::Options& plan) {
+  ELASTICDL_ASSIGN_OR_RETURN(journal_,
+                             Journal::Open(jobdir_.JournalFile(), plan.replay));
+  plan.resume_grace = options_.worker_timeout;
+  plan.record = [this](const v1::JournalRecord& record) { Record(record); };
+  // The successor writes the lines of the last commits again.
+  for (auto it = plan.replay.rbegin(); it != plan.replay.rend(); ++it) {
+    if (!it->task().has_committed() && !it->task().has_cut_back()) continue;
+    if (options_.ledger_audit.empty()) break;
+    if (truncate(options_.ledger_audit.c_str(), it->audit_bytes()) != 0) {
+      return ErrnoToStatus(errno,
+                           absl::StrCat("truncate ", options_.ledger_audit));
+    }
+    break;
+  }
+  return absl::OkStatus();
+}
+
+void MasterImpl::Record(v1::JournalRecord record) {
+  record.set_audit_bytes(reporter_ == nullptr ? 0 : reporter_->audit_bytes());
+  const absl::Status status = journal_->Append(record);
+  if (status.ok() || journal_failed_) return;
+  journal_failed_ = true;
+  LogError("the journal is incomplete, a restart of the master would fail: ",
+           status.message());
 }
 
 // Rows of an earlier job in the same folder would be taken for this one's.
@@ -191,13 +231,16 @@ absl::Status MasterImpl::RemoveOldPredictions() {
 absl::Status MasterImpl::Listen() {
   rendezvous::StreamServer::Options options;
   // Local pods need no more than the loopback.
-  const std::string host = options_.start_pods ? "127.0.0.1" : "0.0.0.0";
+  const std::string host = options_.start_pods && !options_.cluster.has_value()
+                               ? "127.0.0.1"
+                               : "0.0.0.0";
   options.address = absl::StrCat(host, ":", options_.port);
   options.token = options_.token;
   options.keepalive_timeout = options_.worker_timeout;
   ELASTICDL_ASSIGN_OR_RETURN(server_,
                              rendezvous::StreamServer::Start(options, *this));
   const std::string address = absl::StrCat("localhost:", server_->port());
+  worker_master_addr_ = absl::StrCat("127.0.0.1:", server_->port());
   LogInfo("job ", options_.job.job_name(), " listens on ", host, ":",
           server_->port());
   ELASTICDL_RETURN_IF_ERROR(jobdir_.WritePid("master", getpid()));
@@ -395,8 +438,7 @@ void MasterImpl::CreatePod(const PodDecision& decision) {
   spec.priority = decision.priority;
   spec.argv = options_.worker_argv;
   spec.argv.push_back(absl::StrCat("--worker_id=", decision.id));
-  spec.argv.push_back(
-      absl::StrCat("--master_addr=127.0.0.1:", server_->port()));
+  spec.argv.push_back(absl::StrCat("--master_addr=", worker_master_addr_));
   spec.log_file = jobdir_.LogFile(decision.name);
   if (decision.replaces >= 0) {
     reporter_->Message(absl::StrCat("starting worker ", decision.id,
