@@ -305,8 +305,8 @@ void JobReporter::UpdateStatus(absl::Time now, const TaskProgress& tasks,
   status_.target_workers = target_workers_;
   status_.pods.clear();
   for (const PodInfo& pod : pods) {
-    status_.pods.push_back(
-        {pod.name, pod.id, PodTypeName(pod.type), pod.pid, pod.state});
+    status_.pods.push_back({pod.name, pod.id, PodTypeName(pod.type), pod.pid,
+                            pod.state, pod.message});
   }
 }
 

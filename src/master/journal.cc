@@ -21,8 +21,14 @@ constexpr absl::string_view kMagic = "EDLJRNL1";
 struct Header {
   uint32_t length = 0;
   uint32_t crc = 0;
+  // Of the two above: a length that cannot be trusted would hide what follows.
+  uint32_t header_crc = 0;
+
+  uint32_t Checksum() const {
+    return Crc32c({reinterpret_cast<const char*>(this), 2 * sizeof(uint32_t)});
+  }
 };
-static_assert(sizeof(Header) == 8, "two little-endian words");
+static_assert(sizeof(Header) == 12, "three little-endian words");
 
 // Where the good records end.
 absl::StatusOr<size_t> Parse(const std::string& path, absl::string_view file,
@@ -35,13 +41,13 @@ absl::StatusOr<size_t> Parse(const std::string& path, absl::string_view file,
     Header header;
     std::memcpy(&header, file.data() + at, sizeof(header));
     const absl::string_view rest = file.substr(at + sizeof(header));
-    if (rest.size() < header.length) break;
+    const bool trusted = header.header_crc == header.Checksum();
+    // Half of the last write.
+    if (trusted && rest.size() < header.length) break;
     const absl::string_view bytes = rest.substr(0, header.length);
     v1::JournalRecord record;
-    if (Crc32c(bytes) != header.crc ||
+    if (!trusted || Crc32c(bytes) != header.crc ||
         !record.ParseFromArray(bytes.data(), static_cast<int>(bytes.size()))) {
-      // The last one may be half of a write that a crash of the machine cut.
-      if (rest.size() == header.length) break;
       return absl::DataLossError(
           absl::StrCat(path, ": bad record at offset ", at));
     }
@@ -82,7 +88,8 @@ absl::StatusOr<std::unique_ptr<Journal>> Journal::Open(
 
 absl::Status Journal::Append(const v1::JournalRecord& record) {
   const std::string bytes = record.SerializeAsString();
-  const Header header = {static_cast<uint32_t>(bytes.size()), Crc32c(bytes)};
+  Header header = {static_cast<uint32_t>(bytes.size()), Crc32c(bytes)};
+  header.header_crc = header.Checksum();
   std::string framed(sizeof(header), '\0');
   std::memcpy(framed.data(), &header, sizeof(header));
   framed += bytes;

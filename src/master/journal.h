@@ -2,8 +2,8 @@
 // master of the same job (docs/design/0005-master-restart.md).
 //
 //   file    "EDLJRNL1", then records
-//   record  uint32 length, uint32 CRC-32C of the bytes, the bytes of a
-//           v1::JournalRecord; numbers little endian
+//   record  uint32 length, uint32 CRC-32C of the bytes, uint32 CRC-32C of
+//           these two, the bytes of a v1::JournalRecord; all little endian
 #pragma once
 
 #include <memory>
