@@ -149,7 +149,6 @@ TEST(ClientTest, ConfigFile) {
             "mean --num_workers?\n");
 }
 
-
 TEST(ClientTest, Version) {
   const Outcome outcome = Elasticdl({"version"});
   EXPECT_EQ(outcome.exit_code, 0);

@@ -51,7 +51,7 @@ class Follower {
         if (HasNewLog(pod)) {
           Stream(pod);
           // Wait for the state that belongs to what was seen.
-          tracker_.WaitChange(now.version, kStateLag);
+          if (!complete_) tracker_.WaitChange(now.version, kStateLag);
           continue;
         }
         if (pod.Ended()) return TellEnd(pod);

@@ -19,13 +19,6 @@ namespace {
 using cluster::PodView;
 using kube::Json;
 
-// Is it an answer of the API server itself, not of the master behind it?
-bool IsFromServer(const kube::Response& response) {
-  const Json json =
-      Json::parse(response.body, nullptr, /*allow_exceptions=*/false);
-  return json.is_object() && kube::TextAt(json, "/kind") == "Status";
-}
-
 // Thread-compatible.
 class ClusterJobHandle : public JobHandle {
  public:
@@ -177,15 +170,6 @@ class ClusterJobHandle : public JobHandle {
       return absl::IsPermissionDenied(response.status())
                  ? Explain(response.status())
                  : NoAnswer(std::string(response.status().message()));
-    }
-    if (response->code != 200 && IsFromServer(*response)) {
-      const Json json =
-          Json::parse(response->body, nullptr, /*allow_exceptions=*/false);
-      const std::string message = kube::TextAt(json, "/message");
-      if (response->code == 403) {
-        return Explain(absl::PermissionDeniedError(message));
-      }
-      return NoAnswer(message);
     }
     ELASTICDL_RETURN_IF_ERROR(
         HttpAnswerToStatus(response->code, response->body, name_));

@@ -4,6 +4,7 @@
 #include <signal.h>
 #include <stdlib.h>
 #include <sys/wait.h>
+#include <unistd.h>
 
 #include <cerrno>
 #include <filesystem>
@@ -13,6 +14,9 @@
 #include "absl/strings/ascii.h"
 #include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
+#include "absl/strings/str_join.h"
+#include "absl/strings/str_split.h"
+#include "absl/strings/strip.h"
 #include "absl/time/time.h"
 #include "elasticdl/cluster/cluster_spec.h"
 #include "elasticdl/common/file.h"
@@ -135,11 +139,29 @@ std::string LastError(const std::string& log) {
   return std::string(absl::StripAsciiWhitespace(text));
 }
 
-absl::Status RunDriver(const std::string& path,
-                       const std::vector<std::string>& environment,
-                       const PrivateFolder& folder) {
+// Every python3 of the PATH, in order: one of a virtual environment may lack
+// the package that the system's has.
+std::vector<std::string> Pythons(const std::vector<std::string>& environment) {
+  std::vector<std::string> found;
+  for (absl::string_view entry : environment) {
+    if (!absl::ConsumePrefix(&entry, "PATH=")) continue;
+    found.clear();
+    for (absl::string_view folder :
+         absl::StrSplit(entry, ':', absl::SkipEmpty())) {
+      const std::string file = JoinPath(folder, "python3");
+      if (access(file.c_str(), X_OK) == 0) found.push_back(file);
+    }
+  }
+  return found;
+}
+
+// The exit code of the driver in this Python.
+absl::StatusOr<int> RunDriver(const std::string& python,
+                              const std::string& path,
+                              const std::vector<std::string>& environment,
+                              const PrivateFolder& folder) {
   process::Options options;
-  options.argv = {"python3",
+  options.argv = {python,
                   "-c",
                   kDriver,
                   path,
@@ -149,23 +171,33 @@ absl::Status RunDriver(const std::string& path,
   // No __pycache__ beside the user's file.
   options.environment.push_back("PYTHONDONTWRITEBYTECODE=1");
   options.log_file = folder.Path("log");
-  const absl::StatusOr<process::Process> python = process::Start(options);
-  if (absl::IsNotFound(python.status())) {
+  RemoveTree(options.log_file).IgnoreError();
+  ELASTICDL_ASSIGN_OR_RETURN(const process::Process process,
+                             process::Start(options));
+  return WaitFor(process);
+}
+
+absl::Status RunPython(const std::string& path,
+                       const std::vector<std::string>& environment,
+                       const PrivateFolder& folder) {
+  const std::vector<std::string> pythons = Pythons(environment);
+  if (pythons.empty()) {
     return NoPython(path, "there is no python3 in the PATH");
   }
-  if (!python.ok()) return python.status();
-  const absl::StatusOr<int> code = WaitFor(*python);
   const std::string what = absl::StrCat("--cluster_spec=", path);
-  if (!code.ok()) return Annotate(code.status(), what);
-  if (*code == kNoPackage) {
-    return NoPython(path, absl::StrCat("python3 lacks the package kubernetes (",
-                                       LastError(options.log_file), ")"));
+  for (const std::string& python : pythons) {
+    const absl::StatusOr<int> code =
+        RunDriver(python, path, environment, folder);
+    if (!code.ok()) return Annotate(code.status(), what);
+    if (*code == 0) return absl::OkStatus();
+    if (*code != kNoPackage) {
+      return absl::InvalidArgumentError(
+          absl::StrCat(what, ": ", LastError(folder.Path("log"))));
+    }
   }
-  if (*code != 0) {
-    return absl::InvalidArgumentError(
-        absl::StrCat(what, ": ", LastError(options.log_file)));
-  }
-  return absl::OkStatus();
+  return NoPython(path, absl::StrCat(absl::StrJoin(pythons, ", "),
+                                     " lacks the package kubernetes (",
+                                     LastError(folder.Path("log")), ")"));
 }
 
 bool IsPod(const Json& object) {
@@ -208,7 +240,7 @@ absl::Status ApplyPython(const std::string& path,
                       {"ps", objects->ps_pod}};
   ELASTICDL_RETURN_IF_ERROR(
       WriteFileAtomic(folder.Path("in.json"), input.dump(), 0600));
-  ELASTICDL_RETURN_IF_ERROR(RunDriver(path, environment, folder));
+  ELASTICDL_RETURN_IF_ERROR(RunPython(path, environment, folder));
   return ReadAnswer(folder.Path("out.json"), path, objects);
 }
 

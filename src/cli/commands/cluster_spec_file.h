@@ -12,9 +12,9 @@ namespace elasticdl::cli {
 
 // Applies the file to the objects, by its name: *.py runs its
 // `cluster.with_pod` on each pod and `cluster.with_service` on the Service,
-// with python3 and the package kubernetes of the PATH in `environment`
-// (FAILED_PRECONDITION when they are missing, with the ways out); anything else
-// holds the keys of --cluster_spec_json. INVALID_ARGUMENT, NOT_FOUND name the
+// with the first python3 in the PATH of `environment` that has the package
+// kubernetes (FAILED_PRECONDITION when none has, with the ways out); anything
+// else holds the keys of --cluster_spec_json. INVALID_ARGUMENT, NOT_FOUND name the
 // file.
 absl::Status ApplyClusterSpecFile(const std::string& path,
                                   const std::vector<std::string>& environment,
