@@ -150,7 +150,8 @@ TEST_F(ClusterJobTest, LeftoversAreReplacedOnlyWhenTheirPodIsGone) {
   Json owners = Json::array();
   owners.push_back({{"uid", "gone"}});
   cluster_.Merge(kSecretKey, {{"metadata", {{"ownerReferences", owners}}}});
-  EXPECT_TRUE(Submit().ok());
+  const auto pod = Submit();
+  EXPECT_TRUE(pod.ok()) << pod.status() << cluster_.Get(kSecretKey);
 }
 
 TEST_F(ClusterJobTest, FollowShowsLogAndExitCode) {

@@ -87,6 +87,12 @@ absl::Status ExplainLeftover(const absl::Status& status,
       job_name, " --namespace=", client.namespace_name(), " removes it"));
 }
 
+bool HasOwner(const Json& object) {
+  const Json::json_pointer owners("/metadata/ownerReferences");
+  return object.contains(owners) && object[owners].is_array() &&
+         !object[owners].empty();
+}
+
 // Creates the object. One that belonged to a pod that is gone is on its way out
 // already and makes room.
 absl::StatusOr<Json> CreateOver(kube::Client& client, Made& made,
@@ -97,9 +103,7 @@ absl::StatusOr<Json> CreateOver(kube::Client& client, Made& made,
   if (!absl::IsAlreadyExists(created.status())) return created;
   const std::string name = kube::TextAt(object, "/metadata/name");
   const absl::StatusOr<Json> there = client.Get(resource, name);
-  const bool owned =
-      there.ok() &&
-      !kube::TextAt(*there, "/metadata/ownerReferences/0/uid").empty();
+  const bool owned = there.ok() && HasOwner(*there);
   if (there.ok() && !owned) {
     return ExplainLeftover(created.status(), client, job_name);
   }
