@@ -360,6 +360,17 @@ void AddProgram(JobCommand command, JobFlags* f, FlagSet* set) {
                   "Who starts the workers; none: they are started by hand.")
                  .Value("NAME")
                  .Choices({"local", "kubernetes", "none"}));
+    set->Add("http_port", &f->http_port,
+             Info(kProgram, "Port of the status page; 0 = any free one.")
+                 .Hidden()
+                 .Min(0)
+                 .Max(65535));
+    set->Add("pod_template_dir", &f->pod_template_dir,
+             Info(kProgram,
+                  "Folder with worker-pod.json and ps-pod.json, the pods that "
+                  "--pod_backend=kubernetes makes.")
+                 .Hidden()
+                 .Value("DIR"));
     return;
   }
   set->Add("master_addr", &f->master_addr,

@@ -147,6 +147,8 @@ const Row kRows[] = {
      "localhost"},
     {"ps_addrs", "string", "", "w", "a:2222,b:2222", "a,b"},
     {"job_type", "string", "", "w", "training_with_evaluation", "training"},
+    {"http_port", "int", "0", "m", "8080", "65536"},
+    {"pod_template_dir", "string", "", "m", "/etc/elasticdl/job", nullptr},
     {"compile_only", "bool", "false", "w", "true", "x"},
     {"port", "int", "2222", "s", "1", "x"},
     {"num_ps_pods", "int", "1", "s", "2", "x"},
