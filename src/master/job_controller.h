@@ -156,6 +156,8 @@ class JobController {
     return evaluation_.running() ? tasks_.evaluation() : std::nullopt;
   }
   int num_ready_workers() const;
+  // No smaller id was ever used.
+  int64_t next_worker_id() const { return next_worker_id_; }
   // Does the worker have a stream?
   bool IsAttached(int64_t worker_id) const;
   // Of the world that trains; 0 = none.
