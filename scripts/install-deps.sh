@@ -14,6 +14,7 @@ packages=(
   libgrpc++-dev protobuf-compiler-grpc protobuf-compiler libprotobuf-dev
   libabsl-dev libspdlog-dev nlohmann-json3-dev libyaml-cpp-dev
   libcpp-httplib-dev libhwy-dev libsnappy-dev zlib1g-dev libpng-dev libssl-dev
+  libcurl4-openssl-dev
   libgloo-dev
   libgtest-dev libgmock-dev
 )

@@ -17,6 +17,11 @@ inline constexpr char kZooInImage[] = "/model_zoo";
 // --image_name was not.)
 bool BuildsImage(const JobFlags& flags);
 
+// `<prefix>/<job_name>:<beginning of the hash>`; the prefix may end with '/'.
+// Pure.
+std::string JobImageName(const std::string& prefix, const std::string& job_name,
+                         const std::string& hash);
+
 // The name of the image for a job with flags.OnCluster():
 //  * --image_name (or --image_base without --docker_image_prefix, which the
 //    flags have translated to it): that, as it is; nothing is built;
