@@ -34,6 +34,8 @@ constexpr char kTrain[] = "tmws";
 const Row kRows[] = {
     // Shared by train, evaluate and predict.
     {"image_name", "string", "", kAll, "reg.example.com/a:1", "a b"},
+    {"docker_image_prefix", "string", "", kAll, "gcr.io/project", "a b"},
+    {"image_base", "string", "", kAll, "elasticdl:ci", "a b"},
     {"worker_image", "string", "", kAll, "a", "a;b"},
     {"job_name", "string", "", kAll, "test-mnist", nullptr},
     {"namespace", "string", "default", kAll, "kubemaker", "Kube_Maker"},

@@ -14,6 +14,7 @@
 #include "commands/cluster_job_options.h"
 #include "commands/cluster_job_submit.h"
 #include "commands/cluster_spec_file.h"
+#include "commands/job_image.h"
 #include "commands/job_commands.h"
 #include "elasticdl/cluster/cluster_spec.h"
 #include "elasticdl/cluster/job_objects.h"
@@ -128,6 +129,13 @@ int SubmitAndFollow(const JobFlags& flags, const FlagSet& set,
   return FollowJob(client, follow, signals);
 }
 
+// From the local model zoo; the job finds it in the image then.
+absl::Status BuildImage(const JobFlags& flags, FlagSet& set) {
+  ELASTICDL_ASSIGN_OR_RETURN(const std::string image, PrepareImage(flags));
+  ELASTICDL_RETURN_IF_ERROR(set.Set("image_name", image));
+  return set.Set("model_zoo", kZooInImage);
+}
+
 int RunClusterJob(const std::string& name, JobCommand command,
                   const std::vector<std::string>& args) {
   // Before any thread starts. Half a submission is never left by a signal.
@@ -139,6 +147,10 @@ int RunClusterJob(const std::string& name, JobCommand command,
   if (!status.ok()) return set.Report(status);
   for (const std::string& hint : ClusterJobHints(flags)) {
     std::fprintf(stderr, "%s: hint: %s\n", set.command().c_str(), hint.c_str());
+  }
+  if (BuildsImage(flags)) {
+    const absl::Status built = BuildImage(flags, set);
+    if (!built.ok()) return Fail(set, built);
   }
   return flags.yaml.empty() ? SubmitAndFollow(flags, set, signals)
                             : RunYaml(flags, set);

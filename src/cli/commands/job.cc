@@ -16,7 +16,7 @@ int RunJob(const std::string& name, const std::string& summary,
   FlagSet set("elasticdl " + name, summary);
   const int exit_code = ParseJobFlags(command, args, &flags, &set);
   if (exit_code >= 0) return exit_code;
-  if (!flags.image_name.empty()) {
+  if (flags.OnCluster()) {
     // With present names only, all of them checked.
     const absl::Status status = ExecCluster(name, set.ToArgs());
     std::fprintf(stderr, "elasticdl %s: %s\n", name.c_str(),
