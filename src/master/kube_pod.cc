@@ -69,6 +69,16 @@ std::string Words(const std::string& reason, const std::string& message) {
   return absl::StrCat(reason, ": ", message);
 }
 
+// status.reason and .message; "Evicted" alone says nothing that
+// PodEndReasonName does not say as well.
+std::string WhatTheClusterSays(const Json& pod) {
+  std::string reason = TextAt(pod, "/status/reason");
+  if (reason == PodEndReasonName(PodEndReason::kEvicted)) reason.clear();
+  return Words(
+      reason,
+      std::string(absl::StripAsciiWhitespace(TextAt(pod, "/status/message"))));
+}
+
 const Json* FindCondition(const Json& pod, const std::string& type) {
   for (const Json& condition : ListAt(pod, "/status/conditions")) {
     if (TextAt(condition, "/type") == type) return &condition;
@@ -150,8 +160,10 @@ PodEndReason TakenByCluster(const Json& pod, bool container_ended) {
                : PodEndReason::kEvicted;
   }
   // The node turned it down (OutOfcpu, UnexpectedAdmissionError, …): nothing of
-  // ours ever ran. A deadline is its own.
-  if (!container_ended && reason != "DeadlineExceeded") {
+  // ours ever ran. A deadline is its own; and of a pod that is being deleted
+  // the kubelet may not know any more how its container ended.
+  if (!container_ended && reason != "DeadlineExceeded" &&
+      TextAt(pod, "/metadata/deletionTimestamp").empty()) {
     return PodEndReason::kEvicted;
   }
   return PodEndReason::kNone;
@@ -171,8 +183,7 @@ void DescribeEnd(const Json& pod, bool failed, PodEvent& event) {
   } else if (!failed) {
     event.exit_code = 0;
   }
-  const std::string said =
-      Words(TextAt(pod, "/status/reason"), TextAt(pod, "/status/message"));
+  const std::string said = WhatTheClusterSays(pod);
   event.phase = failed ? PodPhase::kFailed : PodPhase::kSucceeded;
   if (failed) {
     event.reason = TakenByCluster(pod, end != nullptr);

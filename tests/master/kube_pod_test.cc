@@ -283,6 +283,32 @@ TEST(DescribePodTest, MainContainerCounts) {
   EXPECT_EQ(unnamed.exit_code, 5);
 }
 
+// Word for word what a cluster of version 1.20 said.
+TEST(DescribePodTest, RealStates) {
+  PodEvent event = Describe(
+      R"({"conditions": [{"lastProbeTime": null, "lastTransitionTime": "2026-11-16T09:04:41Z", "status": "True", "type": "Initialized"}, {"lastProbeTime": null, "lastTransitionTime": "2026-11-16T09:04:41Z", "message": "containers with unready status: [worker]", "reason": "ContainersNotReady", "status": "False", "type": "Ready"}, {"lastProbeTime": null, "lastTransitionTime": "2026-11-16T09:04:41Z", "status": "True", "type": "PodScheduled"}], "containerStatuses": [{"containerID": "containerd://e8f3", "image": "debian:bookworm", "imageID": "debian@sha256:58c1", "lastState": {}, "name": "worker", "ready": false, "restartCount": 0, "started": false, "state": {"terminated": {"containerID": "containerd://e8f3", "exitCode": 137, "finishedAt": "2026-11-16T09:04:42Z", "reason": "OOMKilled", "startedAt": "2026-11-16T09:04:42Z"}}}], "phase": "Failed", "qosClass": "Burstable", "startTime": "2026-11-16T09:04:41Z"})");
+  EXPECT_EQ(DescribePodEnd(event), "OOMKilled, exit code 137");
+  EXPECT_EQ(event.phase, PodPhase::kFailed);
+
+  // kubectl delete pod: the kubelet has lost the container before its end.
+  event = Describe(
+      R"({"conditions": [{"lastProbeTime": null, "lastTransitionTime": "2026-11-16T09:04:52Z", "message": "containers with unready status: [worker]", "reason": "ContainersNotReady", "status": "False", "type": "Ready"}, {"lastProbeTime": null, "lastTransitionTime": "2026-11-16T09:04:44Z", "status": "True", "type": "PodScheduled"}], "containerStatuses": [{"image": "debian:bookworm", "imageID": "", "lastState": {"terminated": {"exitCode": 137, "finishedAt": null, "message": "The container could not be located when the pod was deleted.  The container used to be Running", "reason": "ContainerStatusUnknown", "startedAt": null}}, "name": "worker", "ready": false, "restartCount": 0, "started": false, "state": {"waiting": {"reason": "ContainerCreating"}}}], "phase": "Failed", "qosClass": "BestEffort", "startTime": "2026-11-16T09:04:44Z"})",
+      kDeletion);
+  EXPECT_EQ(event.phase, PodPhase::kDeleted);
+  EXPECT_EQ(DescribePodEnd(event), "Deleted");
+
+  event = Describe(
+      R"({"message": "Pod ephemeral local storage usage exceeds the total limit of containers 10Mi. ", "phase": "Failed", "reason": "Evicted", "startTime": "2026-11-16T09:04:44Z"})");
+  EXPECT_EQ(event.phase, PodPhase::kFailed);
+  EXPECT_EQ(DescribePodEnd(event),
+            "Evicted: Pod ephemeral local storage usage exceeds the total "
+            "limit of containers 10Mi.");
+
+  event = Describe(
+      R"({"conditions": [{"lastProbeTime": null, "lastTransitionTime": "2026-11-16T09:04:43Z", "status": "True", "type": "PodScheduled"}], "containerStatuses": [{"image": "host:1/x/no-such-image:1", "imageID": "", "lastState": {}, "name": "worker", "ready": false, "restartCount": 0, "started": false, "state": {"waiting": {"message": "rpc error: code = Unknown desc = failed to pull and unpack image \"host:1/x/no-such-image:1\": failed to resolve reference \"host:1/x/no-such-image:1\": failed to do request: Head \"http://host:1/v2/x/no-such-image/manifests/1\": dial tcp 10.0.0.1:1: connect: connection refused", "reason": "ErrImagePull"}}}], "phase": "Pending", "qosClass": "BestEffort", "startTime": "2026-11-16T09:04:43Z"})");
+  EXPECT_THAT(event.message, StartsWith("ErrImagePull: rpc error"));
+}
+
 TEST(DescribePodTest, GonePods) {
   const auto gone = [](const std::string& status) {
     return DescribeGonePod(
