@@ -109,8 +109,12 @@ class Follower {
   void TellWaiting(const PodView& pod) {
     if (pod.restarts > told_restarts_) {
       told_restarts_ = pod.restarts;
-      Print(absl::StrCat("the master ended with exit code ", pod.exit_code,
-                         pod.end_reason.empty() ? "" : ", ", pod.end_reason,
+      const std::string how =
+          pod.exit_code < 0
+              ? "has ended"
+              : absl::StrCat("ended with exit code ", pod.exit_code);
+      Print(absl::StrCat("the master ", how, pod.end_reason.empty() ? "" : ", ",
+                         pod.end_reason,
                          "; Kubernetes starts it again (restart ", pod.restarts,
                          ")"));
     }

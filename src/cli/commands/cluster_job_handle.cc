@@ -237,8 +237,7 @@ absl::StatusOr<std::vector<JobSummary>> ListClusterJobs(kube::Client& client) {
       const Json pods,
       client.List(kube::Pods(), cluster::AllMastersSelector()));
   std::vector<JobSummary> jobs;
-  if (!pods.contains("items") || !pods["items"].is_array()) return jobs;
-  for (const Json& pod : pods["items"]) {
+  for (const Json& pod : kube::ListAt(pods, "/items")) {
     const PodView view = cluster::ViewPod(pod);
     jobs.push_back(
         {view.job_name, view.State(),

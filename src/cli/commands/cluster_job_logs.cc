@@ -73,12 +73,10 @@ absl::Status PrintOnce(kube::Client& client, const std::string& job_name,
       client.List(kube::Pods(), cluster::JobSelector(job_name)));
   std::vector<std::string> all;
   std::vector<PodView> pods;
-  if (list.contains("items") && list["items"].is_array()) {
-    for (const kube::Json& item : list["items"]) {
-      PodView pod = cluster::ViewPod(item);
-      all.push_back(pod.name);
-      if (Matches(pod, request.pod)) pods.push_back(std::move(pod));
-    }
+  for (const kube::Json& item : kube::ListAt(list, "/items")) {
+    PodView pod = cluster::ViewPod(item);
+    all.push_back(pod.name);
+    if (Matches(pod, request.pod)) pods.push_back(std::move(pod));
   }
   if (pods.empty()) {
     return absl::NotFoundError(

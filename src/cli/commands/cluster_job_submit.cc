@@ -87,12 +87,6 @@ absl::Status ExplainLeftover(const absl::Status& status,
       job_name, " --namespace=", client.namespace_name(), " removes it"));
 }
 
-bool HasOwner(const Json& object) {
-  const Json::json_pointer owners("/metadata/ownerReferences");
-  return object.contains(owners) && object[owners].is_array() &&
-         !object[owners].empty();
-}
-
 // Creates the object. One that belonged to a pod that is gone is on its way out
 // already and makes room.
 absl::StatusOr<Json> CreateOver(kube::Client& client, Made& made,
@@ -103,7 +97,8 @@ absl::StatusOr<Json> CreateOver(kube::Client& client, Made& made,
   if (!absl::IsAlreadyExists(created.status())) return created;
   const std::string name = kube::TextAt(object, "/metadata/name");
   const absl::StatusOr<Json> there = client.Get(resource, name);
-  const bool owned = there.ok() && HasOwner(*there);
+  const bool owned =
+      there.ok() && !kube::ListAt(*there, "/metadata/ownerReferences").empty();
   if (there.ok() && !owned) {
     return ExplainLeftover(created.status(), client, job_name);
   }
@@ -146,11 +141,9 @@ absl::Status RemoveJob(kube::Client& client, const std::string& job_name) {
   // Its pods would follow it in time; a new job of the name wants theirs now.
   ELASTICDL_ASSIGN_OR_RETURN(const Json pods,
                              client.List(kube::Pods(), selector));
-  if (pods.contains("items") && pods["items"].is_array()) {
-    for (const Json& pod : pods["items"]) {
-      ELASTICDL_RETURN_IF_ERROR(IgnoreMissing(
-          client.Delete(kube::Pods(), kube::TextAt(pod, "/metadata/name"))));
-    }
+  for (const Json& pod : kube::ListAt(pods, "/items")) {
+    ELASTICDL_RETURN_IF_ERROR(IgnoreMissing(
+        client.Delete(kube::Pods(), kube::TextAt(pod, "/metadata/name"))));
   }
   ELASTICDL_RETURN_IF_ERROR(IgnoreMissing(
       client.Delete(kube::Services(), cluster::MasterName(job_name))));
