@@ -10,17 +10,10 @@
 namespace elasticdl::cli {
 namespace {
 
-std::string Home() {
-  std::string home = GetEnv("HOME");
-  if (!home.empty()) return home;
-  const struct passwd* user = getpwuid(getuid());
-  return user == nullptr ? "/tmp" : user->pw_dir;
-}
-
 std::string Below(const std::string& variable, const std::string& fallback) {
   std::string root = GetEnv(variable);
   // The XDG rules: a relative path is not valid and is ignored.
-  if (root.empty() || root[0] != '/') root = JoinPath(Home(), fallback);
+  if (root.empty() || root[0] != '/') root = JoinPath(HomeDir(), fallback);
   return JoinPath(root, "elasticdl");
 }
 
@@ -29,6 +22,13 @@ std::string Below(const std::string& variable, const std::string& fallback) {
 std::string GetEnv(const std::string& name) {
   const char* value = std::getenv(name.c_str());
   return value == nullptr ? "" : value;
+}
+
+std::string HomeDir() {
+  std::string home = GetEnv("HOME");
+  if (!home.empty()) return home;
+  const struct passwd* user = getpwuid(getuid());
+  return user == nullptr ? "/tmp" : user->pw_dir;
 }
 
 std::string DefaultStateDir() {

@@ -77,6 +77,7 @@ struct JobFlags {
   int64_t max_workers = 0;
   int64_t num_threads = 0;
   double worker_timeout = 30;
+  double master_timeout = 0;
   int64_t task_max_failures = 3;
   double task_timeout_secs = 0;
   int64_t relaunch_on_worker_failure = 1;
@@ -104,6 +105,9 @@ struct JobFlags {
 
   // Cluster.
   std::string image_name;
+  // Build the image at submission (commands/job_image.h).
+  std::string docker_image_prefix;
+  std::string image_base;
   std::string worker_image;
   std::string name_space = "default";  // --namespace
   std::string master_resource_request = "cpu=0.1,memory=1024Mi";
@@ -129,6 +133,8 @@ struct JobFlags {
   // Programs of a job, started by the pod manager or by hand.
   int64_t port = 50001;
   std::string pod_backend = "none";
+  int64_t http_port = 0;
+  std::string pod_template_dir;
   int64_t worker_id = -1;
   std::string master_addr = "localhost:50001";
   std::string ps_addrs;
@@ -145,7 +151,6 @@ struct JobFlags {
     int64_t records_per_task = 0;
     std::string volume_name;
     std::string mount_path;
-    std::string image_base;
     bool custom_training_loop = false;
     std::string master_cpu_request;
     std::string master_cpu_limit;
@@ -161,6 +166,8 @@ struct JobFlags {
   std::string ignored;
   bool ignored_bool = false;
 
+  // Runs on a cluster, not on this machine: an image is named or will be built.
+  bool OnCluster() const;
   // The strategy in use: what was given, else AllreduceStrategy when there are
   // no parameter servers and ParameterServerStrategy otherwise.
   std::string Strategy() const;
@@ -195,9 +202,14 @@ void HintModelParams(const JobFlags& flags, FlagSet* set);
 // `mnist-functional-api-0725-014259` from a --model_def and the time.
 std::string DefaultJobName(const std::string& model_def, absl::Time now);
 
-// Parse, translate, validate, print hints and errors to stderr; a job without
-// name and image gets DefaultJobName. The exit code when the program should
-// end now (0 help, 2 usage), or -1 to go on. `set` must be empty.
+// Parse, translate, validate; a job without name and image gets
+// DefaultJobName. CANCELLED: --help. `set` must be empty.
+absl::Status CheckJobFlags(JobCommand command,
+                           const std::vector<std::string>& args,
+                           JobFlags* flags, FlagSet* set);
+
+// The same, with hints and errors on stderr. The exit code when the program
+// should end now (0 help, 2 usage), or -1 to go on.
 int ParseJobFlags(JobCommand command, const std::vector<std::string>& args,
                   JobFlags* flags, FlagSet* set);
 

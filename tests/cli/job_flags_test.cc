@@ -34,6 +34,8 @@ constexpr char kTrain[] = "tmws";
 const Row kRows[] = {
     // Shared by train, evaluate and predict.
     {"image_name", "string", "", kAll, "reg.example.com/a:1", "a b"},
+    {"docker_image_prefix", "string", "", kAll, "gcr.io/project", "a b"},
+    {"image_base", "string", "", kAll, "elasticdl:ci", "a b"},
     {"worker_image", "string", "", kAll, "a", "a;b"},
     {"job_name", "string", "", kAll, "test-mnist", nullptr},
     {"namespace", "string", "default", kAll, "kubemaker", "Kube_Maker"},
@@ -147,6 +149,8 @@ const Row kRows[] = {
      "localhost"},
     {"ps_addrs", "string", "", "w", "a:2222,b:2222", "a,b"},
     {"job_type", "string", "", "w", "training_with_evaluation", "training"},
+    {"http_port", "int", "0", "m", "8080", "65536"},
+    {"pod_template_dir", "string", "", "m", "/etc/elasticdl/job", nullptr},
     {"compile_only", "bool", "false", "w", "true", "x"},
     {"port", "int", "2222", "s", "1", "x"},
     {"num_ps_pods", "int", "1", "s", "2", "x"},
