@@ -2,6 +2,7 @@
 
 #include <utility>
 
+#include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
 #include "elasticdl/common/status.h"
 #include "resource.h"
@@ -180,12 +181,19 @@ absl::StatusOr<Response> Client::Proxy(
       PathOf(Pods(), options_.namespace_name, absl::StrCat(pod, ":", port));
   request.path.push_back("proxy");
   request.path.insert(request.path.end(), path.begin(), path.end());
+  // The pod's root: without the slash the server would only redirect there.
+  if (path.empty()) request.path.push_back("");
   request.query = query;
   ELASTICDL_ASSIGN_OR_RETURN(
       Response response, transport_->Call(request, options_.timeout, &cancel_));
   if (response.code >= 400) {
     const Json body = Json::parse(response.body, nullptr, false);
-    if (TextAt(body, "/kind") == "Status") return ToStatus(request, response);
+    // Servers before 1.21 say it in plain text.
+    if (TextAt(body, "/kind") == "Status" ||
+        absl::StartsWithIgnoreCase(response.body,
+                                   "error trying to reach service")) {
+      return ToStatus(request, response);
+    }
   }
   return response;
 }

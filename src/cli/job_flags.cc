@@ -255,6 +255,14 @@ void AddWorkers(JobFlags* f, FlagSet* set) {
            Info(kWorkers, "A worker silent for so many seconds is lost.")
                .Value("SECS")
                .Min(0.1));
+  set->Add("master_timeout", &f->master_timeout,
+           Info(kWorkers,
+                "How many seconds workers keep their model and wait for a "
+                "master that is gone. Above 0 the master keeps a journal, and "
+                "one that is started again goes on where it stopped. Local "
+                "jobs: 0; on a cluster: 300.")
+               .Value("SECS")
+               .Min(0));
   set->Add("task_max_failures", &f->task_max_failures,
            Info(kWorkers,
                 "Set a task aside after it brought down this many workers.")

@@ -77,6 +77,7 @@ struct JobFlags {
   int64_t max_workers = 0;
   int64_t num_threads = 0;
   double worker_timeout = 30;
+  double master_timeout = 0;
   int64_t task_max_failures = 3;
   double task_timeout_secs = 0;
   int64_t relaunch_on_worker_failure = 1;
@@ -104,6 +105,9 @@ struct JobFlags {
 
   // Cluster.
   std::string image_name;
+  // Build the image at submission (commands/job_image.h).
+  std::string docker_image_prefix;
+  std::string image_base;
   std::string worker_image;
   std::string name_space = "default";  // --namespace
   std::string master_resource_request = "cpu=0.1,memory=1024Mi";
@@ -147,7 +151,6 @@ struct JobFlags {
     int64_t records_per_task = 0;
     std::string volume_name;
     std::string mount_path;
-    std::string image_base;
     bool custom_training_loop = false;
     std::string master_cpu_request;
     std::string master_cpu_limit;
@@ -163,6 +166,8 @@ struct JobFlags {
   std::string ignored;
   bool ignored_bool = false;
 
+  // Runs on a cluster, not on this machine: an image is named or will be built.
+  bool OnCluster() const;
   // The strategy in use: what was given, else AllreduceStrategy when there are
   // no parameter servers and ParameterServerStrategy otherwise.
   std::string Strategy() const;

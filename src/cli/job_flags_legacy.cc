@@ -60,7 +60,6 @@ void AddTranslated(JobFlags* f, FlagSet* set) {
            Old().Alias({"record_per_task"}).Min(1));
   set->Add("volume_name", &old->volume_name, Old().Alias({"volumn_name"}));
   set->Add("mount_path", &old->mount_path, Old());
-  set->Add("image_base", &old->image_base, Old());
   for (const ResourceFlag& flag : ResourceFlags(f)) {
     const std::string resource = flag.resource;
     set->Add(
@@ -70,14 +69,29 @@ void AddTranslated(JobFlags* f, FlagSet* set) {
   }
 }
 
+// How jobs were submitted before `zoo build`; still the shortest way.
+void AddImage(JobFlags* f, FlagSet* set) {
+  set->Add("docker_image_prefix", &f->docker_image_prefix,
+           Info(kClusterGroup,
+                "Build the local --model_zoo into an image below this "
+                "repository and push it first, e.g. gcr.io/project.")
+               .Value("REPO")
+               .Check(CheckImageName)
+               .Old({"docker_image_repository"}));
+  set->Add("image_base", &f->image_base,
+           Info(kClusterGroup,
+                "What that image starts from; default: elasticdl:latest. "
+                "Without --docker_image_prefix: the image of the job.")
+               .Value("IMAGE")
+               .Check(CheckImageName));
+}
+
 void AddIgnored(JobFlags* f, FlagSet* set) {
   const std::pair<const char*, const char*> kIgnored[] = {
       {"codec_type", "the model's feed parses the records"},
       {"codec_file", "the model's feed parses the records"},
       {"learning_rate_scheduler", "use LearningRateScheduler in callbacks"},
       {"repository", "see elasticdl zoo build"},
-      {"docker_image_prefix", "see elasticdl zoo build"},
-      {"docker_image_repository", "see elasticdl zoo build"},
       {"docker_base_url", "set DOCKER_HOST for elasticdl zoo build"},
       {"docker_tlscert", "set DOCKER_CERT_PATH for elasticdl zoo build"},
       {"docker_tlskey", "set DOCKER_CERT_PATH for elasticdl zoo build"},
@@ -244,16 +258,27 @@ absl::Status TranslateResources(JobFlags* f, FlagSet* set) {
   return absl::OkStatus();
 }
 
+// The programs of the job need not know how its image came to be.
 absl::Status TranslateImage(JobFlags* f, FlagSet* set) {
-  if (f->legacy.image_base.empty()) return absl::OkStatus();
+  set->Unset("docker_image_prefix");
+  set->Unset("image_base");
   if (!f->image_name.empty()) {
-    set->AddHint("--image_base has no effect beside --image_name");
+    if (!f->docker_image_prefix.empty() || !f->image_base.empty()) {
+      set->AddHint(
+          "--docker_image_prefix and --image_base have no effect beside "
+          "--image_name: that image is there already");
+    }
+    f->docker_image_prefix.clear();
+    f->image_base.clear();
+    return absl::OkStatus();
+  }
+  if (f->image_base.empty() || !f->docker_image_prefix.empty()) {
     return absl::OkStatus();
   }
   set->AddHint(
-      "--image_base is now --image_name; no image is built at submission, see "
-      "elasticdl zoo build");
-  return set->Set("image_name", f->legacy.image_base);
+      "--image_base without --docker_image_prefix is now --image_name: the "
+      "image is used as it is");
+  return set->Set("image_name", f->image_base);
 }
 
 absl::Status TranslateTrainingLoop(JobFlags* f, FlagSet* set) {
@@ -273,6 +298,7 @@ void AddLegacyFlags(bool has_training, JobFlags* flags, FlagSet* set) {
     set->Add("custom_training_loop", &flags->legacy.custom_training_loop,
              Old());
   }
+  AddImage(flags, set);
   AddIgnored(flags, set);
 }
 

@@ -47,7 +47,7 @@ absl::Status CheckLocalJobName(const std::string& name) {
 }
 
 absl::Status CheckJob(JobCommand command, const JobFlags& f) {
-  if (f.image_name.empty()) {
+  if (!f.OnCluster()) {
     if (!f.yaml.empty()) {
       return Bad(
           "--yaml needs --image_name: only a job on a cluster has pods "
@@ -180,6 +180,10 @@ void HintEvaluation(const JobFlags& f, FlagSet* set) {
 
 }  // namespace
 
+bool JobFlags::OnCluster() const {
+  return !image_name.empty() || !docker_image_prefix.empty();
+}
+
 std::string JobFlags::Strategy() const {
   if (!distribution_strategy.empty()) return distribution_strategy;
   return num_ps_pods > 0 ? kPsStrategy : kAllreduce;
@@ -273,7 +277,7 @@ absl::Status CheckJobFlags(JobCommand command,
   absl::Status status = set->Parse(args);
   if (status.ok()) status = TranslateLegacyFlags(flags, set);
   if (status.ok()) status = ValidateJobFlags(command, flags, set);
-  if (status.ok() && IsClient(command) && flags->image_name.empty()) {
+  if (status.ok() && IsClient(command) && !flags->OnCluster()) {
     HintModelParams(*flags, set);
   }
   const bool starts_job = IsClient(command) || command == JobCommand::kMaster;

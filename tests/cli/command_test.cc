@@ -159,13 +159,13 @@ TEST(ClientTest, Version) {
 }
 
 // How long it takes is benchmarks/client_start.sh's to tell; what made it slow
-// once were libraries.
+// once were libraries. libcurl (6 ms) speaks to Docker and Kubernetes.
 TEST(ClientTest, LinksNoHeavyLibrary) {
   const Outcome libraries =
       Spawn("bash", {"-c", "ldd " + std::string(ELASTICDL_PROGRAM)}, "/");
   ASSERT_EQ(libraries.exit_code, 0) << libraries.err;
   EXPECT_THAT(libraries.out, testing::HasSubstr("libc.so"));
-  for (const char* heavy : {"torch", "grpc", "protobuf", "brotli", "curl"}) {
+  for (const char* heavy : {"torch", "grpc", "protobuf"}) {
     EXPECT_THAT(libraries.out, testing::Not(testing::HasSubstr(heavy)));
   }
 }
@@ -216,13 +216,15 @@ TEST(ZooTest, InitWritesADockerfile) {
   EXPECT_EQ(outcome.exit_code, 0) << outcome.err;
   EXPECT_EQ(ReadFile(dir.Path("Dockerfile")).value(),
             "FROM elasticdl:ci\n"
-            "COPY zoo /model_zoo\n"
-            "RUN apt-get update && xargs -a /model_zoo/packages.txt apt-get "
+            "USER root\n"
+            "COPY zoo/packages.txt /tmp/packages.txt\n"
+            "RUN apt-get update && xargs -a /tmp/packages.txt apt-get "
             "install -y\n"
-            "RUN elasticdl-worker --compile_only --model_zoo=/model_zoo "
-            "--model_def=a.custom_model\n"
-            "RUN elasticdl-worker --compile_only --model_zoo=/model_zoo "
-            "--model_def=mnist.net.custom_model\n"
+            "USER 1000\n"
+            "COPY --chown=1000:0 zoo /model_zoo\n"
+            "RUN printf '%s\\n' a.custom_model mnist.net.custom_model | \\\n"
+            "    xargs -P 2 -I DEF elasticdl-worker --compile_only "
+            "--model_zoo=/model_zoo --model_def=DEF\n"
             "COPY spec.json /cluster_spec/spec.json\n");
   EXPECT_EQ(ReadFile(dir.Path("spec.json")).value(), "{}\n");
 
@@ -233,7 +235,8 @@ TEST(ZooTest, InitWritesADockerfile) {
   EXPECT_THAT(other.err, HasSubstr("--force overwrites it"));
   EXPECT_EQ(Elasticdl({"zoo", "init", "--force"}, dir.path()).exit_code, 0);
   EXPECT_THAT(ReadFile(dir.Path("Dockerfile")).value(),
-              HasSubstr("FROM elasticdl:latest\nCOPY . /model_zoo\n"));
+              HasSubstr("FROM elasticdl:latest\n"
+                        "COPY --chown=1000:0 . /model_zoo\n"));
 }
 
 TEST(ZooTest, InitRefusesWhatCannotBeBuilt) {
@@ -251,16 +254,6 @@ TEST(ZooTest, InitRefusesWhatCannotBeBuilt) {
     EXPECT_EQ(outcome.exit_code, 2) << arg;
     EXPECT_THAT(outcome.err, HasSubstr(says));
     EXPECT_FALSE(FileExists(dir.Path("Dockerfile")));
-  }
-}
-
-TEST(ZooTest, BuildAndPushWaitForDocker) {
-  for (const std::vector<std::string>& args :
-       {std::vector<std::string>{"zoo", "build", "--image=a/b:1", "."},
-        {"zoo", "push", "a/b:1"}}) {
-    const Outcome outcome = Elasticdl(args);
-    EXPECT_EQ(outcome.exit_code, 1);
-    EXPECT_THAT(outcome.err, HasSubstr("needs the Docker support"));
   }
 }
 

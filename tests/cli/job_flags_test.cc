@@ -34,6 +34,8 @@ constexpr char kTrain[] = "tmws";
 const Row kRows[] = {
     // Shared by train, evaluate and predict.
     {"image_name", "string", "", kAll, "reg.example.com/a:1", "a b"},
+    {"docker_image_prefix", "string", "", kAll, "gcr.io/project", "a b"},
+    {"image_base", "string", "", kAll, "elasticdl:ci", "a b"},
     {"worker_image", "string", "", kAll, "a", "a;b"},
     {"job_name", "string", "", kAll, "test-mnist", nullptr},
     {"namespace", "string", "default", kAll, "kubemaker", "Kube_Maker"},
@@ -134,6 +136,7 @@ const Row kRows[] = {
     {"collective", "string", "auto", kAll, "shm", "nccl2"},
     {"grad_compression", "string", "none", kAll, "bf16", "int8"},
     {"worker_timeout", "float", "30", kAll, "1.5", "0"},
+    {"master_timeout", "float", "0", kAll, "300", "-1"},
     {"detach", "bool", "false", kAll, "true", "x"},
     {"display", "string", "auto", kAll, "plain", "loud"},
     {"failpoints", "string", "", kAll, "checkpoint.rename=kill@2", "a=b"},

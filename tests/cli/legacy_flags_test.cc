@@ -71,6 +71,8 @@ TEST(LegacyFlagsTest, TranslationsPassOnPresentNames) {
           {{"--image=i"}, {"--image_name=i"}},
           {{"--image_base=i"}, {"--image_name=i"}},
           {{"--image_base=i", "--image_name=j"}, {"--image_name=j"}},
+          {{"--docker_image_prefix=r", "--image_name=j"}, {"--image_name=j"}},
+          {{"--docker_image_prefix=r", "--image_base=i"}, {}},
           {{"--records_per_task=100", "--minibatch_size=10"},
            {"--minibatch_size=10", "--num_minibatches_per_task=10"}},
           {{"--record_per_task=101", "--minibatch_size=10"},
@@ -168,8 +170,6 @@ TEST(LegacyFlagsTest, WithoutEffectButAccepted) {
                              "use_go_ps",
                              "repository",
                              "push_image",
-                             "docker_image_prefix",
-                             "docker_image_repository",
                              "docker_base_url",
                              "docker_tlscert",
                              "docker_tlskey",
@@ -248,6 +248,9 @@ TEST(TutorialsTest, Submissions) {
   ASSERT_TRUE(status.ok()) << status;
   EXPECT_TRUE(ValidateJobFlags(gke.command, &gke.flags, &gke.set).ok());
   EXPECT_THAT(gke.set.ToArgs(), Each(Not(StartsWith("--docker"))));
+  EXPECT_TRUE(gke.flags.OnCluster());
+  EXPECT_EQ(gke.flags.docker_image_prefix, "gcr.io/project");
+  EXPECT_EQ(gke.flags.image_name, "");
 
   Job prebuilt;
   status = prebuilt.Parse(

@@ -257,6 +257,18 @@ TEST_F(ClientTest, ProxyTellsThePodsAnswerFromTheServers) {
             absl::StatusCode::kNotFound);
 }
 
+TEST_F(ClientTest, ProxyToAPortWhereNobodyListens) {
+  Serve([](const httplib::Request&, httplib::Response& response) {
+    response.status = 503;
+    response.set_content(
+        "Error trying to reach service: 'dial tcp 10.0.0.7:80: connect: "
+        "connection refused'",
+        "text/plain");
+  });
+  EXPECT_EQ(client_->Proxy("p", 80, "GET", {}, {}).status().code(),
+            absl::StatusCode::kUnavailable);
+}
+
 TEST_F(ClientTest, AnswersThatAreNoObjectsAreErrors) {
   Serve([](const httplib::Request&, httplib::Response& response) {
     response.set_content("<html>", "text/html");

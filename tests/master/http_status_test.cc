@@ -33,7 +33,8 @@ JobStatus Example() {
   status.loss = 0.25;
   status.workers = 1;
   status.target_workers = 2;
-  status.pods = {{"elasticdl-worker-mnist-0", 0, "worker", 77, "Running"}};
+  status.pods = {
+      {"elasticdl-worker-mnist-0", 0, "worker", 77, "Running", "no room"}};
   status.evaluations = {{100, {{"accuracy", 0.9}}}};
   return status;
 }
@@ -49,6 +50,7 @@ TEST(StatusTextTest, JsonHasTheFieldsOfTheApi) {
   EXPECT_EQ(json["loss"], 0.25);
   EXPECT_EQ(json["pods"][0]["pid"], 77);
   EXPECT_EQ(json["pods"][0]["type"], "worker");
+  EXPECT_EQ(json["pods"][0]["message"], "no room");
   EXPECT_EQ(json["evaluations"][0]["metrics"]["accuracy"], 0.9);
 }
 

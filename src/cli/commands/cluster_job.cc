@@ -15,11 +15,13 @@
 #include "commands/cluster_job_submit.h"
 #include "commands/cluster_spec_file.h"
 #include "commands/job_commands.h"
+#include "commands/job_image.h"
 #include "elasticdl/cluster/cluster_spec.h"
 #include "elasticdl/cluster/job_objects.h"
 #include "elasticdl/common/file.h"
 #include "elasticdl/common/status.h"
 #include "elasticdl/jobdir.h"
+#include "environment.h"
 #include "job_flags.h"
 #include "signals.h"
 #include "yaml_json.h"
@@ -28,14 +30,6 @@ namespace elasticdl::cli {
 namespace {
 
 using kube::Json;
-
-std::vector<std::string> ThisEnvironment() {
-  std::vector<std::string> environment;
-  for (char** entry = environ; *entry != nullptr; ++entry) {
-    environment.emplace_back(*entry);
-  }
-  return environment;
-}
 
 absl::StatusOr<std::string> JobToken(const JobFlags& flags) {
   if (flags.token_file.empty()) return jobdir::NewToken();
@@ -58,8 +52,8 @@ absl::StatusOr<JobPlan> PlanJob(const JobFlags& flags, const FlagSet& set,
   JobPlan plan;
   ELASTICDL_ASSIGN_OR_RETURN(plan.objects, cluster::MakeJobObjects(options));
   if (!flags.cluster_spec.empty()) {
-    ELASTICDL_RETURN_IF_ERROR(ApplyClusterSpecFile(
-        flags.cluster_spec, ThisEnvironment(), &plan.objects));
+    ELASTICDL_RETURN_IF_ERROR(
+        ApplyClusterSpecFile(flags.cluster_spec, Environment(), &plan.objects));
   } else if (!flags.cluster_spec_json.empty()) {
     const Json spec = Json::parse(flags.cluster_spec_json, nullptr,
                                   /*allow_exceptions=*/false);
@@ -128,6 +122,13 @@ int SubmitAndFollow(const JobFlags& flags, const FlagSet& set,
   return FollowJob(client, follow, signals);
 }
 
+// From the local model zoo; the job finds it in the image then.
+absl::Status BuildImage(const JobFlags& flags, FlagSet& set) {
+  ELASTICDL_ASSIGN_OR_RETURN(const std::string image, PrepareImage(flags));
+  ELASTICDL_RETURN_IF_ERROR(set.Set("image_name", image));
+  return set.Set("model_zoo", kZooInImage);
+}
+
 int RunClusterJob(const std::string& name, JobCommand command,
                   const std::vector<std::string>& args) {
   // Before any thread starts. Half a submission is never left by a signal.
@@ -139,6 +140,10 @@ int RunClusterJob(const std::string& name, JobCommand command,
   if (!status.ok()) return set.Report(status);
   for (const std::string& hint : ClusterJobHints(flags)) {
     std::fprintf(stderr, "%s: hint: %s\n", set.command().c_str(), hint.c_str());
+  }
+  if (BuildsImage(flags)) {
+    const absl::Status built = BuildImage(flags, set);
+    if (!built.ok()) return Fail(set, built);
   }
   return flags.yaml.empty() ? SubmitAndFollow(flags, set, signals)
                             : RunYaml(flags, set);

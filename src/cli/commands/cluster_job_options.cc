@@ -52,6 +52,8 @@ std::vector<std::string> MasterArgs(const JobFlags& flags, const FlagSet& set,
     // The master cannot see the workers' nodes.
     args.push_back(absl::StrCat("--num_threads=", worker_cores));
   }
+  // A master whose container is restarted goes on with its workers.
+  if (!set.IsSet("master_timeout")) args.push_back("--master_timeout=300");
   for (const std::string& arg :
        {absl::StrCat("--job_name=", flags.job_name),
         std::string("--pod_backend=kubernetes"),

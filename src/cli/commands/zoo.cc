@@ -3,11 +3,14 @@
 #include <algorithm>
 #include <cstdio>
 #include <filesystem>
+#include <memory>
 
 #include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
+#include "absl/strings/str_join.h"
 #include "absl/strings/str_replace.h"
 #include "commands/command.h"
+#include "commands/docker_command.h"
 #include "elasticdl/common/file.h"
 #include "elasticdl/common/status.h"
 #include "flag_builder.h"
@@ -17,6 +20,9 @@ namespace elasticdl::cli {
 namespace {
 
 constexpr char kModelSymbol[] = "custom_model";
+// The user `elasticdl` of docker/Dockerfile, by number: Kubernetes can then
+// see that it is not root.
+constexpr char kImageUser[] = "1000";
 
 // `path` relative to `context`; an image can hold only what is below it.
 absl::StatusOr<std::string> BelowContext(const std::string& flag,
@@ -73,6 +79,16 @@ std::vector<std::string> FindModels(const std::string& zoo) {
   return models;
 }
 
+// Two at a time: a model takes 20 s and a gigabyte to compile. One step for
+// all, so that they are one layer.
+std::string CompileStep(const std::vector<std::string>& models) {
+  if (models.empty()) return "";
+  return absl::StrCat("RUN printf '%s\\n' ", absl::StrJoin(models, " "),
+                      " | \\\n    xargs -P 2 -I DEF elasticdl-worker ",
+                      "--compile_only --model_zoo=/model_zoo ",
+                      "--model_def=DEF\n");
+}
+
 // The cluster specification goes beside the Dockerfile, as in the original.
 absl::Status CopyClusterSpec(const std::string& path) {
   absl::StatusOr<std::string> text = ReadFile(path);
@@ -102,6 +118,13 @@ absl::Status Init(const ZooInitFlags& flags) {
   return WriteFileAtomic("Dockerfile", text);
 }
 
+int Failed(const FlagSet& set, const absl::Status& status) {
+  if (absl::IsInvalidArgument(status)) return set.Report(status);
+  std::fprintf(stderr, "%s: %s\n", set.command().c_str(),
+               std::string(status.message()).c_str());
+  return 1;
+}
+
 int RunInit(const Args& args) {
   ZooInitFlags flags;
   FlagSet set("elasticdl zoo init",
@@ -111,28 +134,46 @@ int RunInit(const Args& args) {
   const int exit_code = set.ParseOrExitCode(args);
   if (exit_code >= 0) return exit_code;
   const absl::Status status = Init(flags);
-  if (absl::IsInvalidArgument(status)) return set.Report(status);
-  if (!status.ok()) {
-    std::fprintf(stderr, "elasticdl zoo init: %s\n",
-                 std::string(status.message()).c_str());
-    return 1;
-  }
+  if (!status.ok()) return Failed(set, status);
   std::printf("Wrote ./Dockerfile. Next: elasticdl zoo build --image=NAME .\n");
   return 0;
 }
 
-int NeedsDocker(const char* command) {
-  std::fprintf(stderr,
-               "elasticdl zoo %s: needs the Docker support that comes with "
-               "the Kubernetes release; until then use docker %s\n",
-               command, command);
-  return 1;
+// --dockerfile, else ./Dockerfile as the original, else PATH/Dockerfile.
+absl::StatusOr<std::string> FindDockerfile(const ZooBuildFlags& flags) {
+  if (!flags.dockerfile.empty()) return flags.dockerfile;
+  const std::string in_path = JoinPath(flags.path[0], "Dockerfile");
+  for (const std::string& file : {std::string("Dockerfile"), in_path}) {
+    if (FileExists(file) && !IsDirectory(file)) return file;
+  }
+  return absl::NotFoundError(absl::StrCat("there is neither ./Dockerfile nor ",
+                                          in_path,
+                                          "; elasticdl zoo init writes one"));
+}
+
+absl::Status Build(const ZooBuildFlags& flags) {
+  docker::BuildOptions options;
+  options.image = flags.image;
+  options.network = flags.network;
+  options.no_cache = flags.no_cache;
+  options.pull = flags.pull;
+  ELASTICDL_ASSIGN_OR_RETURN(const auto args, ParseEnvs(flags.build_args));
+  options.build_args.insert(args.begin(), args.end());
+  options.context.folder = flags.path[0];
+  ELASTICDL_ASSIGN_OR_RETURN(options.context.dockerfile, FindDockerfile(flags));
+  ELASTICDL_ASSIGN_OR_RETURN(
+      const std::unique_ptr<docker::Engine> engine,
+      docker::Engine::Connect(EngineOptionsFromEnvironment()));
+  ELASTICDL_ASSIGN_OR_RETURN(const docker::BuildContext context,
+                             docker::ReadContext(options.context));
+  return BuildImage(*engine, options, context);
 }
 
 int RunBuild(const Args& args) {
   ZooBuildFlags flags;
   FlagSet set("elasticdl zoo build",
-              "Builds the image of a model zoo from ./Dockerfile.");
+              "Builds the image of a model zoo from ./Dockerfile, or from "
+              "PATH/Dockerfile when there is none, with the Docker engine.");
   AddZooBuildFlags(&flags, &set);
   const int exit_code = set.ParseOrExitCode(args);
   if (exit_code >= 0) return exit_code;
@@ -140,19 +181,32 @@ int RunBuild(const Args& args) {
     return set.Report(absl::InvalidArgumentError(
         absl::StrCat("PATH: '", flags.path[0], "' is not a folder")));
   }
-  return NeedsDocker("build");
+  const absl::Status status = Build(flags);
+  if (!status.ok()) return Failed(set, status);
+  std::printf("Next: elasticdl zoo push %s\n", flags.image.c_str());
+  return 0;
+}
+
+absl::Status Push(const std::string& image) {
+  ELASTICDL_ASSIGN_OR_RETURN(
+      const std::unique_ptr<docker::Engine> engine,
+      docker::Engine::Connect(EngineOptionsFromEnvironment()));
+  return PushImage(*engine, image);
 }
 
 int RunPush(const Args& args) {
   std::vector<std::string> image;
-  FlagSet set("elasticdl zoo push", "Pushes an image to its registry.");
+  FlagSet set("elasticdl zoo push",
+              "Pushes an image to its registry, with the credentials that "
+              "docker login left.");
   set.AddPositional("IMAGE", &image, 1, "the image to push", 1);
   const int exit_code = set.ParseOrExitCode(args);
   if (exit_code >= 0) return exit_code;
   if (const absl::Status status = CheckImageName(image[0]); !status.ok()) {
     return set.Report(Annotate(status, "IMAGE"));
   }
-  return NeedsDocker("push");
+  const absl::Status status = Push(image[0]);
+  return status.ok() ? 0 : Failed(set, status);
 }
 
 }  // namespace
@@ -190,37 +244,63 @@ void AddZooBuildFlags(ZooBuildFlags* flags, FlagSet* set) {
                .Value("IMAGE")
                .Required()
                .Check(CheckImageName));
+  set->Add("dockerfile", &flags->dockerfile,
+           Info("Options", "Another Dockerfile.").Value("FILE"));
+  set->Add("network", &flags->network,
+           Info("Options",
+                "Network of the build's commands, e.g. host; default: the "
+                "engine's.")
+               .Value("NAME"));
+  set->Add("build_args", &flags->build_args,
+           Info("Options", "Values of the Dockerfile's ARGs: A=x,B=y.")
+               .Value("ARGS")
+               .Grammar(ParseEnvs));
+  set->Add("no_cache", &flags->no_cache,
+           Info("Options", "Run every step again."));
+  set->Add("pull", &flags->pull,
+           Info("Options", "Ask the registry for a newer base image."));
   set->AddPositional("PATH", &flags->path, 1, "folder to build from", 1);
 }
 
 absl::StatusOr<std::string> MakeDockerfile(const ZooInitFlags& flags,
                                            const std::string& context) {
   std::string text = absl::StrCat("FROM ", flags.base_image, "\n");
+  ELASTICDL_ASSIGN_OR_RETURN(
+      const std::string zoo,
+      FolderBelow("model_zoo", flags.model_zoo, context));
+  const std::string zoo_path = JoinPath(context, zoo);
+  std::string as_root;
   if (!flags.local_pkg_dir.empty()) {
     ELASTICDL_ASSIGN_OR_RETURN(
         const std::string packages,
         FolderBelow("local_pkg_dir", flags.local_pkg_dir, context));
-    absl::StrAppend(&text, "COPY ", packages, "/*.deb /tmp/elasticdl/\n",
+    absl::StrAppend(&as_root, "COPY ", packages, "/*.deb /tmp/elasticdl/\n",
                     "RUN apt-get update && apt-get install -y ",
                     "/tmp/elasticdl/*.deb && rm -r /tmp/elasticdl\n");
   }
-  ELASTICDL_ASSIGN_OR_RETURN(
-      const std::string zoo,
-      FolderBelow("model_zoo", flags.model_zoo, context));
-  absl::StrAppend(&text, "COPY ", zoo, " /model_zoo\n");
-  const std::string zoo_path = JoinPath(context, zoo);
   if (FileExists(JoinPath(zoo_path, "packages.txt"))) {
-    absl::StrAppend(&text, "RUN apt-get update && ",
-                    "xargs -a /model_zoo/packages.txt apt-get install -y\n");
+    absl::StrAppend(&as_root, "COPY ", JoinPath(zoo, "packages.txt"),
+                    " /tmp/packages.txt\n", "RUN apt-get update && ",
+                    "xargs -a /tmp/packages.txt apt-get install -y\n");
   }
   if (FileExists(JoinPath(zoo_path, "requirements.txt"))) {
-    absl::StrAppend(&text, "RUN pip install -r /model_zoo/requirements.txt ",
-                    "--extra-index-url=", flags.extra_pypi_index, "\n");
+    absl::StrAppend(
+        &as_root, "COPY ", JoinPath(zoo, "requirements.txt"),
+        " /tmp/requirements.txt\n", "RUN command -v pip || ",
+        "(apt-get update && apt-get install -y python3-pip)\n",
+        // Debian guards its own Python packages; in an image nobody minds.
+        "RUN PIP_BREAK_SYSTEM_PACKAGES=1 pip install ",
+        "-r /tmp/requirements.txt --extra-index-url=", flags.extra_pypi_index,
+        "\n");
   }
-  for (const std::string& model : FindModels(zoo_path)) {
-    absl::StrAppend(&text, "RUN elasticdl-worker --compile_only ",
-                    "--model_zoo=/model_zoo --model_def=", model, "\n");
+  // Packages before the models: a changed model does not install them again.
+  if (!as_root.empty()) {
+    absl::StrAppend(&text, "USER root\n", as_root, "USER ", kImageUser, "\n");
   }
+  // Owned by the user that runs the job, whatever the files' modes are here.
+  absl::StrAppend(&text, "COPY --chown=", kImageUser, ":0 ", zoo,
+                  " /model_zoo\n");
+  absl::StrAppend(&text, CompileStep(FindModels(zoo_path)));
   if (!flags.cluster_spec.empty()) {
     const std::string name = BaseName(flags.cluster_spec);
     absl::StrAppend(&text, "COPY ", name, " /cluster_spec/", name, "\n");

@@ -23,6 +23,11 @@ void AddZooInitFlags(ZooInitFlags* flags, FlagSet* set);
 
 struct ZooBuildFlags {
   std::string image;
+  std::string dockerfile;
+  std::string network;
+  std::string build_args;
+  bool no_cache = false;
+  bool pull = false;
   std::vector<std::string> path;
 };
 void AddZooBuildFlags(ZooBuildFlags* flags, FlagSet* set);

@@ -1,0 +1,66 @@
+#include "commands/docker_command.h"
+
+#include <unistd.h>
+
+#include <cstdio>
+
+#include "absl/strings/str_cat.h"
+#include "elasticdl/common/file.h"
+#include "elasticdl/common/status.h"
+#include "elasticdl/docker/progress.h"
+#include "environment.h"
+
+namespace elasticdl::cli {
+namespace {
+
+void WriteOut(absl::string_view text) {
+  std::fwrite(text.data(), 1, text.size(), stdout);
+  // Steps are shown as they come, also in a pipe.
+  std::fflush(stdout);
+}
+
+docker::ProgressDisplay NewDisplay() {
+  return docker::ProgressDisplay(isatty(STDOUT_FILENO) == 1, WriteOut);
+}
+
+}  // namespace
+
+docker::EngineOptions EngineOptionsFromEnvironment() {
+  docker::EngineOptions options;
+  options.host = GetEnv("DOCKER_HOST");
+  // Any value but the empty one means yes, as for the docker program.
+  options.tls_verify = !GetEnv("DOCKER_TLS_VERIFY").empty();
+  options.cert_path = GetEnv("DOCKER_CERT_PATH");
+  options.config_dir = GetEnv("DOCKER_CONFIG");
+  if (options.config_dir.empty()) {
+    options.config_dir = JoinPath(HomeDir(), ".docker");
+  }
+  options.path = GetEnv("PATH");
+  return options;
+}
+
+absl::Status BuildImage(docker::Engine& engine,
+                        const docker::BuildOptions& options,
+                        const docker::BuildContext& context) {
+  docker::ProgressDisplay display = NewDisplay();
+  WriteOut(absl::StrCat("Sending ", context.num_files, " files, ",
+                        docker::FormatSize(context.bytes), "\n"));
+  ELASTICDL_ASSIGN_OR_RETURN(
+      const std::string id,
+      engine.Build(options, context, [&](const docker::Progress& progress) {
+        display.Show(progress);
+      }));
+  WriteOut(absl::StrCat("Built ", options.image, " (", id, ")\n"));
+  return absl::OkStatus();
+}
+
+absl::Status PushImage(docker::Engine& engine, const std::string& image) {
+  docker::ProgressDisplay display = NewDisplay();
+  ELASTICDL_RETURN_IF_ERROR(engine.Push(
+      image,
+      [&](const docker::Progress& progress) { display.Show(progress); }));
+  WriteOut(absl::StrCat("Pushed ", image, "\n"));
+  return absl::OkStatus();
+}
+
+}  // namespace elasticdl::cli

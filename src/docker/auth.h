@@ -1,0 +1,39 @@
+// The user's credentials for image registries, from ~/.docker/config.json.
+#pragma once
+
+#include <memory>
+#include <string>
+
+#include "absl/status/statusor.h"
+#include "nlohmann/json_fwd.hpp"
+
+namespace elasticdl::docker {
+
+// Thread-compatible. What `docker login` left behind.
+class RegistryAuth {
+ public:
+  // Reads <config_dir>/config.json; a missing file is an empty one. `path` (the
+  // value of PATH) is where docker-credential-* programs are looked for.
+  // INVALID_ARGUMENT: the file is not JSON.
+  static absl::StatusOr<RegistryAuth> Read(const std::string& config_dir,
+                                           const std::string& path);
+  ~RegistryAuth();
+  RegistryAuth(RegistryAuth&&) noexcept;
+  RegistryAuth& operator=(RegistryAuth&&) noexcept;
+
+  // The header X-Registry-Auth for `registry` ("docker.io", "gcr.io",
+  // "localhost:5000"); of an empty object when nothing is known.
+  absl::StatusOr<std::string> PushHeader(const std::string& registry) const;
+  // The header X-Registry-Config: all that is known, for the images that a
+  // build starts from. What a helper does not give is left out.
+  std::string BuildHeader() const;
+
+ private:
+  RegistryAuth();
+  absl::StatusOr<nlohmann::json> Find(const std::string& server) const;
+
+  std::unique_ptr<nlohmann::json> config_;
+  std::string path_;
+};
+
+}  // namespace elasticdl::docker

@@ -1,0 +1,25 @@
+// Programs that keep the user's passwords for Docker.
+#pragma once
+
+#include <string>
+
+#include "absl/status/statusor.h"
+#include "absl/time/time.h"
+
+namespace elasticdl::docker {
+
+struct HelperAnswer {
+  std::string user;
+  std::string secret;
+};
+
+// Asks `docker-credential-<helper> get` for `server`. The program is looked for
+// in `path` (the value of PATH). Empty fields: it knows nothing of the server.
+// NOT_FOUND: no such program; UNAVAILABLE: it failed, or took more than
+// `timeout`; the secret is in no message.
+absl::StatusOr<HelperAnswer> AskCredentialHelper(const std::string& helper,
+                                                 const std::string& server,
+                                                 const std::string& path,
+                                                 absl::Duration timeout);
+
+}  // namespace elasticdl::docker

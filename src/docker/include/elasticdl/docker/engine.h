@@ -1,0 +1,89 @@
+// A Docker engine: build an image, push it. Over the engine's own HTTP API; no
+// docker program is needed.
+#pragma once
+
+#include <map>
+#include <memory>
+#include <string>
+
+#include "absl/status/status.h"
+#include "absl/status/statusor.h"
+#include "elasticdl/docker/context.h"
+#include "elasticdl/docker/progress.h"
+
+namespace elasticdl::docker {
+
+// What the docker program takes from the environment.
+struct EngineOptions {
+  // DOCKER_HOST: unix:///PATH or tcp://HOST:PORT. "" = the usual socket.
+  std::string host;
+  // DOCKER_TLS_VERIFY: TLS over tcp://, with ca.pem, cert.pem and key.pem of
+  // cert_path (DOCKER_CERT_PATH; "" = config_dir).
+  bool tls_verify = false;
+  std::string cert_path;
+  // DOCKER_CONFIG or ~/.docker: config.json with the registries' credentials.
+  std::string config_dir;
+  // PATH, for the programs docker-credential-*.
+  std::string path;
+};
+
+struct BuildOptions {
+  ContextOptions context;
+  // The name that the image gets.
+  std::string image;
+  // Of the RUN steps: "" = the engine's default, "host", "none", …
+  std::string network;
+  // Values of ARG.
+  std::map<std::string, std::string> build_args;
+  // Stage to stop at; "" = the last one.
+  std::string target;
+  // Ask the registry for newer base images.
+  bool pull = false;
+  // Build every step again.
+  bool no_cache = false;
+};
+
+// Calls are for one thread at a time, Cancel for any thread.
+class Engine {
+ public:
+  // Finds the engine and agrees on a version of the API. UNAVAILABLE: no engine
+  // listens there; PERMISSION_DENIED: this user may not use it;
+  // INVALID_ARGUMENT: `options` name no engine. Messages say what to do.
+  static absl::StatusOr<std::unique_ptr<Engine>> Connect(
+      const EngineOptions& options);
+  ~Engine();
+
+  // Sends the context, builds, names the image; its id. `show` gets what
+  // happens, on this thread. ABORTED: a step failed, with the step and the
+  // engine's words. INVALID_ARGUMENT, NOT_FOUND: the context, or what the
+  // engine says of it. CANCELLED.
+  absl::StatusOr<std::string> Build(const BuildOptions& options,
+                                    const ProgressCallback& show);
+
+  // The same with a context that was read already (options.context is unused).
+  absl::StatusOr<std::string> Build(const BuildOptions& options,
+                                    const BuildContext& context,
+                                    const ProgressCallback& show);
+
+  // Pushes to the registry that the name says, with the user's credentials.
+  // NOT_FOUND: the engine has no such image; PERMISSION_DENIED: the registry
+  // refuses; UNAVAILABLE: the rest, with the engine's words.
+  absl::Status Push(const std::string& image, const ProgressCallback& show);
+
+  // The id of an image that the engine has; NOT_FOUND.
+  absl::StatusOr<std::string> ImageId(const std::string& image);
+
+  // Ends the call under way (and all later ones) with CANCELLED. The engine
+  // stops a build or push when the connection closes.
+  void Cancel();
+
+  // "1.41".
+  const std::string& api_version() const;
+
+ private:
+  struct Impl;
+  explicit Engine(std::unique_ptr<Impl> impl);
+  const std::unique_ptr<Impl> impl_;
+};
+
+}  // namespace elasticdl::docker
