@@ -20,15 +20,6 @@ int PollMs(absl::Duration left) {
   return static_cast<int>(std::max<int64_t>(ms, 0));
 }
 
-// One part of a URL; empty when it is not there.
-std::string Part(CURLU* url, CURLUPart part, unsigned int flags) {
-  char* text = nullptr;
-  if (curl_url_get(url, part, &text, flags) != CURLUE_OK) return "";
-  std::string copy(text);
-  curl_free(text);
-  return copy;
-}
-
 }  // namespace
 
 CurlChannel::CurlChannel()
@@ -41,7 +32,7 @@ CurlChannel::~CurlChannel() {
 
 void CurlChannel::Reset() { curl_easy_reset(easy_); }
 
-absl::Status CurlChannel::Transfer(const Limits& limits,
+absl::Status CurlChannel::Transfer(const TransferLimits& limits,
                                    const absl::Time& last_byte,
                                    const Cancellation* cancel,
                                    CURLcode& result) {
@@ -56,7 +47,7 @@ absl::Status CurlChannel::Transfer(const Limits& limits,
   return status;
 }
 
-absl::Status CurlChannel::Drive(const Limits& limits,
+absl::Status CurlChannel::Drive(const TransferLimits& limits,
                                 const absl::Time& last_byte,
                                 const Cancellation* cancel, CURLcode& result) {
   const Clock& clock = Clock::Real();
@@ -117,28 +108,6 @@ void CurlPool::Return(std::unique_ptr<CurlChannel> channel) {
   channel->Reset();
   MutexLock lock(mu_);
   if (idle_.size() < kMaxIdleChannels) idle_.push_back(std::move(channel));
-}
-
-void CurlHeaders::Add(const std::string& line) {
-  curl_slist* longer = curl_slist_append(list_, line.c_str());
-  if (longer != nullptr) list_ = longer;
-}
-
-absl::Status ParseServerUrl(const std::string& text, ServerUrl& url) {
-  CURLU* parser = curl_url();
-  const CURLUcode code = curl_url_set(parser, CURLUPART_URL, text.c_str(), 0);
-  url.scheme = Part(parser, CURLUPART_SCHEME, 0);
-  url.host = Part(parser, CURLUPART_HOST, 0);
-  url.port = Part(parser, CURLUPART_PORT, CURLU_DEFAULT_PORT);
-  url.prefix = Part(parser, CURLUPART_PATH, 0);
-  curl_url_cleanup(parser);
-  if (code != CURLUE_OK || url.host.empty() ||
-      (url.scheme != "http" && url.scheme != "https")) {
-    return absl::InvalidArgumentError(absl::StrCat(
-        "server \"", text, "\" is not https://host[:port][/path]"));
-  }
-  while (!url.prefix.empty() && url.prefix.back() == '/') url.prefix.pop_back();
-  return absl::OkStatus();
 }
 
 }  // namespace elasticdl::kube

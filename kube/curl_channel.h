@@ -4,14 +4,13 @@
 #include <curl/curl.h>
 
 #include <memory>
-#include <string>
 #include <vector>
 
 #include "absl/status/status.h"
-#include "absl/strings/string_view.h"
 #include "absl/time/time.h"
 #include "elasticdl/common/mutex.h"
 #include "elasticdl/kube/transport.h"
+#include "http_transport.h"
 
 namespace elasticdl::kube {
 
@@ -31,20 +30,15 @@ class CurlChannel {
   // Forgets all options; the connection stays.
   void Reset();
 
-  // How long a transfer may take.
-  struct Limits {
-    absl::Duration total = absl::InfiniteDuration();
-    // Without a byte.
-    absl::Duration silence = absl::InfiniteDuration();
-  };
   // Makes the transfer that the options describe. `last_byte` is when something
   // came; the caller's callbacks move it on. OK: libcurl is through, `result`
   // says how. DEADLINE_EXCEEDED, CANCELLED.
-  absl::Status Transfer(const Limits& limits, const absl::Time& last_byte,
-                        const Cancellation* cancel, CURLcode& result);
+  absl::Status Transfer(const TransferLimits& limits,
+                        const absl::Time& last_byte, const Cancellation* cancel,
+                        CURLcode& result);
 
  private:
-  absl::Status Drive(const Limits& limits, const absl::Time& last_byte,
+  absl::Status Drive(const TransferLimits& limits, const absl::Time& last_byte,
                      const Cancellation* cancel, CURLcode& result);
 
   CURL* const easy_;
@@ -78,29 +72,5 @@ class CurlPool {
   Mutex mu_;
   std::vector<std::unique_ptr<CurlChannel>> idle_ ABSL_GUARDED_BY(mu_);
 };
-
-// A list of headers. Move-only.
-class CurlHeaders {
- public:
-  CurlHeaders() = default;
-  ~CurlHeaders() { curl_slist_free_all(list_); }
-  CurlHeaders(const CurlHeaders&) = delete;
-  CurlHeaders& operator=(const CurlHeaders&) = delete;
-  void Add(const std::string& line);
-  curl_slist* get() const { return list_; }
-
- private:
-  curl_slist* list_ = nullptr;
-};
-
-// The parts of a server's URL.
-struct ServerUrl {
-  std::string scheme;
-  std::string host;  // IPv6 in brackets
-  std::string port;
-  std::string prefix;  // "" or "/path" without a slash at the end
-};
-// INVALID_ARGUMENT unless it is http(s)://host[:port][/prefix].
-absl::Status ParseServerUrl(const std::string& text, ServerUrl& url);
 
 }  // namespace elasticdl::kube

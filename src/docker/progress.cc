@@ -3,9 +3,9 @@
 #include <algorithm>
 #include <utility>
 
-#include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_format.h"
+#include "absl/strings/strip.h"
 
 namespace elasticdl::docker {
 namespace {
@@ -13,6 +13,25 @@ namespace {
 // Leaves room for "0123456789ab: Pushing " and the sizes in 80 columns.
 constexpr int kBarCells = 28;
 constexpr char kEraseLine[] = "\x1b[2K\r";
+
+// Without colours and other control sequences ("\x1b[91m"), which the engine
+// puts around what commands write to stderr.
+std::string Plain(absl::string_view text) {
+  std::string result;
+  while (!text.empty()) {
+    if (!absl::ConsumePrefix(&text, "\x1b[")) {
+      result += text[0];
+      text.remove_prefix(1);
+      continue;
+    }
+    // Parameters up to the letter that ends it.
+    while (!text.empty() && (text[0] < '@' || text[0] > '~')) {
+      text.remove_prefix(1);
+    }
+    if (!text.empty()) text.remove_prefix(1);
+  }
+  return result;
+}
 
 }  // namespace
 
@@ -50,7 +69,7 @@ void ProgressDisplay::Show(const Progress& progress) {
     ShowLayer(progress);
     return;
   }
-  std::string text = progress.text;
+  std::string text = terminal_ ? progress.text : Plain(progress.text);
   if (text.empty() && !progress.status.empty()) {
     text = absl::StrCat(at_line_start_ ? "" : "\n", progress.status, "\n");
   }

@@ -101,7 +101,8 @@ absl::StatusOr<std::unique_ptr<JobReporter>> JobReporter::Create(
 }
 
 void JobReporter::Say(const std::string& text) {
-  LogInfo(text);
+  // In a pod, log and display are one stream.
+  if (!options_.cluster.has_value()) LogInfo(text);
   display_->Message(text, Clock::Real().Now());
 }
 

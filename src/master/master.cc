@@ -8,6 +8,7 @@
 #include <limits>
 #include <map>
 #include <optional>
+#include <set>
 #include <utility>
 
 #include "absl/strings/match.h"
@@ -159,6 +160,8 @@ class MasterImpl : public Master,
   std::unique_ptr<JobController> controller_;
   std::unique_ptr<PodManager> pods_;
   std::map<ConnectionId, int64_t> worker_of_;
+  // Pods that were told to have started.
+  std::set<std::string> running_;
   int stops_ = 0;
   // Set when the job is ending: when patience ends.
   std::optional<absl::Time> give_up_;
@@ -442,7 +445,8 @@ void MasterImpl::NoteLeaving(ConnectionId connection) {
 
 void MasterImpl::OnPodEvent(absl::Time now, const PodEvent& event) {
   const int64_t id = pods_->IdOf(event.name);
-  if (event.phase == PodPhase::kRunning) {
+  // A cluster may say it again.
+  if (event.phase == PodPhase::kRunning && running_.insert(event.name).second) {
     jobdir_.WritePid(event.name, event.pid).IgnoreError();
     reporter_->PodStarted(event.name, id, event.pid);
   }
@@ -450,6 +454,7 @@ void MasterImpl::OnPodEvent(absl::Time now, const PodEvent& event) {
                      event.phase == PodPhase::kFailed ||
                      event.phase == PodPhase::kDeleted;
   if (ended && id >= 0) {
+    running_.erase(event.name);
     jobdir_.RemovePid(event.name);
     // The controller first: if the crash is the fault of a task, it does not
     // count against the worker.

@@ -222,9 +222,9 @@ TEST(ZooTest, InitWritesADockerfile) {
             "install -y\n"
             "USER 1000\n"
             "COPY --chown=1000:0 zoo /model_zoo\n"
-            "RUN printf '%s\\n' a.custom_model mnist.net.custom_model | \\\n"
-            "    xargs -P 2 -I DEF elasticdl-worker --compile_only "
-            "--model_zoo=/model_zoo --model_def=DEF\n"
+            "RUN elasticdl-compile-zoo /model_zoo \\\n"
+            "    a.custom_model \\\n"
+            "    mnist.net.custom_model\n"
             "COPY spec.json /cluster_spec/spec.json\n");
   EXPECT_EQ(ReadFile(dir.Path("spec.json")).value(), "{}\n");
 

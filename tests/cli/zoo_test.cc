@@ -209,7 +209,8 @@ TEST_F(ZooCommandTest, PrepareImageBuildsAndPushes) {
   EXPECT_THAT(requests[1].body,
               HasSubstr("FROM elasticdl:ci\n"
                         "COPY --chown=1000:0 . /model_zoo\n"
-                        "RUN printf '%s\\n' mnist.net.custom_model | "));
+                        "RUN elasticdl-compile-zoo /model_zoo \\\n"
+                        "    mnist.net.custom_model\n"));
   EXPECT_THAT(requests[2].target,
               HasSubstr("/images/reg.example.com/user/test-mnist/push?tag="));
   // The same content, the same name; another content, another name.

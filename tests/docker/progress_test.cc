@@ -10,8 +10,8 @@ namespace {
 
 std::string Show(bool terminal, const std::vector<Progress>& all) {
   std::string out;
-  ProgressDisplay display(terminal,
-                          [&](absl::string_view text) { absl::StrAppend(&out, text); });
+  ProgressDisplay display(
+      terminal, [&](absl::string_view text) { absl::StrAppend(&out, text); });
   for (const Progress& one : all) display.Show(one);
   return out;
 }
@@ -36,6 +36,13 @@ TEST(ProgressTest, BuildOutputIsShownAsItIs) {
   EXPECT_EQ(Show(false, {Text("Step 1/2 : FROM a\n"), Text(" ---> 12"),
                          Text("\n"), Progress()}),
             "Step 1/2 : FROM a\n ---> 12\n");
+}
+
+TEST(ProgressTest, ColoursAreForTerminals) {
+  const std::vector<Progress> all = {Text("\x1b[91mwarning\n\x1b[0m"),
+                                     Text("\x1b[1;3")};
+  EXPECT_EQ(Show(false, all), "warning\n");
+  EXPECT_EQ(Show(true, all), "\x1b[91mwarning\n\x1b[0m\x1b[1;3");
 }
 
 TEST(ProgressTest, PipeGetsALineForEachChange) {

@@ -79,14 +79,11 @@ std::vector<std::string> FindModels(const std::string& zoo) {
   return models;
 }
 
-// Two at a time: a model takes 20 s and a gigabyte to compile. One step for
-// all, so that they are one layer.
+// One step for all: it precompiles what they share, and makes one layer.
 std::string CompileStep(const std::vector<std::string>& models) {
   if (models.empty()) return "";
-  return absl::StrCat("RUN printf '%s\\n' ", absl::StrJoin(models, " "),
-                      " | \\\n    xargs -P 2 -I DEF elasticdl-worker ",
-                      "--compile_only --model_zoo=/model_zoo ",
-                      "--model_def=DEF\n");
+  return absl::StrCat("RUN elasticdl-compile-zoo /model_zoo \\\n    ",
+                      absl::StrJoin(models, " \\\n    "), "\n");
 }
 
 // The cluster specification goes beside the Dockerfile, as in the original.
