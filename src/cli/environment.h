@@ -2,11 +2,15 @@
 #pragma once
 
 #include <string>
+#include <vector>
 
 namespace elasticdl::cli {
 
 // "" when it is not set.
 std::string GetEnv(const std::string& name);
+
+// KEY=VALUE of this process.
+std::vector<std::string> Environment();
 
 // $HOME, or what the system knows.
 std::string HomeDir();

@@ -37,14 +37,6 @@ absl::StatusOr<jobdir::JobLock> LockJob(const jobdir::JobDir& dir, bool go_on) {
                : jobdir::JobLock::Acquire(dir);
 }
 
-std::vector<std::string> Environment() {
-  std::vector<std::string> environment;
-  for (char** entry = environ; *entry != nullptr; ++entry) {
-    environment.emplace_back(*entry);
-  }
-  return environment;
-}
-
 std::string ExecutablePath() {
   char path[4096];
   const ssize_t n = readlink("/proc/self/exe", path, sizeof(path));

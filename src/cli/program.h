@@ -23,9 +23,6 @@ absl::Status InitLogFromFlags(const std::string& tag, const std::string& level,
 bool StartedByHand();
 absl::StatusOr<jobdir::JobLock> LockJob(const jobdir::JobDir& dir, bool go_on);
 
-// KEY=VALUE of this process.
-std::vector<std::string> Environment();
-
 // The path of this program's file.
 std::string ExecutablePath();
 

@@ -1,14 +1,10 @@
 // The real `elasticdl` against the cluster of the kubeconfig: objects, owner
-// references, exit codes, the way through the API server, rights. Pods run an
-// image with bash and perl ($ELASTICDL_TEST_IMAGE, default debian:bookworm).
-// Skipped without a cluster and with K8S_TESTS=False.
+// references, exit codes, the way through the API server, rights. See
+// kube/real_cluster.h; the image needs bash and perl.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 #include <signal.h>
-#include <stdlib.h>
-#include <unistd.h>
 
-#include <functional>
 #include <memory>
 #include <nlohmann/json.hpp>
 #include <set>
@@ -21,8 +17,8 @@
 #include "elasticdl/common/file.h"
 #include "elasticdl/common/mutex.h"
 #include "elasticdl/kube/client.h"
-#include "elasticdl/kube/cluster_config.h"
 #include "elasticdl/kube/watch.h"
+#include "kube/real_cluster.h"
 #include "support/child_process.h"
 #include "support/follow.h"
 #include "support/temp_dir.h"
@@ -33,42 +29,18 @@ namespace {
 using kube::Json;
 using ::testing::HasSubstr;
 
-std::string Env(const char* name, const char* fallback = "") {
-  const char* value = getenv(name);
-  return value == nullptr ? fallback : value;
-}
-
-const kube::Resource kNamespaces = {"", "v1", "namespaces", false};
 const kube::Resource kAccounts = {"", "v1", "serviceaccounts", true};
 
 // A namespace of its own for each test.
 class ClusterKubeTest : public ::testing::Test {
  protected:
   void SetUp() override {
-    if (Env("K8S_TESTS") == "False") GTEST_SKIP() << "K8S_TESTS=False";
-    kube::ConfigSource source;
-    source.kubeconfig = Env("KUBECONFIG");
-    source.home = Env("HOME");
-    const auto config = kube::LoadClusterConfig(source);
-    if (!config.ok()) GTEST_SKIP() << "no cluster: " << config.status();
-    config_ = *config;
-    const auto made = NewClient("default")->Create(
-        kNamespaces, {{"apiVersion", "v1"},
-                      {"kind", "Namespace"},
-                      {"metadata", {{"generateName", "elasticdl-client-"}}}});
-    if (absl::IsUnavailable(made.status())) {
-      GTEST_SKIP() << "no cluster: " << made.status();
-    }
-    ASSERT_TRUE(made.ok()) << made.status();
-    space_ = kube::TextAt(*made, "/metadata/name");
-    client_ = NewClient(space_);
-    // Without it no pod may be made.
-    ASSERT_TRUE(WaitFor(kAccounts, "", [](const std::set<std::string>& names) {
-      return names.count("default") > 0;
-    }));
-  }
-  void TearDown() override {
-    if (client_ != nullptr) client_->Delete(kNamespaces, space_).IgnoreError();
+    std::string why;
+    cluster_ = kube::test::RealCluster::Find(why);
+    if (cluster_ == nullptr) GTEST_SKIP() << why;
+    if (cluster_->image().empty()) GTEST_SKIP() << "no ELASTICDL_TEST_IMAGE";
+    space_ = cluster_->namespace_name();
+    client_ = &cluster_->client();
   }
 
   struct Outcome {
@@ -107,26 +79,17 @@ class ClusterKubeTest : public ::testing::Test {
          {{"container",
            {{"command", {"bash", "-c", script}}, {"args", Json::array()}}},
           {"terminationGracePeriodSeconds", 1}}}};
-    std::vector<std::string> argv = Elasticdl(
-        "train", {"--image=" + Env("ELASTICDL_TEST_IMAGE", "debian:bookworm"),
-                  "--image_pull_policy=IfNotPresent", "--model_def=m.f",
-                  "--training_data=/data",
-                  "--master_resource_request=cpu=10m,memory=64Mi",
-                  "--cluster_spec_json=" + spec.dump()});
+    std::vector<std::string> argv =
+        Elasticdl("train", {"--image=" + cluster_->image(),
+                            "--image_pull_policy=IfNotPresent",
+                            "--model_def=m.f", "--training_data=/data",
+                            "--master_resource_request=cpu=10m,memory=64Mi",
+                            "--cluster_spec_json=" + spec.dump()});
     argv.insert(argv.end(), more.begin(), more.end());
     return argv;
   }
-  std::unique_ptr<kube::Client> NewClient(const std::string& space) const {
-    auto transport = kube::MakeTransport(config_);
-    EXPECT_TRUE(transport.ok()) << transport.status();
-    kube::Client::Options options;
-    options.namespace_name = space;
-    return std::make_unique<kube::Client>(*std::move(transport), options);
-  }
-  // Waits until the names of the objects are as they should be.
-  bool WaitFor(
-      const kube::Resource& resource, const std::string& selector,
-      const std::function<bool(const std::set<std::string>&)>& condition) {
+  // Waits until none of the job's objects of this kind is left.
+  bool WaitGone(const kube::Resource& resource) {
     Mutex mu;
     CondVar changed;
     std::set<std::string> names;
@@ -134,7 +97,7 @@ class ClusterKubeTest : public ::testing::Test {
     kube::Watch::Options options;
     options.resource = resource;
     options.namespace_name = space_;
-    options.selector = selector;
+    options.selector = "elasticdl-job-name=kt";
     kube::Watch watch(
         client_->transport(), options, [&](const kube::WatchEvent& event) {
           MutexLock lock(mu);
@@ -148,28 +111,22 @@ class ClusterKubeTest : public ::testing::Test {
           }
           changed.NotifyAll();
         });
-    bool good = false;
+    bool gone = false;
     {
       MutexLock lock(mu);
-      while (!(synced && condition(names)) &&
+      while (!(synced && names.empty()) &&
              changed.WaitFor(mu, test::kPatience)) {
       }
-      good = synced && condition(names);
+      gone = synced && names.empty();
     }
     watch.Stop();
-    return good;
-  }
-  // Waits until none of the job's objects of this kind is left.
-  bool WaitGone(const kube::Resource& resource) {
-    return WaitFor(
-        resource, "elasticdl-job-name=kt",
-        [](const std::set<std::string>& names) { return names.empty(); });
+    return gone;
   }
 
   test::TempDir dir_;
-  kube::ClusterConfig config_;
+  std::unique_ptr<kube::test::RealCluster> cluster_;
   std::string space_;
-  std::unique_ptr<kube::Client> client_;
+  kube::Client* client_ = nullptr;
   int runs_ = 0;
 };
 
@@ -322,11 +279,12 @@ TEST_F(ClusterKubeTest, MissingRightsAreNamedAndGranted) {
       {"apiVersion", "v1"},
       {"kind", "Config"},
       {"current-context", "c"},
-      {"clusters", Json::array({{{"name", "c"},
-                                 {"cluster",
-                                  {{"server", config_.server},
-                                   {"certificate-authority-data",
-                                    absl::Base64Escape(config_.ca_pem)}}}}})},
+      {"clusters",
+       Json::array({{{"name", "c"},
+                     {"cluster",
+                      {{"server", cluster_->config().server},
+                       {"certificate-authority-data",
+                        absl::Base64Escape(cluster_->config().ca_pem)}}}}})},
       {"users", Json::array({{{"name", "u"}, {"user", {{"token", token}}}}})},
       {"contexts",
        Json::array(

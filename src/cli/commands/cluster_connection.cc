@@ -18,6 +18,7 @@ absl::StatusOr<ClusterConnection> ConnectCluster(
   source.service_host = GetEnv("KUBERNETES_SERVICE_HOST");
   source.service_port = GetEnv("KUBERNETES_SERVICE_PORT");
   source.force_kubeconfig = force_use_kube_config_file;
+  source.environment = Environment();
   ELASTICDL_ASSIGN_OR_RETURN(const kube::ClusterConfig config,
                              kube::LoadClusterConfig(source));
   ELASTICDL_ASSIGN_OR_RETURN(auto transport, kube::MakeTransport(config));

@@ -14,13 +14,14 @@
 #include "commands/cluster_job_options.h"
 #include "commands/cluster_job_submit.h"
 #include "commands/cluster_spec_file.h"
-#include "commands/job_image.h"
 #include "commands/job_commands.h"
+#include "commands/job_image.h"
 #include "elasticdl/cluster/cluster_spec.h"
 #include "elasticdl/cluster/job_objects.h"
 #include "elasticdl/common/file.h"
 #include "elasticdl/common/status.h"
 #include "elasticdl/jobdir.h"
+#include "environment.h"
 #include "job_flags.h"
 #include "signals.h"
 #include "yaml_json.h"
@@ -29,14 +30,6 @@ namespace elasticdl::cli {
 namespace {
 
 using kube::Json;
-
-std::vector<std::string> ThisEnvironment() {
-  std::vector<std::string> environment;
-  for (char** entry = environ; *entry != nullptr; ++entry) {
-    environment.emplace_back(*entry);
-  }
-  return environment;
-}
 
 absl::StatusOr<std::string> JobToken(const JobFlags& flags) {
   if (flags.token_file.empty()) return jobdir::NewToken();
@@ -59,8 +52,8 @@ absl::StatusOr<JobPlan> PlanJob(const JobFlags& flags, const FlagSet& set,
   JobPlan plan;
   ELASTICDL_ASSIGN_OR_RETURN(plan.objects, cluster::MakeJobObjects(options));
   if (!flags.cluster_spec.empty()) {
-    ELASTICDL_RETURN_IF_ERROR(ApplyClusterSpecFile(
-        flags.cluster_spec, ThisEnvironment(), &plan.objects));
+    ELASTICDL_RETURN_IF_ERROR(
+        ApplyClusterSpecFile(flags.cluster_spec, Environment(), &plan.objects));
   } else if (!flags.cluster_spec_json.empty()) {
     const Json spec = Json::parse(flags.cluster_spec_json, nullptr,
                                   /*allow_exceptions=*/false);

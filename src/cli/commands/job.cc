@@ -17,8 +17,9 @@ int RunJob(const std::string& name, const std::string& summary,
   const int exit_code = ParseJobFlags(command, args, &flags, &set);
   if (exit_code >= 0) return exit_code;
   if (flags.OnCluster()) {
-    // With present names only, all of them checked.
-    const absl::Status status = ExecCluster(name, set.ToArgs());
+    // As they were typed: ToArgs leaves out what only the client acts on (the
+    // making of an image).
+    const absl::Status status = ExecCluster(name, args);
     std::fprintf(stderr, "elasticdl %s: %s\n", name.c_str(),
                  std::string(status.message()).c_str());
     return 1;
