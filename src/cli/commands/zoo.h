@@ -10,6 +10,9 @@
 namespace elasticdl::cli {
 
 int RunZoo(const std::vector<std::string>& args);
+// In `elasticdl-cluster`.
+int RunZooBuild(const std::vector<std::string>& args);
+int RunZooPush(const std::vector<std::string>& args);
 
 struct ZooInitFlags {
   std::string base_image = "elasticdl:latest";
