@@ -1,17 +1,19 @@
 # Who may never reach whom (docs/architecture.md, "Direction of dependencies").
-foreach(target elasticdl elasticdl-master elasticdl-ps elasticdl_master
-               elasticdl_cli elasticdl_data elasticdl_checkpoint elasticdl_optim
+foreach(target elasticdl elasticdl-cluster elasticdl-master elasticdl-ps
+               elasticdl_master elasticdl_cli elasticdl_cluster elasticdl_data elasticdl_checkpoint elasticdl_optim
                elasticdl_ledger elasticdl_metric)
   elasticdl_forbid_dependency(${target} elasticdl_torch elasticdl_model)
 endforeach()
-elasticdl_forbid_dependency(elasticdl gRPC::grpc++)
+elasticdl_forbid_dependency(elasticdl gRPC::grpc++ elasticdl_kube)
+elasticdl_forbid_dependency(elasticdl-cluster gRPC::grpc++)
+elasticdl_forbid_dependency(elasticdl_cluster elasticdl_proto elasticdl_kube)
 elasticdl_forbid_dependency(elasticdl_worker elasticdl_kube)
 elasticdl_forbid_dependency(elasticdl_collective gRPC::grpc++)
 elasticdl_forbid_dependency(elasticdl_kube elasticdl_proto)
 elasticdl_forbid_dependency(elasticdl_docker elasticdl_proto gRPC::grpc++)
 get_property(modules GLOBAL PROPERTY ELASTICDL_MODULES)
 foreach(module IN LISTS modules)
-  if(NOT module MATCHES "^(cli|program|master_program)$")
+  if(NOT module MATCHES "^(cli|program|master_program|cluster_program)$")
     elasticdl_forbid_dependency(elasticdl_${module} elasticdl_cli)
   endif()
 endforeach()

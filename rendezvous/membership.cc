@@ -41,6 +41,24 @@ Membership::Decisions Membership::Ready(absl::Time now, int64_t worker_id,
   return Take();
 }
 
+Membership::Decisions Membership::Resume(
+    absl::Time now, const std::vector<WorldMember>& members,
+    const std::string& reason) {
+  for (const WorldMember& member : members) {
+    if (Knows(member.worker_id)) continue;
+    Worker& worker = workers_[member.worker_id];
+    worker.host = member.host;
+    worker.order = next_order_++;
+    worker.level = true;
+    ++num_level_;
+    by_order_[worker.order] = member.worker_id;
+  }
+  cause_ = reason;
+  pause_since_ = now;
+  Settle(now);
+  return Take();
+}
+
 Membership::Decisions Membership::Leave(absl::Time now, int64_t worker_id) {
   const auto it = workers_.find(worker_id);
   if (it == workers_.end() || it->second.leaving) return {};

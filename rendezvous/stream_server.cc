@@ -48,7 +48,7 @@ class Connection
     StartRead(&in_);
   }
 
-  void Send(v1::MasterMessage message) {
+  void Send(std::shared_ptr<const v1::MasterMessage> message) {
     MutexLock lock(mu_);
     if (closing_) return;
     out_.push_back(std::move(message));
@@ -113,7 +113,7 @@ class Connection
   void MaybeWrite() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_) {
     if (writing_ || out_.empty()) return;
     writing_ = true;
-    StartWrite(&out_.front());
+    StartWrite(out_.front().get());
   }
   void MaybeFinish() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_) {
     if (!closing_ || writing_ || !out_.empty() || finished_) return;
@@ -126,8 +126,10 @@ class Connection
   v1::WorkerMessage in_;
 
   Mutex mu_;
-  // The front one is being written while writing_; a deque keeps it in place.
-  std::deque<v1::MasterMessage> out_ ABSL_GUARDED_BY(mu_);
+  // The front one is being written while writing_. Shared by all connections
+  // that it goes to.
+  std::deque<std::shared_ptr<const v1::MasterMessage>> out_
+      ABSL_GUARDED_BY(mu_);
   bool writing_ ABSL_GUARDED_BY(mu_) = false;
   bool closing_ ABSL_GUARDED_BY(mu_) = false;
   bool finished_ ABSL_GUARDED_BY(mu_) = false;
@@ -197,10 +199,15 @@ class StreamServerImpl : public StreamServer,
     return connection;
   }
 
-  void Send(ConnectionId id, v1::MasterMessage message) override {
+  void Send(const std::vector<ConnectionId>& ids,
+            v1::MasterMessage message) override {
+    const auto shared =
+        std::make_shared<const v1::MasterMessage>(std::move(message));
     MutexLock lock(mu_);
-    const auto found = connections_.find(id);
-    if (found != connections_.end()) found->second->Send(std::move(message));
+    for (const ConnectionId id : ids) {
+      const auto found = connections_.find(id);
+      if (found != connections_.end()) found->second->Send(shared);
+    }
   }
 
   void Close(ConnectionId id, const absl::Status& status) override {

@@ -24,6 +24,14 @@ std::string GetEnv(const std::string& name) {
   return value == nullptr ? "" : value;
 }
 
+std::vector<std::string> Environment() {
+  std::vector<std::string> environment;
+  for (char** entry = environ; *entry != nullptr; ++entry) {
+    environment.emplace_back(*entry);
+  }
+  return environment;
+}
+
 std::string HomeDir() {
   std::string home = GetEnv("HOME");
   if (!home.empty()) return home;

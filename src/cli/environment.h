@@ -2,14 +2,19 @@
 #pragma once
 
 #include <string>
+#include <vector>
 
 namespace elasticdl::cli {
 
 // "" when it is not set.
 std::string GetEnv(const std::string& name);
 
-// $HOME, or what the user database says.
+// KEY=VALUE of this process.
+std::vector<std::string> Environment();
+
+// $HOME, or what the system knows.
 std::string HomeDir();
+
 // ${XDG_STATE_HOME:-~/.local/state}/elasticdl: jobs/<job_name> is below it.
 std::string DefaultStateDir();
 // ${XDG_CACHE_HOME:-~/.cache}/elasticdl: compiled models.

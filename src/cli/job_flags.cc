@@ -255,6 +255,14 @@ void AddWorkers(JobFlags* f, FlagSet* set) {
            Info(kWorkers, "A worker silent for so many seconds is lost.")
                .Value("SECS")
                .Min(0.1));
+  set->Add("master_timeout", &f->master_timeout,
+           Info(kWorkers,
+                "How many seconds workers keep their model and wait for a "
+                "master that is gone. Above 0 the master keeps a journal, and "
+                "one that is started again goes on where it stopped. Local "
+                "jobs: 0; on a cluster: 300.")
+               .Value("SECS")
+               .Min(0));
   set->Add("task_max_failures", &f->task_max_failures,
            Info(kWorkers,
                 "Set a task aside after it brought down this many workers.")
@@ -352,6 +360,17 @@ void AddProgram(JobCommand command, JobFlags* f, FlagSet* set) {
                   "Who starts the workers; none: they are started by hand.")
                  .Value("NAME")
                  .Choices({"local", "kubernetes", "none"}));
+    set->Add("http_port", &f->http_port,
+             Info(kProgram, "Port of the status page; 0 = any free one.")
+                 .Hidden()
+                 .Min(0)
+                 .Max(65535));
+    set->Add("pod_template_dir", &f->pod_template_dir,
+             Info(kProgram,
+                  "Folder with worker-pod.json and ps-pod.json, the pods that "
+                  "--pod_backend=kubernetes makes.")
+                 .Hidden()
+                 .Value("DIR"));
     return;
   }
   set->Add("master_addr", &f->master_addr,

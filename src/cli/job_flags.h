@@ -77,6 +77,7 @@ struct JobFlags {
   int64_t max_workers = 0;
   int64_t num_threads = 0;
   double worker_timeout = 30;
+  double master_timeout = 0;
   int64_t task_max_failures = 3;
   double task_timeout_secs = 0;
   int64_t relaunch_on_worker_failure = 1;
@@ -132,6 +133,8 @@ struct JobFlags {
   // Programs of a job, started by the pod manager or by hand.
   int64_t port = 50001;
   std::string pod_backend = "none";
+  int64_t http_port = 0;
+  std::string pod_template_dir;
   int64_t worker_id = -1;
   std::string master_addr = "localhost:50001";
   std::string ps_addrs;
@@ -199,9 +202,14 @@ void HintModelParams(const JobFlags& flags, FlagSet* set);
 // `mnist-functional-api-0725-014259` from a --model_def and the time.
 std::string DefaultJobName(const std::string& model_def, absl::Time now);
 
-// Parse, translate, validate, print hints and errors to stderr; a job without
-// name and image gets DefaultJobName. The exit code when the program should
-// end now (0 help, 2 usage), or -1 to go on. `set` must be empty.
+// Parse, translate, validate; a job without name and image gets
+// DefaultJobName. CANCELLED: --help. `set` must be empty.
+absl::Status CheckJobFlags(JobCommand command,
+                           const std::vector<std::string>& args,
+                           JobFlags* flags, FlagSet* set);
+
+// The same, with hints and errors on stderr. The exit code when the program
+// should end now (0 help, 2 usage), or -1 to go on.
 int ParseJobFlags(JobCommand command, const std::vector<std::string>& args,
                   JobFlags* flags, FlagSet* set);
 

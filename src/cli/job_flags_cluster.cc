@@ -6,7 +6,7 @@
 namespace elasticdl::cli {
 namespace {
 
-constexpr char kCluster[] = "Cluster (with --image_name)";
+constexpr const char* kCluster = kClusterGroup;
 
 void AddResources(JobFlags* f, FlagSet* set) {
   const struct {
@@ -70,7 +70,9 @@ void AddClusterFlags(JobFlags* f, FlagSet* set) {
                .Value("IMAGE")
                .Check(CheckImageName));
   set->Add("namespace", &f->name_space,
-           Info(kCluster, "Kubernetes namespace.")
+           Info(kCluster,
+                "Kubernetes namespace; when it is not given, the kubeconfig's "
+                "if that names one.")
                .Value("NAME")
                .Check([](const std::string& text) {
                  return CheckKubeName(text, 63, false);
@@ -84,11 +86,12 @@ void AddClusterFlags(JobFlags* f, FlagSet* set) {
                .Value("VOLUMES")
                .Grammar(ParseVolumes));
   set->Add("image_pull_policy", &f->image_pull_policy,
-           Info(kCluster, "")
+           Info(kCluster, "When nodes pull the image.")
                .Value("POLICY")
                .Choices({"Never", "IfNotPresent", "Always"}));
   set->Add("restart_policy", &f->restart_policy,
-           Info(kCluster, "Of all pods.")
+           Info(kCluster,
+                "Of all pods; when it is not given, OnFailure for the master.")
                .Value("POLICY")
                .Choices({"Never", "OnFailure", "Always"}));
   set->Add("envs", &f->envs,
@@ -103,7 +106,9 @@ void AddClusterFlags(JobFlags* f, FlagSet* set) {
           .Value("REGEX")
           .Check(CheckRegex));
   set->Add("cluster_spec", &f->cluster_spec,
-           Info(kCluster, "File with additions to pods and services.")
+           Info(kCluster,
+                "File with additions to pods and services: YAML or JSON with "
+                "the keys of --cluster_spec_json, or Python.")
                .Value("FILE"));
   set->Add("cluster_spec_json", &f->cluster_spec_json,
            Info(kCluster,
@@ -112,7 +117,9 @@ void AddClusterFlags(JobFlags* f, FlagSet* set) {
                .Value("JSON")
                .Check(CheckClusterSpecJson));
   set->Add("yaml", &f->yaml,
-           Info(kCluster, "Write the master pod here and submit nothing.")
+           Info(kCluster,
+                "Write the job's objects here (- = standard output) and submit "
+                "nothing.")
                .Value("FILE"));
   set->Add("force_use_kube_config_file", &f->force_use_kube_config_file,
            Info(kCluster, "Use ~/.kube/config even inside a cluster."));

@@ -16,8 +16,6 @@ namespace elasticdl::cli {
 namespace {
 
 constexpr char kOld[] = "Old";
-// The group of AddClusterFlags.
-constexpr char kImageGroup[] = "Cluster (with --image_name)";
 constexpr char kDefaultSymbol[] = "custom_model";
 
 Info Old(const std::string& hint = "") {
@@ -74,14 +72,14 @@ void AddTranslated(JobFlags* f, FlagSet* set) {
 // How jobs were submitted before `zoo build`; still the shortest way.
 void AddImage(JobFlags* f, FlagSet* set) {
   set->Add("docker_image_prefix", &f->docker_image_prefix,
-           Info(kImageGroup,
+           Info(kClusterGroup,
                 "Build the local --model_zoo into an image below this "
                 "repository and push it first, e.g. gcr.io/project.")
                .Value("REPO")
                .Check(CheckImageName)
                .Old({"docker_image_repository"}));
   set->Add("image_base", &f->image_base,
-           Info(kImageGroup,
+           Info(kClusterGroup,
                 "What that image starts from; default: elasticdl:latest. "
                 "Without --docker_image_prefix: the image of the job.")
                .Value("IMAGE")

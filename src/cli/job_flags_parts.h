@@ -6,6 +6,9 @@
 
 namespace elasticdl::cli {
 
+// The group of AddClusterFlags in the help.
+inline constexpr char kClusterGroup[] = "Cluster (with --image_name)";
+
 // Flags that act on a Kubernetes cluster.
 void AddClusterFlags(JobFlags* flags, FlagSet* set);
 

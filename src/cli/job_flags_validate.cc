@@ -270,8 +270,9 @@ std::string DefaultJobName(const std::string& model_def, absl::Time now) {
   return absl::StrCat(name, "-", suffix);
 }
 
-int ParseJobFlags(JobCommand command, const std::vector<std::string>& args,
-                  JobFlags* flags, FlagSet* set) {
+absl::Status CheckJobFlags(JobCommand command,
+                           const std::vector<std::string>& args,
+                           JobFlags* flags, FlagSet* set) {
   AddJobFlags(command, flags, set);
   absl::Status status = set->Parse(args);
   if (status.ok()) status = TranslateLegacyFlags(flags, set);
@@ -284,7 +285,12 @@ int ParseJobFlags(JobCommand command, const std::vector<std::string>& args,
     status =
         set->Set("job_name", DefaultJobName(flags->model_def, absl::Now()));
   }
-  return set->Report(status);
+  return status;
+}
+
+int ParseJobFlags(JobCommand command, const std::vector<std::string>& args,
+                  JobFlags* flags, FlagSet* set) {
+  return set->Report(CheckJobFlags(command, args, flags, set));
 }
 
 }  // namespace elasticdl::cli

@@ -28,8 +28,14 @@ absl::StatusOr<int> RunJob(const JobFlags& flags, const jobdir::JobDir& dir,
       MakeMasterOptions(flags, ExecutablePath(), Environment()));
   options.job_dir = dir.path();
   options.terminal = GetEnv("TERM");
-  ELASTICDL_ASSIGN_OR_RETURN(options.token, dir.ReadToken());
-  options.worker_argv.push_back("--token_file=" + dir.TokenFile());
+  const std::string token_file =
+      flags.token_file.empty() ? dir.TokenFile() : flags.token_file;
+  if (flags.token_file.empty()) {
+    ELASTICDL_ASSIGN_OR_RETURN(options.token, dir.ReadToken());
+  } else {
+    ELASTICDL_ASSIGN_OR_RETURN(options.token, FindToken(token_file, "", ""));
+  }
+  options.worker_argv.push_back("--token_file=" + token_file);
   if (options.job.checkpoint_dir().empty() &&
       options.job.checkpoint_steps() > 0) {
     options.job.set_checkpoint_dir(JoinPath(dir.path(), "checkpoints"));
@@ -55,7 +61,8 @@ absl::StatusOr<int> RunMaster(const JobFlags& flags, SignalWatcher& signals,
   const jobdir::JobDir dir(
       flags.state_dir.empty() ? DefaultStateDir() : flags.state_dir,
       flags.job_name);
-  ELASTICDL_ASSIGN_OR_RETURN(const jobdir::JobLock lock, LockJob(dir));
+  ELASTICDL_ASSIGN_OR_RETURN(const jobdir::JobLock lock,
+                             LockJob(dir, flags.master_timeout > 0));
   if (!flags.log_file_path.empty()) {
     ELASTICDL_ASSIGN_OR_RETURN(
         copier, LogCopier::Start(dir.LogsDir(), flags.log_file_path));

@@ -7,6 +7,7 @@
 
 #include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
+#include "absl/strings/strip.h"
 #include "elasticdl/common/file.h"
 #include "elasticdl/common/status.h"
 #include "grammar.h"
@@ -72,6 +73,7 @@ v1::JobSpec MakeJobSpec(const JobFlags& flags, v1::JobType type) {
   job.set_grad_compression(flags.grad_compression);
   job.set_global_batch_size(flags.global_batch_size);
   job.set_worker_timeout_seconds(flags.worker_timeout);
+  job.set_master_timeout_seconds(flags.master_timeout);
   return job;
 }
 
@@ -82,6 +84,30 @@ bool MayReadData(const JobFlags& flags) {
   if (path.empty()) return false;
   const auto text = ReadFile(path);
   return !text.ok() || absl::StrContains(*text, flags.custom_data_reader);
+}
+
+master::ClusterOptions MakeClusterOptions(
+    const JobFlags& flags, const std::vector<std::string>& environment) {
+  const auto value = [&](absl::string_view name) -> std::string {
+    for (const std::string& entry : environment) {
+      absl::string_view rest = entry;
+      if (absl::ConsumePrefix(&rest, name) && absl::ConsumePrefix(&rest, "=")) {
+        return std::string(rest);
+      }
+    }
+    return "";
+  };
+  master::ClusterOptions cluster;
+  cluster.namespace_name = flags.name_space;
+  cluster.pod_name = value("POD_NAME");
+  cluster.pod_ip = value("MY_POD_IP");
+  cluster.pod_template_dir = flags.pod_template_dir;
+  cluster.kubeconfig = value("KUBECONFIG");
+  cluster.home = value("HOME");
+  cluster.service_host = value("KUBERNETES_SERVICE_HOST");
+  cluster.service_port = value("KUBERNETES_SERVICE_PORT");
+  cluster.force_kubeconfig = flags.force_use_kube_config_file;
+  return cluster;
 }
 
 }  // namespace
@@ -126,7 +152,11 @@ absl::StatusOr<master::MasterOptions> MakeMasterOptions(
       absl::Seconds(flags.evaluation_start_delay_secs);
   options.evaluation_throttle = absl::Seconds(flags.evaluation_throttle_secs);
   options.checkpoint_dir_for_init = flags.checkpoint_dir_for_init;
-  options.start_pods = flags.pod_backend == "local";
+  options.start_pods = flags.pod_backend != "none";
+  if (flags.pod_backend == "kubernetes") {
+    options.cluster = MakeClusterOptions(flags, environment);
+  }
+  options.http_port = static_cast<int>(flags.http_port);
   options.relaunch_on_worker_failure = flags.relaunch_on_worker_failure;
   ELASTICDL_ASSIGN_OR_RETURN(const AuxParams aux,
                              ParseAuxParams(flags.aux_params));

@@ -26,22 +26,15 @@ absl::Status InitLogFromFlags(const std::string& tag, const std::string& level,
 
 bool StartedByHand() { return GetEnv(kLockFdVariable).empty(); }
 
-absl::StatusOr<jobdir::JobLock> LockJob(const jobdir::JobDir& dir) {
+absl::StatusOr<jobdir::JobLock> LockJob(const jobdir::JobDir& dir, bool go_on) {
   int fd = -1;
   if (absl::SimpleAtoi(GetEnv(kLockFdVariable), &fd)) {
     // The descriptor is this process's alone, whatever it starts.
     unsetenv(kLockFdVariable);
     return jobdir::JobLock::Adopt(dir, fd);
   }
-  return jobdir::JobLock::Acquire(dir);
-}
-
-std::vector<std::string> Environment() {
-  std::vector<std::string> environment;
-  for (char** entry = environ; *entry != nullptr; ++entry) {
-    environment.emplace_back(*entry);
-  }
-  return environment;
+  return go_on ? jobdir::JobLock::AcquireAgain(dir)
+               : jobdir::JobLock::Acquire(dir);
 }
 
 std::string ExecutablePath() {

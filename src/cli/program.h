@@ -19,12 +19,9 @@ absl::Status InitLogFromFlags(const std::string& tag, const std::string& level,
 
 // Takes over the job's lock from the client that started this program, or,
 // started by hand (StartedByHand), acquires it. ALREADY_EXISTS when a job of
-// that name runs.
+// that name runs. `go_on`: a run that kept a journal is gone on with.
 bool StartedByHand();
-absl::StatusOr<jobdir::JobLock> LockJob(const jobdir::JobDir& dir);
-
-// KEY=VALUE of this process.
-std::vector<std::string> Environment();
+absl::StatusOr<jobdir::JobLock> LockJob(const jobdir::JobDir& dir, bool go_on);
 
 // The path of this program's file.
 std::string ExecutablePath();

@@ -22,7 +22,7 @@ SignalWatcher::SignalWatcher(std::initializer_list<int> signals) {
   ELASTICDL_CHECK(signals_.valid() && stop_.valid());
 }
 
-SignalWatcher::~SignalWatcher() {
+void SignalWatcher::Stop() {
   const uint64_t one = 1;
   ELASTICDL_CHECK(write(stop_.get(), &one, sizeof(one)) == sizeof(one));
   thread_.Join();

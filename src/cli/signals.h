@@ -16,11 +16,14 @@ namespace elasticdl::cli {
 class SignalWatcher {
  public:
   SignalWatcher(std::initializer_list<int> signals);
-  ~SignalWatcher();
+  ~SignalWatcher() { Stop(); }
 
   // Calls `handler` for each signal from now on, those that came in between
   // included. Once.
   void Start(std::function<void(int signal)> handler);
+  // No call comes after it has returned; signals stay blocked. Idempotent; not
+  // from the handler.
+  void Stop();
 
  private:
   Fd signals_;

@@ -149,11 +149,15 @@ absl::StatusOr<LineWriter> LineWriter::Open(const std::string& path) {
   if (!writer.fd_.valid()) {
     return ErrnoToStatus(errno, absl::StrCat("open ", path));
   }
+  const off_t end = lseek(writer.fd_.get(), 0, SEEK_END);
+  // A pipe has no length.
+  writer.bytes_ = end < 0 ? 0 : static_cast<int64_t>(end);
   return writer;
 }
 
 absl::Status LineWriter::Append(absl::string_view line) {
   if (!fd_.valid()) return absl::OkStatus();
+  bytes_ += static_cast<int64_t>(line.size()) + 1;
   return WriteAll(fd_.get(), absl::StrCat(line, "\n"), path_);
 }
 

@@ -26,7 +26,8 @@ absl::Status MoveIfThere(const std::string& from, const std::string& to) {
 
 // What the run before left: logs and events are kept once, the rest goes.
 absl::Status RotateOldRun(const JobDir& dir) {
-  for (const char* stale : {"address", "http_address", "pids", "token"}) {
+  for (const char* stale :
+       {"address", "http_address", "pids", "token", "journal"}) {
     ELASTICDL_RETURN_IF_ERROR(RemoveTree(JoinPath(dir.path(), stale)));
   }
   if (!FileExists(dir.LogsDir()) && !FileExists(dir.EventsFile())) {
@@ -54,7 +55,7 @@ absl::StatusOr<std::string> NewToken() {
   return absl::BytesToHexString(bytes);
 }
 
-absl::StatusOr<JobLock> JobLock::Acquire(const JobDir& dir) {
+absl::StatusOr<JobLock> JobLock::Take(const JobDir& dir) {
   ELASTICDL_RETURN_IF_ERROR(ValidateJobName(dir.job_name()));
   ELASTICDL_RETURN_IF_ERROR(MakeDirectories(dir.path(), 0700));
   Fd fd(open(dir.LockFile().c_str(), O_RDWR | O_CREAT | O_CLOEXEC, 0600));
@@ -73,14 +74,30 @@ absl::StatusOr<JobLock> JobLock::Acquire(const JobDir& dir) {
     }
     return ErrnoToStatus(errno, absl::StrCat("lock ", dir.LockFile()));
   }
+  return JobLock(std::move(fd));
+}
+
+absl::Status JobLock::Prepare(const JobDir& dir) const {
   ELASTICDL_RETURN_IF_ERROR(RotateOldRun(dir));
   ELASTICDL_RETURN_IF_ERROR(MakeDirectories(dir.LogsDir(), 0700));
   ELASTICDL_RETURN_IF_ERROR(
       MakeDirectories(JoinPath(dir.path(), "pids"), 0700));
   ELASTICDL_ASSIGN_OR_RETURN(const std::string token, NewToken());
-  ELASTICDL_RETURN_IF_ERROR(
-      WriteFileAtomic(dir.TokenFile(), token + "\n", 0600));
-  return JobLock(std::move(fd));
+  return WriteFileAtomic(dir.TokenFile(), token + "\n", 0600);
+}
+
+absl::StatusOr<JobLock> JobLock::Acquire(const JobDir& dir) {
+  ELASTICDL_ASSIGN_OR_RETURN(JobLock lock, Take(dir));
+  ELASTICDL_RETURN_IF_ERROR(lock.Prepare(dir));
+  return lock;
+}
+
+absl::StatusOr<JobLock> JobLock::AcquireAgain(const JobDir& dir) {
+  ELASTICDL_ASSIGN_OR_RETURN(JobLock lock, Take(dir));
+  if (!FileExists(dir.JournalFile())) {
+    ELASTICDL_RETURN_IF_ERROR(lock.Prepare(dir));
+  }
+  return lock;
 }
 
 absl::StatusOr<JobLock> JobLock::Adopt(const JobDir& dir, int fd) {

@@ -2,6 +2,7 @@
 // metric from the sums that workers send.
 #pragma once
 
+#include <algorithm>
 #include <cstdint>
 #include <map>
 #include <optional>
@@ -55,6 +56,8 @@ class EvaluationService {
 
   // Creates the tasks. FAILED_PRECONDITION while one runs.
   absl::Status Start(absl::Time now, int64_t version);
+  // The version was evaluated before this service began.
+  void SetEvaluated(int64_t version) { version_ = std::max(version_, version); }
   bool running() const { return running_; }
   int64_t version() const { return version_; }
 

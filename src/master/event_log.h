@@ -102,10 +102,15 @@ class LedgerAudit {
   // {"cut_back": step}: the model fell back to `step`; every range above that
   // was written with a later step is void.
   absl::Status AppendCutBack(int64_t step);
+  // Length of the file.
+  int64_t bytes() const {
+    MutexLock lock(mu_);
+    return writer_.bytes();
+  }
 
  private:
   explicit LedgerAudit(LineWriter writer) : writer_(std::move(writer)) {}
-  Mutex mu_;
+  mutable Mutex mu_;
   LineWriter writer_ ABSL_GUARDED_BY(mu_);
 };
 

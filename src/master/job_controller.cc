@@ -36,6 +36,21 @@ absl::StatusOr<TaskManager> CreateTasks(const JobController::Options& options) {
 
 absl::StatusOr<std::unique_ptr<JobController>> JobController::Create(
     Options options, JobOutput& output, absl::Time now) {
+  if (!options.replay.empty()) {
+    const v1::JournalRecord& first = options.replay.front();
+    if (!first.has_start() ||
+        first.start().job_name() != options.job.job_name()) {
+      return absl::DataLossError(
+          absl::StrCat("the journal is not of job ", options.job.job_name()));
+    }
+    // Not what the flags say now: there may be newer checkpoints.
+    options.restore_from = first.start().restore_from();
+    options.restore_step = first.start().restore_step();
+    options.restore_ledger.reset();
+    if (first.start().has_restore_ledger()) {
+      options.restore_ledger = first.start().restore_ledger();
+    }
+  }
   ELASTICDL_ASSIGN_OR_RETURN(TaskManager tasks, CreateTasks(options));
   return std::unique_ptr<JobController>(
       new JobController(std::move(options), std::move(tasks), output, now));
@@ -159,6 +174,13 @@ void JobController::OnHello(absl::Time now, ConnectionId connection,
   WorkerState worker;
   worker.id = hello.worker_id();
   worker.pid = hello.pid();
+  worker.resumed = hello.resuming();
+  if (worker.resumed && !TakeResumable(worker.id)) {
+    output_.Close(connection,
+                  absl::FailedPreconditionError(absl::StrCat(
+                      "worker ", worker.id, " was given up meanwhile")));
+    return;
+  }
   // The same worker on a new stream: whatever the old one still says is stale.
   if (const auto old = connection_of_.find(worker.id);
       old != connection_of_.end()) {
@@ -168,11 +190,14 @@ void JobController::OnHello(absl::Time now, ConnectionId connection,
     Depart(now, worker.id, WorkerLoss::kPreempted, "came back");
   }
   // Records are counted over the life of a worker: a new process is a new one.
-  if (worker.id < 0 || used_ids_.count(worker.id) != 0) {
+  if (!worker.resumed && (worker.id < 0 || used_ids_.count(worker.id) != 0)) {
     worker.id = next_worker_id_;
   }
   used_ids_.insert(worker.id);
   next_worker_id_ = std::max(next_worker_id_, worker.id + 1);
+  v1::JournalRecord taken;
+  taken.set_worker(worker.id);
+  Record(taken);
   if (ending_.has_value()) {
     Stop(connection, worker, "the job is ending", 0);
     output_.Close(connection, absl::OkStatus());
@@ -184,13 +209,15 @@ void JobController::OnHello(absl::Time now, ConnectionId connection,
   *welcome.mutable_job() = options_.job;
   if (!IsTraining()) {
     welcome.set_restore_from(options_.restore_from);
+  } else if (worker.resumed) {
+    // It is as warm as can be.
   } else if (const auto sample = tasks_.Sample();
              sample.has_value() && careful_until_ == 0) {
     *welcome.mutable_warm_up() = *sample;
   }
   connection_of_[worker.id] = connection;
   workers_[connection] = worker;
-  output_.Send(connection, std::move(message));
+  output_.Send({connection}, std::move(message));
 }
 
 absl::Status JobController::LearnShards(const v1::Ready& ready) {
@@ -205,7 +232,11 @@ absl::Status JobController::LearnShards(const v1::Ready& ready) {
   tasks.prediction_shards.assign(ready.prediction_shards().begin(),
                                  ready.prediction_shards().end());
   ELASTICDL_ASSIGN_OR_RETURN(tasks_, CreateTasks(options_));
+  WatchTasks();
   first_ledger_ = tasks_.Snapshot();
+  v1::JournalRecord record;
+  *record.mutable_shards() = ready;
+  Record(record);
   return absl::OkStatus();
 }
 
@@ -213,6 +244,10 @@ void JobController::OnReady(absl::Time now, ConnectionId connection,
                             WorkerState& worker, const v1::Ready& ready) {
   worker.ready = true;
   output_.OnWorkerReady(worker.id, worker.pid, ready.step());
+  if (worker.resumed) {
+    OnResumedReady(now, connection, worker, ready);
+    return;
+  }
   if (!shards_known_) {
     const absl::Status status = LearnShards(ready);
     if (!status.ok()) {
@@ -220,9 +255,7 @@ void JobController::OnReady(absl::Time now, ConnectionId connection,
       return;
     }
   }
-  if (!IsTraining()) return;
-  const bool had_level = membership_.HasLevelMember();
-  Execute(now, had_level, membership_.Ready(now, worker.id, ready.host()));
+  if (IsTraining()) JoinWorld(now, worker.id, ready.host());
 }
 
 void JobController::OnProgress(absl::Time now, const WorkerState& worker,
@@ -247,6 +280,8 @@ int64_t JobController::Commit(
     absl::Time now,
     const google::protobuf::RepeatedPtrField<v1::RecordTotal>& totals,
     int64_t step, int64_t generation) {
+  commit_step_ = step;
+  commit_generation_ = generation;
   int64_t records = 0;
   for (const v1::RecordTotal& total : totals) {
     // Settled long ago; the members just have not forgotten it yet.
@@ -323,13 +358,20 @@ void JobController::OnCheckpointBegin(ConnectionId connection, int64_t step) {
   reply.set_step(step);
   *reply.mutable_ledger() = tasks_.Snapshot();
   ledgers_[step] = reply.ledger();
-  output_.Send(connection, std::move(message));
+  v1::JournalRecord record;
+  record.mutable_checkpoint()->set_step(step);
+  *record.mutable_checkpoint()->mutable_ledger() = reply.ledger();
+  Record(record);
+  output_.Send({connection}, std::move(message));
 }
 
 void JobController::OnCheckpointDone(const v1::CheckpointDone& done) {
   last_checkpoint_error_ = done.error();
   saved_step_ = done.step();
   if (done.error().empty()) {
+    v1::JournalRecord record;
+    record.set_saved(done.step());
+    Record(record);
     // Older ones are not needed any more.
     ledgers_.erase(ledgers_.begin(), ledgers_.lower_bound(done.step()));
   } else {
@@ -340,7 +382,7 @@ void JobController::OnCheckpointDone(const v1::CheckpointDone& done) {
 
 void JobController::Fail(absl::Time now, const std::string& reason) {
   if (ending_.has_value()) return;
-  ending_ = JobResult{kExitJobFailed, reason};
+  SetEnding({kExitJobFailed, reason});
   for (auto& [connection, worker] : workers_) {
     Stop(connection, worker, reason, kExitJobFailed);
   }
@@ -348,7 +390,7 @@ void JobController::Fail(absl::Time now, const std::string& reason) {
 
 void JobController::StopJob(absl::Time now, const std::string& reason) {
   if (ending_.has_value()) return;
-  ending_ = JobResult{kExitJobFailed, absl::StrCat("stopped: ", reason)};
+  SetEnding({kExitJobFailed, absl::StrCat("stopped: ", reason)});
   for (auto& [connection, worker] : workers_) {
     Stop(connection, worker, reason, 0);
   }
@@ -361,30 +403,42 @@ void JobController::Stop(ConnectionId connection, WorkerState& worker,
   v1::MasterMessage message;
   message.mutable_stop()->set_reason(reason);
   message.mutable_stop()->set_exit_code(exit_code);
-  output_.Send(connection, std::move(message));
+  output_.Send({connection}, std::move(message));
 }
 
-void JobController::SendToAll(const v1::MasterMessage& message) {
+void JobController::SendToAll(v1::MasterMessage message) {
+  std::vector<ConnectionId> ready;
   for (const auto& [connection, worker] : workers_) {
-    if (worker.ready) output_.Send(connection, message);
+    if (worker.ready) ready.push_back(connection);
   }
+  output_.Send(ready, std::move(message));
 }
 
 void JobController::SendEvaluationDone(const v1::EvaluationDone& done) {
   resumed_ = {membership_.active_generation(), done.step()};
   v1::MasterMessage message;
   *message.mutable_evaluation_done() = done;
+  std::vector<ConnectionId> ready;
   for (auto& [connection, worker] : workers_) {
     if (!worker.waiting && !tasks_.TrainingDone() && !IsActive(worker.id)) {
       continue;
     }
     worker.waiting = false;
-    if (worker.ready) output_.Send(connection, message);
+    if (worker.ready) ready.push_back(connection);
   }
+  output_.Send(ready, std::move(message));
+}
+
+void JobController::SetEnding(const JobResult& result) {
+  ending_ = result;
+  v1::JournalRecord record;
+  record.mutable_outcome()->set_exit_code(result.exit_code);
+  record.mutable_outcome()->set_message(result.message);
+  Record(record);
 }
 
 void JobController::Advance(absl::Time now) {
-  if (ending_.has_value() || !shards_known_) return;
+  if (ending_.has_value() || !shards_known_ || waiting_.has_value()) return;
   if (tasks_.TrainingDone() && IsTraining()) {
     for (auto& [connection, worker] : workers_) {
       // Who is not level yet hears it from the members.
@@ -392,7 +446,7 @@ void JobController::Advance(absl::Time now) {
       worker.training_done_sent = true;
       v1::MasterMessage message;
       message.mutable_training_done();
-      output_.Send(connection, std::move(message));
+      output_.Send({connection}, std::move(message));
     }
   }
   AdvanceEvaluation(now);
@@ -404,6 +458,9 @@ void JobController::Advance(absl::Time now) {
 void JobController::AdvanceEvaluation(absl::Time now) {
   if (auto result = evaluation_.TakeResult(now)) {
     careful_evaluation_ = false;
+    v1::JournalRecord record;
+    record.mutable_task()->set_evaluated(result->version);
+    Record(record);
     output_.OnEvaluation(*result);
     if (!result->status.ok()) {
       Fail(now, absl::StrCat("evaluation of step ", result->version, ": ",
@@ -426,7 +483,7 @@ void JobController::AdvanceEvaluation(absl::Time now) {
     evaluate_now_sent_ = true;
     v1::MasterMessage message;
     message.mutable_evaluate_now();
-    SendToAll(message);
+    SendToAll(std::move(message));
   }
 }
 
@@ -479,7 +536,7 @@ bool JobController::GrantTask(absl::Time now, ConnectionId connection,
       worker.no_more_sent = true;
       worker.starving = false;
       message.mutable_no_more_tasks();
-      output_.Send(connection, std::move(message));
+      output_.Send({connection}, std::move(message));
     }
     return false;
   }
@@ -488,7 +545,7 @@ bool JobController::GrantTask(absl::Time now, ConnectionId connection,
     worker.starving = false;
   }
   *message.mutable_task() = *granted.task;
-  output_.Send(connection, std::move(message));
+  output_.Send({connection}, std::move(message));
   return true;
 }
 
@@ -498,7 +555,7 @@ void JobController::FinishIfDone() {
   JobResult result;
   result.message = summary.ToString();
   if (!summary.success) result.exit_code = kExitRecordsSetAside;
-  ending_ = result;
+  SetEnding(result);
   for (auto& [connection, worker] : workers_) {
     Stop(connection, worker, "the job is done", 0);
   }
@@ -516,6 +573,7 @@ std::optional<JobResult> JobController::result() const {
 }
 
 void JobController::OnTimer(absl::Time now) {
+  if (waiting_.has_value() && waiting_->deadline <= now) EndResume(now);
   bool explained = false;
   for (auto& [id, gone] : gone_) {
     if (gone.loss.has_value() || gone.deadline > now) continue;
@@ -546,6 +604,7 @@ absl::Time JobController::NextTimer() const {
                         ? absl::InfiniteFuture()
                         : tasks_.NextExpiry();
   if (!ending_.has_value()) next = std::min(next, membership_.NextTimer());
+  if (waiting_.has_value()) next = std::min(next, waiting_->deadline);
   if (!evaluate_now_sent_ && num_ready_workers() > 0) {
     next = std::min(next, evaluation_.NextDueTime());
   }

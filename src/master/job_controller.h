@@ -20,6 +20,7 @@
 #include "elasticdl/rendezvous/membership.h"
 #include "elasticdl/rendezvous/stream_server.h"
 #include "elasticdl/v1/job.pb.h"
+#include "elasticdl/v1/journal.pb.h"
 #include "elasticdl/v1/master.pb.h"
 #include "evaluation.h"
 #include "task_manager.h"
@@ -42,7 +43,9 @@ inline constexpr int kExitRecordsSetAside = 4;
 class JobOutput {
  public:
   virtual ~JobOutput() = default;
-  virtual void Send(ConnectionId connection, v1::MasterMessage message) = 0;
+  // To each of them.
+  virtual void Send(const std::vector<ConnectionId>& connections,
+                    v1::MasterMessage message) = 0;
   virtual void Close(ConnectionId connection, const absl::Status& status) = 0;
   // The worker's process must go (it hangs or is not wanted).
   virtual void KillWorker(int64_t worker_id, const std::string& reason) = 0;
@@ -101,11 +104,23 @@ class JobController {
     absl::Duration end_grace = absl::Seconds(5);
     // The folder of the complete checkpoint of a step, if it is on disk.
     std::function<std::optional<std::string>(int64_t step)> find_checkpoint;
+    // Gets what must outlive this process, before anybody hears of it. Null =
+    // nothing shall.
+    std::function<void(const v1::JournalRecord& record)> record;
+    // What the master before this one has recorded; empty = there was none.
+    std::vector<v1::JournalRecord> replay;
+    // How long its workers may take to come back.
+    absl::Duration resume_grace = absl::Seconds(30);
   };
 
   // `output` must outlive the controller.
   static absl::StatusOr<std::unique_ptr<JobController>> Create(
       Options options, JobOutput& output, absl::Time now);
+
+  // Starts the journal, or takes over from the master that has written it.
+  // Before any event; not needed without a journal. DATA_LOSS when the journal
+  // does not fit the job.
+  absl::Status Begin(absl::Time now);
 
   // ---- events ----
   void OnMessage(absl::Time now, ConnectionId connection,
@@ -133,11 +148,16 @@ class JobController {
     return ending_.has_value() && ending_->exit_code != kExitJobFailed;
   }
 
+  // A master before this one has begun the job.
+  bool continues() const { return !options_.replay.empty(); }
+
   TaskProgress progress() const { return tasks_.progress(); }
   std::optional<EvaluationProgress> evaluation_progress() const {
     return evaluation_.running() ? tasks_.evaluation() : std::nullopt;
   }
   int num_ready_workers() const;
+  // No smaller id was ever used.
+  int64_t next_worker_id() const { return next_worker_id_; }
   // Does the worker have a stream?
   bool IsAttached(int64_t worker_id) const;
   // Of the world that trains; 0 = none.
@@ -162,6 +182,8 @@ class JobController {
     // has used may not be known here yet.
     bool starving = false;
     bool stop_sent = false;
+    // It came back from the master before this one.
+    bool resumed = false;
     bool leaving = false;
     std::string leaving_reason;
   };
@@ -206,8 +228,7 @@ class JobController {
                const rendezvous::Membership::Decisions& decisions);
   void Execute(absl::Time now, const rendezvous::MembershipDecision& decision);
   void SendPrepare(const rendezvous::MembershipDecision& decision);
-  void SendTo(const std::vector<int64_t>& workers,
-              const v1::MasterMessage& message);
+  void SendTo(const std::vector<int64_t>& workers, v1::MasterMessage message);
   std::string CheckpointToRestore() const;
   void Release(absl::Time now, int64_t worker_id);
   void Evict(absl::Time now, int64_t worker_id, WorkerLoss loss,
@@ -229,6 +250,21 @@ class JobController {
   bool careful(v1::TaskType type) const;
   void ReportQuarantined();
 
+  // job_controller_resume.cc: going on where another master stopped.
+  absl::Status Replay(absl::Time now, const v1::JournalRecord& record,
+                      bool tell);
+  void BeginResume(absl::Time now);
+  // The first worker of that id that comes back, or false.
+  bool TakeResumable(int64_t worker_id);
+  void OnResumedReady(absl::Time now, ConnectionId connection,
+                      const WorkerState& worker, const v1::Ready& ready);
+  void JoinWorld(absl::Time now, int64_t worker_id, const std::string& host);
+  void EndResumeIfComplete(absl::Time now);
+  void EndResume(absl::Time now);
+  void Record(const v1::JournalRecord& record) const;
+  void RecordGone(int64_t worker_id) const;
+  void WatchTasks();
+
   // Carries out whatever the state calls for; after every event.
   void Advance(absl::Time now);
   void AdvanceEvaluation(absl::Time now);
@@ -238,11 +274,12 @@ class JobController {
   // It may be given one more task; it holds less than it should as a rule.
   bool HasRoom(int64_t worker_id, v1::TaskType type) const;
   bool WantsMore(int64_t worker_id, v1::TaskType type) const;
-  void SendToAll(const v1::MasterMessage& message);
+  void SendToAll(v1::MasterMessage message);
   // Lets all members go on, as one message among others that all of them hear
   // in the same order.
   void SendEvaluationDone(const v1::EvaluationDone& done);
   void FinishIfDone();
+  void SetEnding(const JobResult& result);
   void Stop(ConnectionId connection, WorkerState& worker,
             const std::string& reason, int exit_code);
   bool IsTraining() const;
@@ -271,6 +308,9 @@ class JobController {
   // The last Level has just been committed.
   bool just_settled_ = false;
   absl::Duration level_pause_;
+  // What is being committed.
+  int64_t commit_step_ = 0;
+  int64_t commit_generation_ = 0;
   // The newest world in which a step was reported.
   int64_t stepped_generation_ = 0;
   // The members of this world wait for data.
@@ -291,6 +331,19 @@ class JobController {
   int64_t next_worker_id_ = 0;
   std::set<int64_t> used_ids_;
   bool evaluate_now_sent_ = false;
+  // Workers of the master before this one that may still come back.
+  std::set<int64_t> resumable_;
+  // While those are waited for.
+  struct Waiting {
+    absl::Time deadline;
+    // Members of the last world, by rank, and which of them are back.
+    std::vector<int64_t> members;
+    std::map<int64_t, std::string> back;
+    // Others that got ready meanwhile.
+    std::vector<rendezvous::WorldMember> joiners;
+  };
+  std::optional<Waiting> waiting_;
+  std::vector<int64_t> last_members_;
   // Ledgers of checkpoints that are, or may be, on disk; by step.
   std::map<int64_t, v1::Ledger> ledgers_;
   // The ledger to fall back to without any checkpoint.

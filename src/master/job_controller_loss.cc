@@ -77,8 +77,9 @@ void JobController::Depart(absl::Time now, int64_t worker_id,
   }
   const bool had_level = membership_.HasLevelMember();
   const auto decisions = membership_.Lost(now, worker_id, reason);
-  // Without a model there is nothing to settle.
-  if (!had_level) gone_[worker_id].settled = true;
+  // Without a model there is nothing to settle. (While workers come back to a
+  // new master, the membership does not know of theirs yet.)
+  if (!had_level && !waiting_.has_value()) gone_[worker_id].settled = true;
   Execute(now, had_level, decisions);
 }
 
@@ -93,6 +94,7 @@ void JobController::FinishGone(absl::Time now) {
     it = gone_.erase(it);
     committed_totals_.erase(id);
     LoseWorker(now, id, *gone.loss, gone.reason);
+    RecordGone(id);
   }
   if (!cut_back_due_ || !gone_.empty()) return;
   cut_back_due_ = false;

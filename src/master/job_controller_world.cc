@@ -101,15 +101,15 @@ void JobController::Execute(absl::Time now,
       for (const std::string& offer : decision.offers) {
         message.mutable_offers()->add_offers(offer);
       }
-      SendTo(decision.to, message);
+      SendTo(decision.to, std::move(message));
       break;
     case MembershipDecision::Kind::kSwitch:
       message.mutable_switch_()->set_generation(decision.generation);
-      SendTo(decision.to, message);
+      SendTo(decision.to, std::move(message));
       break;
     case MembershipDecision::Kind::kDissolve:
       message.mutable_dissolve()->set_generation(decision.generation);
-      SendTo(decision.to, message);
+      SendTo(decision.to, std::move(message));
       break;
     case MembershipDecision::Kind::kActive: {
       WorldChange world;
@@ -124,6 +124,11 @@ void JobController::Execute(absl::Time now,
       world.step = tasks_.step();
       active_size_ = world.members.size();
       idle_generation_ = 0;
+      v1::JournalRecord record;
+      record.mutable_active()->set_generation(world.generation);
+      record.mutable_active()->mutable_members()->Add(world.members.begin(),
+                                                      world.members.end());
+      Record(record);
       output_.OnWorld(world);
       break;
     }
@@ -140,6 +145,9 @@ void JobController::Execute(absl::Time now,
 }
 
 void JobController::SendPrepare(const MembershipDecision& decision) {
+  v1::JournalRecord record;
+  record.set_generation(decision.generation);
+  Record(record);
   v1::MasterMessage message;
   v1::Prepare& prepare = *message.mutable_prepare();
   prepare.set_generation(decision.generation);
@@ -168,7 +176,7 @@ void JobController::SendPrepare(const MembershipDecision& decision) {
     }
   }
   prepare.set_saved_step(saved_step_);
-  SendTo(decision.to, message);
+  SendTo(decision.to, std::move(message));
 }
 
 std::string JobController::CheckpointToRestore() const {
@@ -181,11 +189,14 @@ std::string JobController::CheckpointToRestore() const {
 }
 
 void JobController::SendTo(const std::vector<int64_t>& workers,
-                           const v1::MasterMessage& message) {
+                           v1::MasterMessage message) {
+  std::vector<ConnectionId> connections;
+  connections.reserve(workers.size());
   for (const int64_t worker_id : workers) {
     const auto found = connection_of_.find(worker_id);
-    if (found != connection_of_.end()) output_.Send(found->second, message);
+    if (found != connection_of_.end()) connections.push_back(found->second);
   }
+  output_.Send(connections, std::move(message));
 }
 
 void JobController::Release(absl::Time now, int64_t worker_id) {
@@ -235,7 +246,7 @@ void JobController::WakeIfData() {
   for (const WorldMember& member : membership_.active_members()) {
     members.push_back(member.worker_id);
   }
-  SendTo(members, message);
+  SendTo(members, std::move(message));
 }
 
 void JobController::SetWorkerLimits(absl::Time now, int64_t min_workers,

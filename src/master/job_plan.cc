@@ -75,6 +75,8 @@ absl::StatusOr<JobController::Options> PlanJob(const MasterOptions& options) {
   JobController::Options plan;
   plan.job = job;
   plan.has_pods = options.start_pods;
+  // A kubelet tells of a pod's end only after it has cleaned up.
+  if (options.cluster.has_value()) plan.end_grace = absl::Seconds(15);
   plan.membership.min_workers = std::max<int64_t>(1, options.min_workers);
   plan.membership.max_workers =
       job.distribution_strategy() == "Local" ? 1 : options.max_workers;

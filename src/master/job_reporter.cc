@@ -83,6 +83,9 @@ absl::StatusOr<std::unique_ptr<JobReporter>> JobReporter::Create(
   reporter->display_ = MakeDisplay(options);
   HttpStatus::Options http;
   http.token = options.token;
+  http.port = options.http_port;
+  // In a cluster the page is reached through the API server.
+  if (options.cluster.has_value()) http.host = "0.0.0.0";
   HttpStatus::Commands http_commands;
   http_commands.stop = [stop = commands.stop] {
     stop("asked by elasticdl stop");
@@ -98,7 +101,8 @@ absl::StatusOr<std::unique_ptr<JobReporter>> JobReporter::Create(
 }
 
 void JobReporter::Say(const std::string& text) {
-  LogInfo(text);
+  // In a pod, log and display are one stream.
+  if (!options_.cluster.has_value()) LogInfo(text);
   display_->Message(text, Clock::Real().Now());
 }
 
@@ -302,8 +306,8 @@ void JobReporter::UpdateStatus(absl::Time now, const TaskProgress& tasks,
   status_.target_workers = target_workers_;
   status_.pods.clear();
   for (const PodInfo& pod : pods) {
-    status_.pods.push_back(
-        {pod.name, pod.id, PodTypeName(pod.type), pod.pid, pod.state});
+    status_.pods.push_back({pod.name, pod.id, PodTypeName(pod.type), pod.pid,
+                            pod.state, pod.message});
   }
 }
 

@@ -62,6 +62,7 @@ class JobReporter {
   void WorkerLost(int64_t worker_id, const std::string& reason);
   void Committed(const CommittedRange& range, int64_t step, int64_t generation);
   void CutBack(int64_t step);
+  int64_t audit_bytes() const { return audit_->bytes(); }
   void Progress(const v1::Progress& progress, int64_t records);
   void World(const WorldChange& world);
   void FirstStep(int64_t generation, int64_t step);

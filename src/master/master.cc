@@ -3,10 +3,12 @@
 #include <unistd.h>
 
 #include <algorithm>
+#include <cerrno>
 #include <functional>
 #include <limits>
 #include <map>
 #include <optional>
+#include <set>
 #include <utility>
 
 #include "absl/strings/match.h"
@@ -24,7 +26,10 @@
 #include "job_controller.h"
 #include "job_plan.h"
 #include "job_reporter.h"
+#include "journal.h"
+#include "kube_pod_backend.h"
 #include "local_pod_backend.h"
+#include "master_pod.h"
 #include "pod_manager.h"
 
 namespace elasticdl::master {
@@ -71,8 +76,9 @@ class MasterImpl : public Master,
   }
 
   // JobOutput.
-  void Send(ConnectionId connection, v1::MasterMessage message) override {
-    server_->Send(connection, std::move(message));
+  void Send(const std::vector<ConnectionId>& connections,
+            v1::MasterMessage message) override {
+    server_->Send(connections, std::move(message));
   }
   void Close(ConnectionId connection, const absl::Status& status) override {
     server_->Close(connection, status);
@@ -116,9 +122,12 @@ class MasterImpl : public Master,
   using Task = std::function<void(absl::Time now)>;
 
   void Post(Task task) { posted_.Push(std::move(task)); }
+  absl::Status OpenJournal(JobController::Options& plan);
+  void Record(v1::JournalRecord record);
   absl::Status RemoveOldPredictions();
   absl::Status Listen();
   absl::Status SetUpPods();
+  absl::Status StartClusterBackend(const PodEventSink& sink);
   absl::Status CheckScale(int64_t num_workers) const;
   void Scale(absl::Time now, int64_t num_workers);
   void OnStop(absl::Time now, const std::string& reason);
@@ -139,10 +148,20 @@ class MasterImpl : public Master,
   Queue<Task> posted_;
 
   // Used on the loop's thread only.
+  std::unique_ptr<Journal> journal_;
+  bool journal_failed_ = false;
+  // What was asked for last.
+  int64_t num_workers_ = options_.num_workers;
+  // Where workers find this master.
+  std::string worker_master_addr_;
+  // Its own pod, in a cluster.
+  std::unique_ptr<MasterPod> pod_;
   std::unique_ptr<JobReporter> reporter_;
   std::unique_ptr<JobController> controller_;
   std::unique_ptr<PodManager> pods_;
   std::map<ConnectionId, int64_t> worker_of_;
+  // Pods that were told to have started.
+  std::set<std::string> running_;
   int stops_ = 0;
   // Set when the job is ending: when patience ends.
   std::optional<absl::Time> give_up_;
@@ -154,7 +173,10 @@ class MasterImpl : public Master,
 
 absl::Status MasterImpl::SetUp() {
   ELASTICDL_ASSIGN_OR_RETURN(JobController::Options plan, PlanJob(options_));
-  ELASTICDL_RETURN_IF_ERROR(RemoveOldPredictions());
+  if (options_.job.master_timeout_seconds() > 0) {
+    ELASTICDL_RETURN_IF_ERROR(OpenJournal(plan));
+  }
+  if (plan.replay.empty()) ELASTICDL_RETURN_IF_ERROR(RemoveOldPredictions());
   ELASTICDL_ASSIGN_OR_RETURN(
       controller_,
       JobController::Create(std::move(plan), *this, Clock::Real().Now()));
@@ -168,8 +190,41 @@ absl::Status MasterImpl::SetUp() {
   };
   ELASTICDL_ASSIGN_OR_RETURN(reporter_,
                              JobReporter::Create(options_, jobdir_, commands));
+  ELASTICDL_RETURN_IF_ERROR(controller_->Begin(Clock::Real().Now()));
   if (options_.start_pods) ELASTICDL_RETURN_IF_ERROR(SetUpPods());
   return absl::OkStatus();
+}
+
+absl::Status MasterImpl::OpenJournal(JobController::Options& plan) {
+  ELASTICDL_ASSIGN_OR_RETURN(journal_,
+                             Journal::Open(jobdir_.JournalFile(), plan.replay));
+  plan.resume_grace = options_.worker_timeout;
+  plan.record = [this](const v1::JournalRecord& record) { Record(record); };
+  for (const v1::JournalRecord& record : plan.replay) {
+    if (record.record_case() == v1::JournalRecord::kTarget) {
+      num_workers_ = record.target();
+    }
+  }
+  // The successor writes the lines of the last commits again.
+  for (auto it = plan.replay.rbegin(); it != plan.replay.rend(); ++it) {
+    if (!it->task().has_committed() && !it->task().has_cut_back()) continue;
+    if (options_.ledger_audit.empty()) break;
+    if (truncate(options_.ledger_audit.c_str(), it->audit_bytes()) != 0) {
+      return ErrnoToStatus(errno,
+                           absl::StrCat("truncate ", options_.ledger_audit));
+    }
+    break;
+  }
+  return absl::OkStatus();
+}
+
+void MasterImpl::Record(v1::JournalRecord record) {
+  record.set_audit_bytes(reporter_ == nullptr ? 0 : reporter_->audit_bytes());
+  const absl::Status status = journal_->Append(record);
+  if (status.ok() || journal_failed_) return;
+  journal_failed_ = true;
+  LogError("the journal is incomplete, a restart of the master would fail: ",
+           status.message());
 }
 
 // Rows of an earlier job in the same folder would be taken for this one's.
@@ -191,13 +246,16 @@ absl::Status MasterImpl::RemoveOldPredictions() {
 absl::Status MasterImpl::Listen() {
   rendezvous::StreamServer::Options options;
   // Local pods need no more than the loopback.
-  const std::string host = options_.start_pods ? "127.0.0.1" : "0.0.0.0";
+  const std::string host = options_.start_pods && !options_.cluster.has_value()
+                               ? "127.0.0.1"
+                               : "0.0.0.0";
   options.address = absl::StrCat(host, ":", options_.port);
   options.token = options_.token;
   options.keepalive_timeout = options_.worker_timeout;
   ELASTICDL_ASSIGN_OR_RETURN(server_,
                              rendezvous::StreamServer::Start(options, *this));
   const std::string address = absl::StrCat("localhost:", server_->port());
+  worker_master_addr_ = absl::StrCat("127.0.0.1:", server_->port());
   LogInfo("job ", options_.job.job_name(), " listens on ", host, ":",
           server_->port());
   ELASTICDL_RETURN_IF_ERROR(jobdir_.WritePid("master", getpid()));
@@ -207,24 +265,57 @@ absl::Status MasterImpl::Listen() {
 absl::Status MasterImpl::SetUpPods() {
   PodManagerOptions options;
   options.job_name = options_.job.job_name();
-  options.num_workers = options_.num_workers;
+  options.num_workers = num_workers_;
   options.relaunch_on_worker_failure = options_.relaunch_on_worker_failure;
   options.relaunch = options_.relaunch;
   ELASTICDL_ASSIGN_OR_RETURN(options.priority,
                              ParseWorkerPriority(options_.worker_pod_priority));
+  options.first_worker_id = controller_->next_worker_id();
   pods_ = std::make_unique<PodManager>(options);
+  const PodEventSink sink = [this](const PodEvent& event) {
+    Post([this, event](absl::Time now) { OnPodEvent(now, event); });
+  };
+  if (options_.cluster.has_value()) return StartClusterBackend(sink);
   LocalPodBackend::Options backend;
   backend.environment = options_.environment;
-  ELASTICDL_ASSIGN_OR_RETURN(
-      backend_, LocalPodBackend::Start(backend, [this](const PodEvent& event) {
-        Post([this, event](absl::Time now) { OnPodEvent(now, event); });
-      }));
+  ELASTICDL_ASSIGN_OR_RETURN(backend_, LocalPodBackend::Start(backend, sink));
+  return absl::OkStatus();
+}
+
+absl::Status MasterImpl::StartClusterBackend(const PodEventSink& sink) {
+  const ClusterOptions& cluster = *options_.cluster;
+  MasterPod::Options pod;
+  pod.job_name = options_.job.job_name();
+  pod.namespace_name = cluster.namespace_name;
+  pod.pod_name = cluster.pod_name;
+  pod.pod_ip = cluster.pod_ip;
+  pod.template_dir = cluster.pod_template_dir;
+  pod.port = server_->port();
+  pod.config.kubeconfig = cluster.kubeconfig;
+  pod.config.home = cluster.home;
+  pod.config.service_host = cluster.service_host;
+  pod.config.service_port = cluster.service_port;
+  pod.config.force_kubeconfig = cluster.force_kubeconfig;
+  pod.config.environment = options_.environment;
+  pod.environment = options_.environment;
+  ELASTICDL_ASSIGN_OR_RETURN(MasterPod connected, MasterPod::Connect(pod));
+  pod_ = std::make_unique<MasterPod>(std::move(connected));
+  worker_master_addr_ = pod_->master_address();
+  LogInfo("workers find this master at ", worker_master_addr_);
+  KubePodBackend::Options backend;
+  ELASTICDL_ASSIGN_OR_RETURN(backend.client, pod_->MakeClient());
+  backend.job = pod_->job();
+  backend.worker_template = pod_->worker_template();
+  ELASTICDL_ASSIGN_OR_RETURN(auto started,
+                             KubePodBackend::Start(std::move(backend), sink));
+  pods_->Adopt(started->existing());
+  backend_ = std::move(started);
   return absl::OkStatus();
 }
 
 int MasterImpl::Run() {
   absl::Time now = Clock::Real().Now();
-  reporter_->JobStarted(options_.num_workers);
+  reporter_->JobStarted(num_workers_);
   if (pods_ != nullptr) Execute(pods_->Start(now));
   while (!Over(now)) {
     std::optional<Task> task = posted_.Pop(NextWake() - now);
@@ -240,6 +331,11 @@ int MasterImpl::Run() {
   reporter_->Publish(now, controller_->progress(), std::nullopt,
                      controller_->num_ready_workers(), {});
   reporter_->JobEnded(result.exit_code, result.message);
+  if (pod_ != nullptr) {
+    const absl::Status told =
+        pod_->ReportOutcome(result.exit_code, result.message);
+    if (!told.ok()) LogWarning("telling the cluster: ", told.message());
+  }
   return result.exit_code;
 }
 
@@ -311,6 +407,11 @@ void MasterImpl::Scale(absl::Time now, int64_t num_workers) {
     return;
   }
   reporter_->Scaled(num_workers);
+  if (journal_ != nullptr) {
+    v1::JournalRecord record;
+    record.set_target(num_workers);
+    Record(record);
+  }
   Execute(*decisions);
 }
 
@@ -344,7 +445,8 @@ void MasterImpl::NoteLeaving(ConnectionId connection) {
 
 void MasterImpl::OnPodEvent(absl::Time now, const PodEvent& event) {
   const int64_t id = pods_->IdOf(event.name);
-  if (event.phase == PodPhase::kRunning) {
+  // A cluster may say it again.
+  if (event.phase == PodPhase::kRunning && running_.insert(event.name).second) {
     jobdir_.WritePid(event.name, event.pid).IgnoreError();
     reporter_->PodStarted(event.name, id, event.pid);
   }
@@ -352,6 +454,7 @@ void MasterImpl::OnPodEvent(absl::Time now, const PodEvent& event) {
                      event.phase == PodPhase::kFailed ||
                      event.phase == PodPhase::kDeleted;
   if (ended && id >= 0) {
+    running_.erase(event.name);
     jobdir_.RemovePid(event.name);
     // The controller first: if the crash is the fault of a task, it does not
     // count against the worker.
@@ -395,8 +498,7 @@ void MasterImpl::CreatePod(const PodDecision& decision) {
   spec.priority = decision.priority;
   spec.argv = options_.worker_argv;
   spec.argv.push_back(absl::StrCat("--worker_id=", decision.id));
-  spec.argv.push_back(
-      absl::StrCat("--master_addr=127.0.0.1:", server_->port()));
+  spec.argv.push_back(absl::StrCat("--master_addr=", worker_master_addr_));
   spec.log_file = jobdir_.LogFile(decision.name);
   if (decision.replaces >= 0) {
     reporter_->Message(absl::StrCat("starting worker ", decision.id,

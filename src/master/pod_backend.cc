@@ -48,6 +48,18 @@ const char* PodEndReasonName(PodEndReason reason) {
   return "Unknown";
 }
 
+bool operator==(const PodEvent& a, const PodEvent& b) {
+  return a.name == b.name && a.phase == b.phase && a.pid == b.pid &&
+         a.exit_code == b.exit_code && a.signal == b.signal &&
+         a.reason == b.reason && a.message == b.message &&
+         a.create_error == b.create_error && a.terminating == b.terminating &&
+         a.type == b.type && a.id == b.id && a.priority == b.priority;
+}
+
+bool IsFinal(PodPhase phase) {
+  return phase != PodPhase::kPending && phase != PodPhase::kRunning;
+}
+
 std::string DescribePodEnd(const PodEvent& event) {
   std::string text;
   if (event.reason != PodEndReason::kNone &&

@@ -66,9 +66,25 @@ struct PodEvent {
   int exit_code = -1;
   int signal = 0;
   PodEndReason reason = PodEndReason::kNone;
-  // For people: the scheduler's or the kernel's words. May be empty.
+  // For people: the scheduler's or the kernel's words; kPending and kRunning:
+  // why it does not get on. May be empty.
   std::string message;
+  // Not OK: not a pod's event but the news that Create, which had returned OK,
+  // has failed for this reason. Means what Create would have returned.
+  absl::Status create_error;
+  // Its deletion has begun, by whoever.
+  bool terminating = false;
+  // What a cluster knows about pods of an earlier run of the master; a local
+  // backend does not fill these in. id is -1 when it is not known.
+  PodType type = PodType::kWorker;
+  int64_t id = -1;
+  std::string priority;
 };
+
+bool operator==(const PodEvent& a, const PodEvent& b);
+
+// kSucceeded, kFailed, kDeleted.
+bool IsFinal(PodPhase phase);
 
 // "exit code 3", "signal 9 (Killed)", "OOMKilled, exit code 137", …
 std::string DescribePodEnd(const PodEvent& event);
@@ -84,7 +100,8 @@ class PodBackend {
 
   // Starts a pod. INVALID_ARGUMENT or NOT_FOUND (no such program, image, …):
   // trying again cannot help. ALREADY_EXISTS: a pod of that name is there. Any
-  // other error may pass. After OK, events follow.
+  // other error may pass. After OK, events follow. Never waits for a network:
+  // what a cluster says to it later comes as PodEvent::create_error.
   virtual absl::Status Create(const PodSpec& spec) = 0;
 
   // SIGTERM, then SIGKILL after `grace`. Returns at once; the final event is
@@ -93,8 +110,9 @@ class PodBackend {
   virtual absl::Status Delete(const std::string& name,
                               absl::Duration grace) = 0;
 
-  // Kills all pods, waits for them and for the backend's thread. No event comes
-  // after it has returned. Idempotent; not from the sink.
+  // Kills all pods, waits for them (a cluster: for a while) and for the
+  // backend's threads. No event comes after it has returned. Idempotent; not
+  // from the sink.
   virtual void Stop() = 0;
 };
 

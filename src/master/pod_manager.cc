@@ -35,10 +35,6 @@ bool TakenAway(const PodEvent& event) {
   }
 }
 
-bool IsFinal(PodPhase phase) {
-  return phase != PodPhase::kPending && phase != PodPhase::kRunning;
-}
-
 }  // namespace
 
 bool IsProcessFailure(const PodEvent& event) {
@@ -115,37 +111,58 @@ absl::Duration PodManager::BackoffAfter(int64_t count) const {
 
 // Events ----------------------------------------------------------------------
 
+void PodManager::Adopt(const std::vector<PodEvent>& existing) {
+  ELASTICDL_CHECK(!started_);
+  for (const PodEvent& event : existing) {
+    if (event.type != PodType::kWorker || event.id < 0) continue;
+    next_id_ = std::max(next_id_, event.id + 1);
+    if (IsFinal(event.phase) || by_name_.count(event.name) != 0) continue;
+    Lineage lineage;
+    lineage.state = event.phase == PodPhase::kRunning ? LineageState::kRunning
+                                                      : LineageState::kCreating;
+    lineage.id = event.id;
+    lineage.priority = event.priority;
+    lineage.started = absl::InfinitePast();  // it has proved itself
+    lineage.terminating = event.terminating;
+    lineage.message = event.message;
+    by_name_[event.name] = next_slot_;
+    slots_.emplace(next_slot_++, std::move(lineage));
+  }
+}
+
 PodManager::Decisions PodManager::Start(absl::Time now) {
   Decisions out;
-  if (!slots_.empty() || ending()) return out;
-  AddLineages(target_, "start of the job");
-  const std::set<int64_t> high =
-      HighPrioritySlots(target_, options_.priority.high_fraction);
-  if (options_.priority.high_fraction >= 0) {
+  if (started_ || ending()) return out;
+  started_ = true;
+  const bool adopted = !slots_.empty();
+  AddLineages(target_ - NumActive(), adopted ? "missing after a restart of the "
+                                               "master"
+                                             : "start of the job");
+  if (!adopted && options_.priority.high_fraction >= 0) {
+    const std::set<int64_t> high =
+        HighPrioritySlots(target_, options_.priority.high_fraction);
     for (auto& [slot, lineage] : slots_) {
       lineage.priority = high.count(slot) != 0 ? kHigh : kLow;
     }
   }
+  RemoveSurplus("more workers than asked for", out);
   Reconcile(now, out);
   return out;
 }
 
 PodManager::Decisions PodManager::OnPodEvent(const PodEvent& event,
                                              absl::Time now) {
+  if (!event.create_error.ok()) {
+    return CreateFailed(event.name, event.create_error, now);
+  }
   Decisions out;
   const auto named = by_name_.find(event.name);
   if (named == by_name_.end()) return out;
   const auto it = slots_.find(named->second);
-  Lineage& lineage = it->second;
   if (IsFinal(event.phase)) {
     Ended(it, event, now, out);
-  } else if (event.phase == PodPhase::kRunning &&
-             lineage.state != LineageState::kRunning) {
-    // Also from kWaiting: a Create that was reported as failed had succeeded.
-    lineage.state = LineageState::kRunning;
-    lineage.started = now;
-    lineage.pid = event.pid;
-    lineage.create_errors = 0;
+  } else {
+    Alive(it->second, event, now, out);
   }
   Reconcile(now, out);
   UpdateOutcome(out);
@@ -175,6 +192,7 @@ PodManager::Decisions PodManager::CreateFailed(const std::string& name,
     lineage.state = LineageState::kWaiting;
     lineage.not_before = now + BackoffAfter(lineage.create_errors);
     lineage.why = absl::StrCat("try again after: ", error.message());
+    lineage.message = why;
     PodDecision delayed;
     delayed.kind = PodDecision::Kind::kDelayed;
     delayed.name = name;
@@ -226,17 +244,7 @@ absl::StatusOr<PodManager::Decisions> PodManager::SetTarget(int64_t num_workers,
       absl::StrCat("scaled from ", target_, " to ", num_workers, " workers");
   target_ = num_workers;
   AddLineages(target_ - NumActive(), why);
-  while (NumActive() > target_) {
-    auto victim = slots_.end();
-    for (auto it = slots_.begin(); it != slots_.end(); ++it) {
-      if (IsActive(it->second) &&
-          (victim == slots_.end() ||
-           LossOf(it->second) <= LossOf(victim->second))) {
-        victim = it;
-      }
-    }
-    Remove(victim, why, out);
-  }
+  RemoveSurplus(why, out);
   Reconcile(now, out);
   return out;
 }
@@ -290,6 +298,48 @@ void PodManager::AddLineages(int64_t count, const std::string& why) {
   }
 }
 
+void PodManager::RemoveSurplus(const std::string& why, Decisions& out) {
+  while (NumActive() > target_) {
+    auto victim = slots_.end();
+    for (auto it = slots_.begin(); it != slots_.end(); ++it) {
+      if (IsActive(it->second) &&
+          (victim == slots_.end() ||
+           LossOf(it->second) <= LossOf(victim->second))) {
+        victim = it;
+      }
+    }
+    Remove(victim, why, out);
+  }
+}
+
+// The pod exists, pending or running. Also from kWaiting: a Create that was
+// reported as failed had succeeded.
+void PodManager::Alive(Lineage& lineage, const PodEvent& event, absl::Time now,
+                       Decisions& out) {
+  lineage.create_errors = 0;
+  lineage.terminating = event.terminating;
+  lineage.message = event.message;
+  if (event.phase == PodPhase::kRunning &&
+      lineage.state != LineageState::kRunning) {
+    lineage.state = LineageState::kRunning;
+    lineage.started = now;
+    lineage.pid = event.pid;
+  } else if (lineage.state == LineageState::kWaiting) {
+    lineage.state = LineageState::kCreating;
+  }
+  // Reasons may alternate (ErrImagePull, ImagePullBackOff) for hours.
+  if (event.message.empty() || !lineage.told.insert(event.message).second) {
+    return;
+  }
+  PodDecision note;
+  note.kind = PodDecision::Kind::kDelayed;
+  note.name = event.name;
+  note.id = lineage.id;
+  note.at = absl::InfiniteFuture();
+  note.reason = absl::StrCat(PodPhaseName(event.phase), ": ", event.message);
+  out.push_back(std::move(note));
+}
+
 void PodManager::Reconcile(absl::Time now, Decisions& out) {
   if (ending()) return;
   for (auto& [slot, lineage] : slots_) {
@@ -306,7 +356,10 @@ void PodManager::Create(Lineage& lineage, absl::Time now, Decisions& out) {
   lineage.started = now;
   lineage.leaving = false;
   lineage.deleting = false;
+  lineage.terminating = false;
   lineage.delete_reason.clear();
+  lineage.message.clear();
+  lineage.told.clear();
   PodDecision decision;
   decision.kind = PodDecision::Kind::kCreate;
   decision.name = Name(lineage.id);
@@ -406,7 +459,9 @@ void PodManager::Relaunch(Lineage& lineage, const std::string& reason,
   const bool was_stable = now - lineage.started >= options_.stable_after;
   lineage.quick_ends = was_stable ? 0 : lineage.quick_ends + 1;
   lineage.state = LineageState::kWaiting;
+  lineage.terminating = false;
   lineage.why = reason;
+  lineage.message = reason;
   lineage.not_before = now;
   if (lineage.quick_ends < 2) return;
   lineage.not_before = now + BackoffAfter(lineage.quick_ends - 1);

@@ -19,7 +19,9 @@
 // Without `relaunch` nothing is relaunched: its place stays empty.
 //
 // A lineage whose pods keep ending soon after their start waits longer and
-// longer before the next.
+// longer before the next. A pod that cannot be created for now (a quota, an API
+// server that is away) is tried again for ever; one that stays pending is told
+// with the cluster's reason and left alone.
 #pragma once
 
 #include <sys/types.h>
@@ -27,6 +29,7 @@
 #include <cstdint>
 #include <functional>
 #include <map>
+#include <set>
 #include <string>
 #include <utility>
 #include <vector>
@@ -73,7 +76,8 @@ struct PodDecision {
     kCreate,   // create pod `name`; on error call CreateFailed
     kDelete,   // delete pod `name` with `grace`; NOT_FOUND is no error
     kEnded,    // for the record: the pod has ended, for this reason
-    kDelayed,  // for the record: the next try comes at `at`
+    kDelayed,  // for the record: the next try comes at `at`, or (infinite) the
+               // pod is there and the cluster does not get it to run
     kGaveUp,   // for the record: this lineage is not launched again
   };
   Kind kind = Kind::kCreate;
@@ -114,6 +118,8 @@ struct PodInfo {
   pid_t pid = 0;
   // Real failures of its lineage so far.
   int64_t failures = 0;
+  // Why it does not run, in the cluster's words. May be empty.
+  std::string message;
 };
 
 // Thread-compatible.
@@ -123,11 +129,17 @@ class PodManager {
 
   explicit PodManager(PodManagerOptions options);
 
-  // The first pods.
+  // Before Start: the pods of an earlier run of this master, with their ids.
+  // Those that have not ended keep their places and priorities; the ids of all
+  // are never used again. What did not get an id (-1) is left alone.
+  void Adopt(const std::vector<PodEvent>& existing);
+
+  // The first pods: as many as are missing. Adopted ones beyond the target are
+  // deleted.
   Decisions Start(absl::Time now);
 
   // From the backend. Events of unknown pods, repeated and late ones are
-  // ignored.
+  // ignored; create_error is handed to CreateFailed.
   Decisions OnPodEvent(const PodEvent& event, absl::Time now);
 
   // A Create that was decided has failed. INVALID_ARGUMENT and NOT_FOUND are
@@ -203,11 +215,14 @@ class PodManager {
     int64_t failures = 0;
     int64_t quick_ends = 0;
     int64_t create_errors = 0;
-    bool leaving = false;   // announced
-    bool forgiven = false;  // the next failure does not count
-    bool deleting = false;  // Delete was decided
-    bool removed = false;   // not to be replaced
+    bool leaving = false;      // announced
+    bool forgiven = false;     // the next failure does not count
+    bool deleting = false;     // Delete was decided
+    bool removed = false;      // not to be replaced
+    bool terminating = false;  // the cluster says so
     std::string delete_reason;
+    std::string message;         // why it does not run
+    std::set<std::string> told;  // the messages of this pod so far
   };
   using Slots = std::map<int64_t, Lineage>;
 
@@ -224,6 +239,9 @@ class PodManager {
   absl::Duration BackoffAfter(int64_t count) const;
 
   void AddLineages(int64_t count, const std::string& why);
+  void RemoveSurplus(const std::string& why, Decisions& out);
+  void Alive(Lineage& lineage, const PodEvent& event, absl::Time now,
+             Decisions& out);
   void Reconcile(absl::Time now, Decisions& out);
   void Create(Lineage& lineage, absl::Time now, Decisions& out);
   void Delete(Lineage& lineage, const std::string& reason, Decisions& out);
@@ -241,6 +259,7 @@ class PodManager {
   int64_t target_;
   int64_t next_id_;
   int64_t next_slot_ = 0;
+  bool started_ = false;
   bool work_done_ = false;
   JobOutcome outcome_;
   std::string last_give_up_;

@@ -49,16 +49,17 @@ absl::Time PodManager::next_wake() const {
 std::vector<PodInfo> PodManager::pods() const {
   std::vector<PodInfo> pods;
   for (const auto& [slot, lineage] : slots_) {
+    const bool ending = lineage.deleting || lineage.terminating;
     PodInfo info;
     switch (lineage.state) {
       case LineageState::kWaiting:
         info.state = "Waiting";
         break;
       case LineageState::kCreating:
-        info.state = lineage.deleting ? "Terminating" : "Pending";
+        info.state = ending ? "Terminating" : "Pending";
         break;
       case LineageState::kRunning:
-        info.state = lineage.deleting ? "Terminating" : "Running";
+        info.state = ending ? "Terminating" : "Running";
         break;
       case LineageState::kDone:
       case LineageState::kGaveUp:
@@ -69,6 +70,7 @@ std::vector<PodInfo> PodManager::pods() const {
     info.priority = lineage.priority;
     info.pid = lineage.pid;
     info.failures = lineage.failures;
+    info.message = lineage.message;
     pods.push_back(std::move(info));
   }
   return pods;

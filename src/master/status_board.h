@@ -20,6 +20,8 @@ struct StatusPod {
   std::string type;  // worker, ps
   pid_t pid = 0;
   std::string state;
+  // Why it does not run; may be empty.
+  std::string message;
 };
 
 struct StatusEvaluation {

@@ -158,7 +158,8 @@ const render = (s, history) => {
       step => "step " + Math.round(step)));
   }
   table("pods", ["name", "type", "pid", "state"],
-        s.pods.map(p => [p.name, p.type, p.pid || "–", p.state]));
+        s.pods.map(p => [p.name, p.type, p.pid || "–",
+                         p.message ? p.state + ": " + p.message : p.state]));
   table("evaluations", ["step", ...metrics], s.evaluations.slice().reverse()
     .map(e => [e.step, ...metrics.map(m => e.metrics[m])]));
 };

@@ -70,7 +70,8 @@ std::string StatusToJson(const JobStatus& status) {
                     {"id", pod.id},
                     {"type", pod.type},
                     {"pid", pod.pid},
-                    {"state", pod.state}});
+                    {"state", pod.state},
+                    {"message", pod.message}});
   }
   Json evaluations = Json::array();
   for (const StatusEvaluation& evaluation : status.evaluations) {

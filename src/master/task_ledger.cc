@@ -233,6 +233,9 @@ absl::Status TaskManager::CutBack(absl::Time now, const v1::Ledger& ledger) {
   for (auto& [worker_id, worker] : workers_) worker.finished.clear();
   if (train_end_ == TrainEnd::kHeld) train_end_ = TrainEnd::kDue;
   Load(ledger, loaded);
+  v1::TaskEvent event;
+  *event.mutable_cut_back() = ledger;
+  Record(event);
   return absl::OkStatus();
 }
 

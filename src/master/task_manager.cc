@@ -110,7 +110,12 @@ std::optional<v1::Task> TaskManager::Hand(absl::Time now, int64_t worker_id,
   if (TaskInUse(worker) == task_id) {
     worker.in_use_since = worker.last_report = now;
   }
+  RecordGrant(worker_id, task_id, type, range);
+  return MakeTask(task_id, type, range);
+}
 
+v1::Task TaskManager::MakeTask(int64_t task_id, v1::TaskType type,
+                               const Range& range) const {
   v1::Task task;
   task.set_task_id(task_id);
   task.set_type(type);
@@ -245,6 +250,11 @@ absl::StatusOr<CommittedRange> TaskManager::Commit(absl::Time now,
   committed_records_ += end - committed.begin;
   workers_.at(worker_id).last_report = now;
   if (held.range.size() == 0) Complete(now, task_id);
+  v1::TaskEvent event;
+  event.mutable_committed()->set_worker_id(worker_id);
+  event.mutable_committed()->set_task_id(task_id);
+  event.mutable_committed()->set_end(end);
+  Record(event);
   return committed;
 }
 
@@ -311,6 +321,12 @@ absl::StatusOr<bool> TaskManager::Done(absl::Time now, int64_t worker_id,
     default:
       train_end_ = TrainEnd::kDone;
   }
+  if (held.type != v1::EVALUATION) {
+    v1::TaskEvent event;
+    event.mutable_done()->set_worker_id(worker_id);
+    event.mutable_done()->set_task_id(task_id);
+    Record(event);
+  }
   return true;
 }
 
@@ -322,6 +338,13 @@ absl::StatusOr<bool> TaskManager::Fail(absl::Time now, int64_t worker_id,
   const bool set_aside = CountFailure(held, message);
   // Behind what else came back: trouble of the moment has time to pass.
   if (!set_aside) TakeBack(held, /*front=*/false);
+  if (held.type != v1::EVALUATION) {
+    v1::TaskEvent event;
+    event.mutable_failed()->set_worker_id(worker_id);
+    event.mutable_failed()->set_task_id(task_id);
+    event.mutable_failed()->set_message(std::string(message));
+    Record(event);
+  }
   CheckEvaluationComplete(now);
   return set_aside;
 }
@@ -330,13 +353,21 @@ int TaskManager::WorkerLost(absl::Time now, int64_t worker_id, WorkerLoss loss,
                             absl::string_view message) {
   const auto it = workers_.find(worker_id);
   if (it == workers_.end()) return 0;
-  const int64_t in_use = TaskInUse(it->second);
+  return WorkerLost(
+      now, worker_id,
+      loss == WorkerLoss::kCrashed ? TaskInUse(it->second) : int64_t{0},
+      message);
+}
+
+int TaskManager::WorkerLost(absl::Time now, int64_t worker_id, int64_t suspect,
+                            absl::string_view message) {
+  const auto it = workers_.find(worker_id);
+  if (it == workers_.end()) return 0;
   const std::vector<int64_t> tasks = it->second.tasks;
   // The oldest last, so that it is first in the queue.
   for (auto task = tasks.rbegin(); task != tasks.rend(); ++task) {
     const Held held = Drop(now, *task);
-    const bool suspect = loss == WorkerLoss::kCrashed && *task == in_use;
-    if (suspect &&
+    if (*task == suspect &&
         CountFailure(held,
                      absl::StrCat("worker ", worker_id, " crashed",
                                   message.empty() ? "" : ": ", message))) {
@@ -345,6 +376,11 @@ int TaskManager::WorkerLost(absl::Time now, int64_t worker_id, WorkerLoss loss,
     TakeBack(held, /*front=*/true);
   }
   workers_.erase(worker_id);
+  v1::TaskEvent event;
+  event.mutable_lost()->set_worker_id(worker_id);
+  event.mutable_lost()->set_suspect(suspect);
+  event.mutable_lost()->set_message(std::string(message));
+  Record(event);
   CheckEvaluationComplete(now);
   return static_cast<int>(tasks.size());
 }
@@ -411,7 +447,12 @@ absl::Status TaskManager::SetStep(int64_t step) {
     return absl::FailedPreconditionError(
         absl::StrCat("step ", step, " is beyond max_step ", options_.max_step));
   }
-  step_ = std::max(step_, step);
+  if (step > step_) {
+    step_ = step;
+    v1::TaskEvent event;
+    event.set_step(step);
+    Record(event);
+  }
   StopAtMaxStep();
   return absl::OkStatus();
 }
@@ -425,6 +466,9 @@ void TaskManager::StopAtMaxStep() {
 void TaskManager::StopTraining(absl::string_view reason) {
   if (TrainingDone()) return;
   stop_reason_ = reason.empty() ? "stopped" : std::string(reason);
+  v1::TaskEvent event;
+  event.set_stopped(stop_reason_);
+  Record(event);
 }
 
 absl::Status TaskManager::StartEvaluation(int64_t version) {

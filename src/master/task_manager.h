@@ -4,15 +4,18 @@
 
 #include <cstdint>
 #include <deque>
+#include <functional>
 #include <map>
 #include <optional>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
 #include "absl/strings/string_view.h"
 #include "absl/time/time.h"
+#include "elasticdl/v1/journal.pb.h"
 #include "elasticdl/v1/ledger.pb.h"
 #include "elasticdl/v1/master.pb.h"
 #include "range_queue.h"
@@ -118,6 +121,21 @@ class TaskManager {
   // cancelled. Errors as Restore; FAILED_PRECONDITION after train end.
   absl::Status CutBack(absl::Time now, const v1::Ledger& ledger);
 
+  // ---- for the journal ----
+  // Hears of every change from now on that Apply can repeat, once it is made.
+  using Recorder = std::function<void(const v1::TaskEvent& event)>;
+  void SetRecorder(Recorder recorder) { recorder_ = std::move(recorder); }
+  // Repeats a recorded change; what it committed, if that was it. The same
+  // changes from the same start give the same tasks, but for evaluations, which
+  // are not recorded. DATA_LOSS when the change does not fit.
+  absl::StatusOr<std::optional<CommittedRange>> Apply(
+      absl::Time now, const v1::TaskEvent& event);
+  // The worker's tasks that were handed out after task `after`, in that order.
+  // For one whose last messages may not have arrived.
+  std::vector<v1::Task> HeldSince(int64_t worker_id, int64_t after) const;
+  // Who holds tasks.
+  std::vector<int64_t> Holders() const;
+
  private:
   enum class TrainEnd { kNotWanted, kDue, kHeld, kDone, kFailed };
   struct Held {
@@ -158,6 +176,9 @@ class TaskManager {
   int NumHeld(v1::TaskType type) const;
   // The queue that the type's ranges come from; null for TRAIN_END_CALLBACK.
   RangeQueue* QueueOf(v1::TaskType type);
+  const RangeQueue* QueueOf(v1::TaskType type) const {
+    return const_cast<TaskManager*>(this)->QueueOf(type);
+  }
   bool WasFinished(int64_t worker_id, int64_t task_id,
                    std::optional<int64_t> end) const;
   void Complete(absl::Time now, int64_t task_id);
@@ -168,6 +189,18 @@ class TaskManager {
   bool CountFailure(const Held& held, absl::string_view message);
   void CheckEvaluationComplete(absl::Time now);
   void StopAtMaxStep();
+
+  // task_journal.cc: recorded changes.
+  void Record(const v1::TaskEvent& event) const {
+    if (recorder_) recorder_(event);
+  }
+  void RecordGrant(int64_t worker_id, int64_t task_id, v1::TaskType type,
+                   const Range& range) const;
+  absl::Status ApplyGrant(absl::Time now, const v1::TaskEvent::Granted& event);
+  v1::Task MakeTask(int64_t task_id, v1::TaskType type,
+                    const Range& range) const;
+  int WorkerLost(absl::Time now, int64_t worker_id, int64_t suspect,
+                 absl::string_view message);
 
   // task_clock.cc: who is overdue.
   void RestartClocks(absl::Time now);
@@ -186,6 +219,7 @@ class TaskManager {
   void Load(const v1::Ledger& ledger, const LoadedLedger& loaded);
 
   TaskManagerOptions options_;
+  Recorder recorder_;
   RangeQueue training_;
   RangeQueue validation_;  // Never popped: copied for each evaluation.
   RangeQueue prediction_;

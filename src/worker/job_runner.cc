@@ -16,6 +16,8 @@ namespace {
 constexpr int64_t kWarmUpSteps = 20;
 // How long a save at the end may take before the worker gives it up.
 constexpr absl::Duration kSaveTimeout = absl::Minutes(10);
+// More than a worker holds at a time, so more than can be under way.
+constexpr size_t kReportsRemembered = 8;
 
 bool IsTraining(const v1::JobSpec& job) {
   return job.job_type() == v1::TRAINING_ONLY ||
@@ -232,7 +234,35 @@ void JobRunner::OnMasterLost() {
   events_.Push(std::move(event));
 }
 
+void JobRunner::OnMasterBack() {
+  Event event;
+  event.kind = Event::Kind::kMasterBack;
+  events_.Push(std::move(event));
+}
+
+void JobRunner::RepeatReports() {
+  // Their ledgers were the old master's to give.
+  unsettled_snapshot_.reset();
+  waiting_snapshots_.clear();
+  last_checkpoint_step_ = -1;
+  v1::Ready ready;
+  ready.set_has_state(session_ != nullptr && session_->has_state());
+  ready.set_last_task_id(last_task_id_);
+  SendReady(std::move(ready));
+  for (const v1::WorkerMessage& message : reported_) send_(message);
+  if (failed_) {
+    v1::WorkerMessage message;
+    message.mutable_fatal()->set_message(failure_);
+    send_(std::move(message));
+  }
+  if (leaving_) {
+    leaving_sent_ = false;
+    StartLeaving();
+  }
+}
+
 void JobRunner::AddTask(v1::Task task) {
+  last_task_id_ = task.task_id();
   if (task.type() == v1::TRAINING && training_ != nullptr) {
     session_->AnnounceTask();
     training_->Add(std::move(task));
@@ -247,15 +277,21 @@ void JobRunner::AddTask(v1::Task task) {
   }
 }
 
+void JobRunner::SendReady(v1::Ready ready) {
+  ready.set_step(replica_->step());
+  ready.set_host(collective::LocalHost());
+  v1::WorkerMessage message;
+  *message.mutable_ready() = std::move(ready);
+  send_(std::move(message));
+}
+
 int JobRunner::Run() {
-  v1::WorkerMessage ready;
-  ready.mutable_ready()->set_step(replica_->step());
-  ready.mutable_ready()->set_host(collective::LocalHost());
-  const absl::Status shards = AddShards(*ready.mutable_ready());
+  v1::Ready ready;
+  const absl::Status shards = AddShards(ready);
   if (!shards.ok()) {
     Fail(shards);
   } else {
-    send_(std::move(ready));
+    SendReady(std::move(ready));
   }
   while (!exit_code_.has_value()) {
     const bool work = session_ != nullptr && !failed_ && session_->HasWork();
@@ -302,6 +338,9 @@ absl::Status JobRunner::Handle(Event event) {
       return absl::OkStatus();
     case Event::Kind::kLeave:
       StartLeaving();
+      return absl::OkStatus();
+    case Event::Kind::kMasterBack:
+      RepeatReports();
       return absl::OkStatus();
     case Event::Kind::kMasterLost:
       exit_code_ = leaving_ ? 0 : kExitMasterLost;
@@ -547,6 +586,10 @@ void JobRunner::SendDone(const v1::Task& task, int64_t records,
     sums.set_kind(metric.kind);
     sums.mutable_sums()->Add(metric.sums.begin(), metric.sums.end());
   }
+  if (task.type() != v1::EVALUATION) {
+    reported_.push_back(message);
+    if (reported_.size() > kReportsRemembered) reported_.pop_front();
+  }
   send_(std::move(message));
 }
 
@@ -625,8 +668,9 @@ void JobRunner::StartLeaving() {
 
 void JobRunner::Fail(const absl::Status& status) {
   LogError(status.message());
+  failure_ = std::string(status.message());
   v1::WorkerMessage message;
-  message.mutable_fatal()->set_message(std::string(status.message()));
+  message.mutable_fatal()->set_message(failure_);
   send_(std::move(message));
   // The master says Stop; until then, nothing more is trained.
   failed_ = true;

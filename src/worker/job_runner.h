@@ -2,6 +2,7 @@
 // of the master, minibatches that are ready, a wish to leave). One thread.
 #pragma once
 
+#include <atomic>
 #include <cstdint>
 #include <deque>
 #include <functional>
@@ -32,6 +33,7 @@ struct Event {
     kOther,
     kWorldConnected,
     kLeave,
+    kMasterBack,
     kMasterLost
   };
   Kind kind = Kind::kMessage;
@@ -70,8 +72,11 @@ class JobRunner {
   // A message of the master; thread-safe and non-blocking. Tasks and the making
   // of worlds go on during a step, the rest waits in the queue of events.
   void Receive(v1::MasterMessage message);
-  // The stream to the master has ended; thread-safe.
+  // The stream to the master has ended for good; thread-safe.
   void OnMasterLost();
+  // There is a new stream, to a master that knows nothing of this worker but
+  // its id; thread-safe.
+  void OnMasterBack();
 
  private:
   JobRunner(const v1::Welcome& welcome, const Deps& deps);
@@ -98,6 +103,9 @@ class JobRunner {
   absl::Status OnEvaluationDone(const v1::EvaluationDone& done);
 
   void LogSpeed() const;
+  void SendReady(v1::Ready ready);
+  // Tells a new master what the old one may not have heard.
+  void RepeatReports();
   void SendEvaluationDue();
   void SendStopTraining();
   void SendStarving();
@@ -129,8 +137,13 @@ class JobRunner {
   std::optional<PredictionWriter> writer_;
   std::unique_ptr<checkpoint::AsyncSaver> saver_;
 
-  // Something is wrong for good; the master has been told.
+  // Something is wrong for good; the master has been told this.
   bool failed_ = false;
+  std::string failure_;
+  // The newest task that came; set by the thread that receives.
+  std::atomic<int64_t> last_task_id_ = 0;
+  // The last reports of tasks; a new master may not know them.
+  std::deque<v1::WorkerMessage> reported_;
   bool leaving_ = false;
   bool leaving_sent_ = false;
   std::optional<int> exit_code_;

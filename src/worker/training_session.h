@@ -109,6 +109,8 @@ class TrainingSession {
 
   // ---- state ----
   const elastic::World* world() const { return loop_.world(); }
+  // The model is that of a world, this one or the last.
+  bool has_state() const { return has_state_; }
   bool halted() const { return halted_; }
   Halt halt() const { return halt_; }
   bool over() const { return halt_ == Halt::kOver; }

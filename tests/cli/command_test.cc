@@ -149,15 +149,6 @@ TEST(ClientTest, ConfigFile) {
             "mean --num_workers?\n");
 }
 
-TEST(ClientTest, ClusterJobsAreNotThereYet) {
-  const Outcome outcome =
-      Elasticdl({"train", "--image=reg.example.com/zoo:1", "--job_name=test",
-                 "--model_def=mnist.mnist_functional_api.custom_model",
-                 "--training_data=/data"});
-  EXPECT_EQ(outcome.exit_code, 1);
-  EXPECT_THAT(outcome.err, HasSubstr("cluster submission is not available"));
-}
-
 TEST(ClientTest, Version) {
   const Outcome outcome = Elasticdl({"version"});
   EXPECT_EQ(outcome.exit_code, 0);

@@ -33,7 +33,8 @@ JobStatus Example() {
   status.loss = 0.25;
   status.workers = 1;
   status.target_workers = 2;
-  status.pods = {{"elasticdl-worker-mnist-0", 0, "worker", 77, "Running"}};
+  status.pods = {
+      {"elasticdl-worker-mnist-0", 0, "worker", 77, "Running", "no room"}};
   status.evaluations = {{100, {{"accuracy", 0.9}}}};
   return status;
 }
@@ -49,6 +50,7 @@ TEST(StatusTextTest, JsonHasTheFieldsOfTheApi) {
   EXPECT_EQ(json["loss"], 0.25);
   EXPECT_EQ(json["pods"][0]["pid"], 77);
   EXPECT_EQ(json["pods"][0]["type"], "worker");
+  EXPECT_EQ(json["pods"][0]["message"], "no room");
   EXPECT_EQ(json["evaluations"][0]["metrics"]["accuracy"], 0.9);
 }
 
@@ -149,14 +151,31 @@ TEST_F(HttpStatusTest, EveryPathNeedsTheToken) {
     }
   }
   for (const char* path :
-       {"/api/stop", "/api/scale?num_workers=2", "/api/stop?token=secret"}) {
+       {"/api/stop", "/api/scale?num_workers=2", "/api/stop?token=wrong",
+        "/api/stop?token="}) {
     const auto reply = client_->Post(path);
     ASSERT_TRUE(reply) << path;
     EXPECT_EQ(reply->status, 401) << path;
   }
-  EXPECT_EQ(client_->Get("/api/status?token=secret")->status, 401);
+  EXPECT_EQ(client_->Get("/api/status?token=wrong")->status, 401);
   EXPECT_EQ(stops_, 0);
   EXPECT_TRUE(scales_.empty());
+}
+
+// As it comes through a Kubernetes API server.
+TEST_F(HttpStatusTest, TokenInTheQueryIsAsGoodAsTheHeader) {
+  auto reply = client_->Get("/api/status?token=secret");
+  ASSERT_TRUE(reply);
+  EXPECT_EQ(reply->status, 200);
+  reply = client_->Post("/api/scale?num_workers=2&token=secret");
+  ASSERT_TRUE(reply);
+  EXPECT_EQ(reply->status, 200);
+  EXPECT_THAT(scales_, ::testing::ElementsAre(2));
+  // A header that is there counts.
+  reply = client_->Get("/api/status?token=secret",
+                       {{"Authorization", "Bearer wrong"}});
+  ASSERT_TRUE(reply);
+  EXPECT_EQ(reply->status, 401);
 }
 
 TEST_F(HttpStatusTest, PageOpensByItsLink) {

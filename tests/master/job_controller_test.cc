@@ -18,8 +18,11 @@ using testing::HasSubstr;
 // Remembers what the controller wants.
 class Recorder : public JobOutput {
  public:
-  void Send(ConnectionId connection, v1::MasterMessage message) override {
-    sent[connection].push_back(std::move(message));
+  void Send(const std::vector<ConnectionId>& connections,
+            v1::MasterMessage message) override {
+    for (const ConnectionId connection : connections) {
+      sent[connection].push_back(message);
+    }
   }
   void Close(ConnectionId connection, const absl::Status& status) override {
     closed[connection] = status;

@@ -1,9 +1,12 @@
 // PodManager against a simulated cluster in random schedules: pods start late,
-// die of everything, events repeat, creation fails, the target moves. A failure
-// prints its seed; --gtest_random_seed moves to other schedules.
+// die of everything, events repeat, creation fails, the target moves, the
+// master starts anew. A failure prints its seed; --gtest_random_seed moves to
+// other schedules.
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <map>
+#include <memory>
 #include <random>
 #include <set>
 #include <string>
@@ -26,8 +29,9 @@ class Simulation {
         failures_(failures),
         create_errors_(create_errors),
         relaunches_(static_cast<int64_t>(random_() % 3)),
-        manager_(Options()) {
-    Execute(manager_.Start(now_));
+        manager_(std::make_unique<PodManager>(
+            Options(1 + static_cast<int64_t>(random_() % 5)))) {
+    Execute(manager_->Start(now_));
   }
 
   void Run() {
@@ -51,45 +55,80 @@ class Simulation {
       }
       Check();
     }
-    if (manager_.outcome().state != JobState::kRunning) return;
+    if (manager_->outcome().state != JobState::kRunning) return;
     int64_t running = 0;
     for (const auto& [name, pod] : pods_) running += pod.running ? 1 : 0;
     EXPECT_EQ(running + given_up_, ExpectedRunning());
   }
 
   void CheckCleanEnd() {
-    if (manager_.outcome().state == JobState::kRunning) {
-      Execute(manager_.SetWorkDone(now_));
+    if (manager_->outcome().state == JobState::kRunning) {
+      Execute(manager_->SetWorkDone(now_));
     }
     for (const std::string& name : Names()) {
       Finish(name, PodPhase::kSucceeded, PodEndReason::kNone, 0, 0);
     }
-    EXPECT_TRUE(manager_.all_gone());
-    EXPECT_EQ(manager_.next_wake(), absl::InfiniteFuture());
-    EXPECT_NE(manager_.outcome().state, JobState::kRunning);
-    EXPECT_FALSE(manager_.outcome().reason.empty());
+    EXPECT_TRUE(manager_->all_gone());
+    EXPECT_EQ(manager_->next_wake(), absl::InfiniteFuture());
+    EXPECT_NE(manager_->outcome().state, JobState::kRunning);
+    EXPECT_FALSE(manager_->outcome().reason.empty());
   }
 
-  const PodManager& manager() const { return manager_; }
+  // The master's container was killed: another one finds the pods and knows
+  // nothing else but the target.
+  void Restart() {
+    if (manager_->outcome().state != JobState::kRunning) return;
+    PodManagerOptions options = Options(manager_->target());
+    // With a journal ids go on; without one, those of pods that have left no
+    // trace are free again.
+    const bool journal = Chance(50);
+    if (journal) options.first_worker_id = manager_->next_worker_id();
+    manager_ = std::make_unique<PodManager>(options);
+    given_up_since_target_ = 0;
+    std::vector<PodEvent> existing = ended_;
+    for (const auto& [name, pod] : pods_) {
+      PodEvent event;
+      event.name = name;
+      event.id = pod.id;
+      event.phase = pod.running ? PodPhase::kRunning : PodPhase::kPending;
+      event.terminating = pod.deleting;
+      existing.push_back(event);
+    }
+    // A new master's watch begins anew, too.
+    last_event_ = PodEvent();
+    if (!journal) {
+      last_id_ = -1;
+      for (const PodEvent& event : existing) {
+        last_id_ = std::max(last_id_, event.id);
+      }
+    }
+    std::shuffle(existing.begin(), existing.end(), random_);
+    manager_->Adopt(existing);
+    Execute(manager_->Start(now_));
+    Check();
+  }
+
+  const PodManager& manager() const { return *manager_; }
   int64_t given_up() const { return given_up_; }
 
  private:
   struct Pod {
+    int64_t id = -1;
     bool running = false;
     bool deleting = false;
   };
 
-  PodManagerOptions Options() {
+  PodManagerOptions Options(int64_t workers) const {
     PodManagerOptions options;
     options.job_name = "r";
-    options.num_workers = 1 + static_cast<int64_t>(random_() % 5);
+    options.num_workers = workers;
     options.relaunch_on_worker_failure = relaunches_;
     return options;
   }
 
   int64_t ExpectedRunning() const {
     // SetTarget fills the places that were given up before it.
-    return manager_.target() + given_up_ - given_up_since_target_;
+    return manager_->target() + given_up_ - given_up_since_target_;
   }
 
   std::vector<std::string> Names() const {
@@ -106,15 +145,15 @@ class Simulation {
   }
 
   void AdvanceToTimer() {
-    if (manager_.next_wake() == absl::InfiniteFuture()) return;
-    now_ = std::max(now_, manager_.next_wake());
-    Execute(manager_.OnTimer(now_));
+    if (manager_->next_wake() == absl::InfiniteFuture()) return;
+    now_ = std::max(now_, manager_->next_wake());
+    Execute(manager_->OnTimer(now_));
   }
 
   void Step() {
     now_ += absl::Milliseconds(random_() % 3000);
     const std::string name = Pick();
-    switch (random_() % 8) {
+    switch (random_() % 9) {
       case 0:
       case 1:
         if (!name.empty()) Start(name);
@@ -141,19 +180,22 @@ class Simulation {
         break;
       case 6:
         if (!last_event_.name.empty()) {
-          Execute(manager_.OnPodEvent(last_event_, now_));
+          Execute(manager_->OnPodEvent(last_event_, now_));
         }
         break;
+      case 7:
+        if (!name.empty() && !pods_[name].running) Pend(name);
+        break;
       default:
-        Execute(manager_.OnTimer(now_));
+        Execute(manager_->OnTimer(now_));
         AdvanceToTimer();
     }
   }
 
   void Scale() {
-    const bool running = manager_.outcome().state == JobState::kRunning;
+    const bool running = manager_->outcome().state == JobState::kRunning;
     auto out =
-        manager_.SetTarget(1 + static_cast<int64_t>(random_() % 6), now_);
+        manager_->SetTarget(1 + static_cast<int64_t>(random_() % 6), now_);
     EXPECT_EQ(out.ok(), running) << out.status();
     if (!out.ok()) return;
     given_up_since_target_ = 0;
@@ -168,21 +210,33 @@ class Simulation {
     Send(event);
   }
 
-  void Finish(const std::string& name, PodPhase phase, PodEndReason reason,
-              int exit_code, int signal) {
-    pods_.erase(name);
+  void Pend(const std::string& name) {
     PodEvent event;
     event.name = name;
+    event.phase = PodPhase::kPending;
+    event.terminating = pods_[name].deleting;
+    event.message = absl::StrCat("no room ", random_() % 3);
+    Send(event);
+  }
+
+  void Finish(const std::string& name, PodPhase phase, PodEndReason reason,
+              int exit_code, int signal) {
+    PodEvent event;
+    event.name = name;
+    event.id = pods_[name].id;
     event.phase = phase;
     event.reason = reason;
     event.exit_code = exit_code;
     event.signal = signal;
+    pods_.erase(name);
+    // A cluster keeps pods that have ended by themselves.
+    if (phase != PodPhase::kDeleted) ended_.push_back(event);
     Send(event);
   }
 
   void Send(const PodEvent& event) {
     last_event_ = event;
-    Execute(manager_.OnPodEvent(event, now_));
+    Execute(manager_->OnPodEvent(event, now_));
   }
 
   void Execute(const PodManager::Decisions& decisions) {
@@ -208,35 +262,42 @@ class Simulation {
   }
 
   void Create(const PodDecision& decision) {
-    EXPECT_EQ(manager_.IdOf(decision.name), decision.id);
+    EXPECT_EQ(manager_->IdOf(decision.name), decision.id);
     if (create_errors_ && Chance(20)) {
       refused_.insert(decision.id);
       // Sometimes the pod is there although the answer was an error.
-      if (Chance(30)) pods_[decision.name];
-      Execute(manager_.CreateFailed(decision.name,
-                                    absl::UnavailableError("later"), now_));
+      if (Chance(30)) pods_[decision.name].id = decision.id;
+      if (Chance(50)) {
+        Execute(manager_->CreateFailed(decision.name,
+                                       absl::UnavailableError("later"), now_));
+      } else {
+        PodEvent event;
+        event.name = decision.name;
+        event.create_error = absl::ResourceExhaustedError("exceeded quota");
+        Execute(manager_->OnPodEvent(event, now_));
+      }
       return;
     }
     if (refused_.count(decision.id) == 0) {
       EXPECT_GT(decision.id, last_id_) << "an id was used twice";
       last_id_ = decision.id;
     }
-    EXPECT_EQ(manager_.outcome().state, JobState::kRunning);
-    pods_[decision.name];
+    EXPECT_EQ(manager_->outcome().state, JobState::kRunning);
+    pods_[decision.name].id = decision.id;
   }
 
   void Check() {
     int64_t wanted = 0;
     for (const auto& [name, pod] : pods_) wanted += pod.deleting ? 0 : 1;
     if (!create_errors_) {
-      EXPECT_LE(wanted, manager_.target()) << "more pods than asked for";
+      EXPECT_LE(wanted, manager_->target()) << "more pods than asked for";
     }
-    for (const PodInfo& pod : manager_.pods()) {
+    for (const PodInfo& pod : manager_->pods()) {
       EXPECT_LE(pod.failures, relaunches_);
     }
     if (given_up_ == 0) {
-      EXPECT_EQ(manager_.outcome().state, JobState::kRunning)
-          << manager_.outcome().reason;
+      EXPECT_EQ(manager_->outcome().state, JobState::kRunning)
+          << manager_->outcome().reason;
     }
   }
 
@@ -245,9 +306,10 @@ class Simulation {
   const bool create_errors_;
   const int64_t relaunches_;
   absl::Time now_ = absl::UnixEpoch();
-  PodManager manager_;
+  std::unique_ptr<PodManager> manager_;
   std::map<std::string, Pod> pods_;
   std::set<int64_t> refused_;
+  std::vector<PodEvent> ended_;
   PodEvent last_event_;
   int64_t last_id_ = -1;
   int64_t given_up_ = 0;
@@ -281,6 +343,19 @@ TEST_F(PodManagerRandomTest, FailuresEndInAReasonNeverInALoop) {
     SCOPED_TRACE(absl::StrCat("seed ", FirstSeed() + i));
     Simulation simulation(FirstSeed() + i, true, false);
     simulation.Run();
+    simulation.Settle();
+    simulation.CheckCleanEnd();
+  }
+}
+
+TEST_F(PodManagerRandomTest, RestartedMastersFindTheirPods) {
+  for (int i = 0; i < kSchedules / 4 && !HasFailure(); ++i) {
+    SCOPED_TRACE(absl::StrCat("seed ", FirstSeed() + i));
+    Simulation simulation(FirstSeed() + i, i % 3 == 0, i % 2 == 0);
+    for (int restart = 0; restart < 4; ++restart) {
+      simulation.Run();
+      simulation.Restart();
+    }
     simulation.Settle();
     simulation.CheckCleanEnd();
   }

@@ -438,6 +438,154 @@ TEST(PodManagerTest, PrioritiesFollowTheFractionAndAreInherited) {
   EXPECT_EQ(added[1].priority, "low");
 }
 
+PodEvent Pending(int64_t id, const std::string& message) {
+  PodEvent event;
+  event.name = Name(id);
+  event.phase = PodPhase::kPending;
+  event.message = message;
+  return event;
+}
+
+TEST(PodManagerTest, PendingPodsAreToldOncePerReasonAndShownAlways) {
+  PodManager manager(Options(1));
+  manager.Start(At(0));
+  EXPECT_THAT(Show(manager.OnPodEvent(Pending(0, ""), At(0))), IsEmpty());
+  const std::string full = "0/1 nodes are available: 1 Insufficient cpu.";
+  const Decisions told = manager.OnPodEvent(Pending(0, full), At(1));
+  EXPECT_THAT(Show(told), ElementsAre("delayed 0"));
+  EXPECT_THAT(told[0].reason, HasSubstr(full));
+  EXPECT_EQ(told[0].at, absl::InfiniteFuture());
+  EXPECT_EQ(manager.pods()[0].message, full);
+  EXPECT_EQ(manager.pods()[0].state, "Pending");
+  EXPECT_THAT(Show(manager.OnPodEvent(Pending(0, full), At(2))), IsEmpty());
+  EXPECT_THAT(Show(manager.OnPodEvent(Pending(0, "ErrImagePull"), At(3))),
+              ElementsAre("delayed 0"));
+  EXPECT_THAT(Show(manager.OnPodEvent(Pending(0, full), At(4))), IsEmpty());
+  EXPECT_EQ(manager.pods()[0].message, full);
+  manager.OnPodEvent(Running(0), At(5));
+  EXPECT_EQ(manager.pods()[0].message, "");
+  // Nothing waits for it, and its successor is told anew.
+  EXPECT_EQ(manager.next_wake(), absl::InfiniteFuture());
+  manager.OnPodEvent(Killed(0, 9), At(100));
+  EXPECT_THAT(Show(manager.OnPodEvent(Pending(1, full), At(101))),
+              ElementsAre("delayed 1"));
+}
+
+TEST(PodManagerTest, PodsThatTheClusterDeletesShowAsTerminating) {
+  PodManager manager = Started(Options(1));
+  PodEvent event = Running(0);
+  event.terminating = true;
+  EXPECT_THAT(Show(manager.OnPodEvent(event, At(1))), IsEmpty());
+  EXPECT_EQ(manager.pods()[0].state, "Terminating");
+  manager.OnPodEvent(Ended(0, PodPhase::kDeleted, PodEndReason::kDeleted, 143),
+                     At(10));
+  EXPECT_EQ(manager.pods()[0].name, Name(1));
+  EXPECT_EQ(manager.pods()[0].state, "Pending");
+}
+
+TEST(PodManagerTest, CreateErrorsThatComeAsEventsAreTriedAgainForEver) {
+  const absl::Status errors[] = {absl::ResourceExhaustedError("exceeded quota"),
+                                 absl::UnavailableError("no route"),
+                                 absl::PermissionDeniedError("no rights")};
+  for (const absl::Status& error : errors) {
+    PodManager manager(Options(1, /*relaunches=*/0));
+    manager.Start(At(0));
+    absl::Time now = At(0);
+    PodEvent failed;
+    failed.name = Name(0);
+    failed.create_error = error;
+    for (int i = 0; i < 50; ++i) {
+      const Decisions out = manager.OnPodEvent(failed, now);
+      EXPECT_THAT(Show(out), ElementsAre("delayed 0"));
+      EXPECT_LE(out[0].at, now + absl::Seconds(30));
+      EXPECT_THAT(manager.pods()[0].message,
+                  HasSubstr(std::string(error.message())));
+      EXPECT_EQ(manager.pods()[0].state, "Waiting");
+      now = manager.next_wake();
+      EXPECT_THAT(Show(manager.OnTimer(now)), ElementsAre("create 0"));
+    }
+    EXPECT_EQ(manager.outcome().state, JobState::kRunning);
+    manager.OnPodEvent(Running(0), now);
+    EXPECT_EQ(manager.pods()[0].state, "Running");
+  }
+  PodManager manager(Options(1));
+  manager.Start(At(0));
+  PodEvent failed;
+  failed.name = Name(0);
+  failed.create_error = absl::InvalidArgumentError("bad volume");
+  EXPECT_THAT(Show(manager.OnPodEvent(failed, At(0))),
+              ElementsAre("gave_up 0"));
+  EXPECT_THAT(manager.outcome().reason, HasSubstr("bad volume"));
+}
+
+TEST(PodManagerTest, PodThatIsThereAfterAllIsNotCreatedAgain) {
+  PodManager manager(Options(1));
+  manager.Start(At(0));
+  manager.CreateFailed(Name(0), absl::DeadlineExceededError("slow"), At(0));
+  EXPECT_EQ(manager.pods()[0].state, "Waiting");
+  EXPECT_THAT(Show(manager.OnPodEvent(Pending(0, ""), At(0))), IsEmpty());
+  EXPECT_EQ(manager.pods()[0].state, "Pending");
+  EXPECT_THAT(Show(manager.OnTimer(At(100))), IsEmpty());
+}
+
+PodEvent Existing(int64_t id, PodPhase phase,
+                  const std::string& priority = "") {
+  PodEvent event;
+  event.name = Name(id);
+  event.id = id;
+  event.phase = phase;
+  event.priority = priority;
+  return event;
+}
+
+TEST(PodManagerTest, AdoptsThePodsOfAnEarlierRun) {
+  PodManager manager(Options(4));
+  std::vector<PodEvent> existing = {
+      Existing(9, PodPhase::kFailed), Existing(3, PodPhase::kRunning),
+      Existing(7, PodPhase::kPending), Existing(2, PodPhase::kSucceeded)};
+  existing[2].message = "no room";
+  PodEvent nameless = Existing(-1, PodPhase::kRunning);
+  nameless.name = "stranger";
+  existing.push_back(nameless);
+  PodEvent ps = Existing(5, PodPhase::kRunning);
+  ps.type = PodType::kPs;
+  existing.push_back(ps);
+  manager.Adopt(existing);
+  // Two of four are there; ids go on after the highest.
+  EXPECT_THAT(Show(manager.Start(At(0))),
+              ElementsAre("create 10", "create 11"));
+  EXPECT_THAT(Show(manager.Start(At(0))), IsEmpty());
+  EXPECT_EQ(manager.pods().size(), 4u);
+  EXPECT_EQ(manager.pods()[0].name, Name(3));
+  EXPECT_EQ(manager.pods()[0].state, "Running");
+  EXPECT_EQ(manager.pods()[1].state, "Pending");
+  EXPECT_EQ(manager.pods()[1].message, "no room");
+  // They are pods like any other.
+  EXPECT_THAT(Show(manager.OnPodEvent(Exit(3, 1), At(1))),
+              ElementsAre("ended 3", "create 12"));
+}
+
+TEST(PodManagerTest, AdoptedPodsKeepTheirPriorities) {
+  PodManagerOptions options = Options(4);
+  options.priority = *ParseWorkerPriority("0.5");
+  PodManager manager(options);
+  manager.Adopt({Existing(0, PodPhase::kRunning, "high"),
+                 Existing(1, PodPhase::kRunning, "low")});
+  const Decisions added = manager.Start(At(0));
+  ASSERT_EQ(added.size(), 2u);
+  EXPECT_EQ(added[0].priority, "high");
+  EXPECT_EQ(added[1].priority, "low");
+  EXPECT_EQ(manager.OnPodEvent(Killed(0, 9), At(100))[1].priority, "high");
+}
+
+TEST(PodManagerTest, MoreAdoptedPodsThanWantedAreDeleted) {
+  PodManager manager(Options(1));
+  manager.Adopt({Existing(0, PodPhase::kRunning),
+                 Existing(1, PodPhase::kRunning),
+                 Existing(2, PodPhase::kPending)});
+  EXPECT_THAT(Show(manager.Start(At(0))), ElementsAre("delete 2", "delete 1"));
+}
+
 TEST(PodManagerTest, IdsGoOnAfterARestartOfTheMaster) {
   PodManagerOptions options = Options(2);
   options.first_worker_id = 7;

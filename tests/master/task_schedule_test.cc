@@ -1,5 +1,6 @@
 // Random schedules of grants, partial commits, failures, crashes, preemptions,
-// snapshots, cut backs and restarts against a model of what a trainer has in
+// snapshots, cut backs, restarts and successions (a new master repeats what the
+// old one has recorded) against a model of what a trainer has in
 // its weights. Whatever happens, at the end every record of every epoch is in
 // the surviving weights exactly once, or reported as set aside.
 //
@@ -57,6 +58,7 @@ class Schedule {
     // Some schedules are calm, some are a massacre.
     trouble_ = Pick(0, 12);
     tasks_.emplace(MakeTasks(options_));
+    Watch();
     checkpoints_.push_back({tasks_->Snapshot(), 0, 0});
   }
 
@@ -67,6 +69,7 @@ class Schedule {
       ASSERT_LT(i, 20000) << "never finishes: " << tasks_->Summary().ToString();
       Step();
       if (::testing::Test::HasFatalFailure()) return;
+      RecordEvaluation();
     }
     Verify();
   }
@@ -165,6 +168,9 @@ class Schedule {
       case 2:
       case 3:
         return FailTask();
+      case 4:
+      case 5:
+        return Succeed();
       default:
         Lose(Pick(0, 3),
              Chance(60) ? WorkerLoss::kCrashed : WorkerLoss::kPreempted);
@@ -227,6 +233,71 @@ class Schedule {
     const absl::Status status = tasks_->Restore(ledger);
     ASSERT_TRUE(status.ok()) << status;
     hands_.clear();
+    base_ = ledger;
+    recorded_.clear();
+    Watch();
+  }
+
+  void Watch() {
+    tasks_->SetRecorder([this](const v1::TaskEvent& event) {
+      recorded_.push_back(event.SerializeAsString());
+    });
+  }
+
+  // As the controller does when it has told the result.
+  void RecordEvaluation() {
+    const auto evaluation = tasks_->evaluation();
+    if (!evaluation.has_value() || !evaluation->complete) return;
+    v1::TaskEvent event;
+    event.set_evaluated(evaluation->version);
+    if (!recorded_.empty() && recorded_.back() == event.SerializeAsString()) {
+      return;
+    }
+    recorded_.push_back(event.SerializeAsString());
+  }
+
+  // The master dies; the next one has what was recorded, and the workers go on
+  // with what they hold.
+  void Succeed() {
+    TaskManager next = MakeTasks(options_);
+    if (base_.has_value()) ASSERT_TRUE(next.Restore(*base_).ok());
+    for (const std::string& bytes : recorded_) {
+      v1::TaskEvent event;
+      ASSERT_TRUE(event.ParseFromString(bytes));
+      const auto applied = next.Apply(now_, event);
+      ASSERT_TRUE(applied.ok()) << applied.status();
+    }
+    EXPECT_EQ(next.Snapshot().SerializeAsString(),
+              tasks_->Snapshot().SerializeAsString());
+    EXPECT_EQ(next.step(), tasks_->step());
+    EXPECT_EQ(next.TrainingDone(), tasks_->TrainingDone());
+    std::vector<InHand> left;
+    for (const InHand& hand : hands_) {
+      if (hand.task.type() != v1::EVALUATION) left.push_back(hand);
+    }
+    hands_ = left;
+    for (const int64_t worker : live_) {
+      ExpectSameHands(next, worker);
+    }
+    tasks_.emplace(std::move(next));
+    Watch();
+  }
+
+  // What a worker is told when nothing of its tasks had arrived is what it
+  // holds.
+  void ExpectSameHands(const TaskManager& next, int64_t worker) {
+    const std::vector<v1::Task> held = next.HeldSince(worker, 0);
+    size_t i = 0;
+    for (const InHand& hand : hands_) {
+      if (hand.worker_id != worker) continue;
+      ASSERT_LT(i, held.size());
+      EXPECT_EQ(held[i].task_id(), hand.task.task_id());
+      EXPECT_EQ(held[i].shuffle_seed(), hand.task.shuffle_seed());
+      EXPECT_EQ(held[i].range().begin(), hand.at);
+      EXPECT_EQ(held[i].range().end(), hand.task.range().end());
+      ++i;
+    }
+    EXPECT_EQ(i, held.size());
   }
 
   const Checkpoint& FallBack() {
@@ -294,6 +365,9 @@ class Schedule {
   int64_t live_[4] = {1, 2, 3, 4};
   int64_t next_worker_ = 5;
   std::vector<InHand> hands_;
+  // The journal: what the run began with, and the events since.
+  std::optional<v1::Ledger> base_;
+  std::vector<std::string> recorded_;
   std::vector<Trained> history_;
   std::vector<Checkpoint> checkpoints_;
 };

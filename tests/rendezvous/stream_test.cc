@@ -80,7 +80,7 @@ TEST_F(StreamTest, MessagesPassInOrderBothWays) {
   for (int i = 0; i < 1000; ++i) {
     v1::MasterMessage message;
     message.mutable_task()->set_task_id(i);
-    server_->Send(connection, message);
+    server_->Send({connection}, message);
   }
   for (int i = 0; i < 1000; ++i) {
     auto message = (*client)->Receive(kLong);
@@ -120,7 +120,7 @@ TEST_F(StreamTest, ServerCloseDeliversWhatWasQueuedAndTheReason) {
   const ConnectionId connection = Next().connection;
   v1::MasterMessage message;
   message.mutable_stop()->set_reason("done");
-  server_->Send(connection, message);
+  server_->Send({connection}, message);
   server_->Close(connection, absl::FailedPreconditionError("fenced"));
   auto received = (*client)->Receive(kLong);
   ASSERT_TRUE(received.has_value());

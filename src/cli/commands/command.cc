@@ -3,6 +3,7 @@
 #include <cstdio>
 
 #include "absl/strings/str_cat.h"
+#include "commands/cluster_exec.h"
 #include "commands/completion.h"
 #include "commands/data.h"
 #include "commands/job.h"
@@ -34,6 +35,13 @@ std::string Help(const std::string& program, const std::string& summary,
   absl::StrAppend(&text, "\n", program,
                   " COMMAND --help shows the flags of a command.\n");
   return text;
+}
+
+int RunRbac(const Args& args) {
+  const absl::Status status = ExecCluster("rbac", args);
+  std::fprintf(stderr, "elasticdl rbac: %s\n",
+               std::string(status.message()).c_str());
+  return 1;
 }
 
 int UnknownCommand(const std::string& program,
@@ -80,11 +88,12 @@ const std::vector<Command>& Commands() {
       {"predict", "Predict with a checkpoint.", RunPredict},
       {"data", "Get, convert, make and inspect data sets.", RunData},
       {"zoo", "Make images of model zoos.", RunZoo},
-      {"list", "List the jobs on this machine.", RunList},
+      {"list", "List the jobs on this machine or on a cluster.", RunList},
       {"top", "Show what a job is doing.", RunTop},
       {"scale", "Change the number of a job's workers.", RunScale},
       {"logs", "Show the logs of a job's pods.", RunLogs},
       {"stop", "Stop a job.", RunStop},
+      {"rbac", "Grant a cluster's jobs the rights that they need.", RunRbac},
       {"version", "Show the versions of elasticdl and its libraries.",
        RunVersion},
       {"completion", "Print a completion script for a shell.", RunCompletion},

@@ -2,6 +2,7 @@
 
 #include <cstdio>
 
+#include "commands/cluster_exec.h"
 #include "commands/local_job.h"
 #include "environment.h"
 #include "job_flags.h"
@@ -15,12 +16,12 @@ int RunJob(const std::string& name, const std::string& summary,
   FlagSet set("elasticdl " + name, summary);
   const int exit_code = ParseJobFlags(command, args, &flags, &set);
   if (exit_code >= 0) return exit_code;
-  if (!flags.image_name.empty()) {
-    std::fprintf(stderr,
-                 "elasticdl %s: --image_name=%s: cluster submission is not "
-                 "available in this build yet; without an image the job runs "
-                 "on this machine\n",
-                 name.c_str(), flags.image_name.c_str());
+  if (flags.OnCluster()) {
+    // As they were typed: ToArgs leaves out what only the client acts on (the
+    // making of an image).
+    const absl::Status status = ExecCluster(name, args);
+    std::fprintf(stderr, "elasticdl %s: %s\n", name.c_str(),
+                 std::string(status.message()).c_str());
     return 1;
   }
   if (flags.state_dir.empty()) {

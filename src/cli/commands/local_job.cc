@@ -1,8 +1,6 @@
 // Starting a job on this machine and telling how it ended.
 #include "commands/local_job.h"
 
-#include <unistd.h>
-
 #include <cstdio>
 #include <filesystem>
 #include <utility>
@@ -14,6 +12,7 @@
 #include "commands/local_job_launch.h"
 #include "elasticdl/common/file.h"
 #include "elasticdl/jobdir.h"
+#include "environment.h"
 
 namespace elasticdl::cli {
 namespace {
@@ -32,14 +31,6 @@ std::string MasterProgram() {
   std::error_code error;
   const auto self = std::filesystem::read_symlink("/proc/self/exe", error);
   return (self.parent_path() / "elasticdl-master").string();
-}
-
-std::vector<std::string> Environment() {
-  std::vector<std::string> environment;
-  for (char** entry = environ; *entry != nullptr; ++entry) {
-    environment.emplace_back(*entry);
-  }
-  return environment;
 }
 
 std::string LastLines(const std::string& path) {

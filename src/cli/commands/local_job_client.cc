@@ -16,34 +16,6 @@ namespace {
 
 using Json = nlohmann::json;
 
-// {"error": "…"} of the status server, or the body as it is.
-std::string ErrorOf(const std::string& body) {
-  const Json json = Json::parse(body, nullptr, /*allow_exceptions=*/false);
-  if (json.is_object() && json.contains("error") && json["error"].is_string()) {
-    return json["error"].get<std::string>();
-  }
-  return body;
-}
-
-absl::Status CodeToStatus(int code, const std::string& message) {
-  switch (code) {
-    case 400:
-      return absl::InvalidArgumentError(message);
-    case 401:
-      return absl::UnauthenticatedError(message);
-    case 404:
-      return absl::NotFoundError(message);
-    case 409:
-      return absl::FailedPreconditionError(message);
-    case 501:
-      return absl::UnimplementedError(message);
-    case 503:
-      return absl::UnavailableError(message);
-    default:
-      return absl::InternalError(absl::StrCat("HTTP ", code, ": ", message));
-  }
-}
-
 absl::StatusOr<std::string> Request(const jobdir::JobDir& dir, bool post,
                                     const std::string& path) {
   if (!dir.IsRunning()) {
@@ -63,10 +35,8 @@ absl::StatusOr<std::string> Request(const jobdir::JobDir& dir, bool post,
         absl::StrCat("job ", dir.job_name(), ": no answer from its master at ",
                      *address, " (", reply.status().message(), ")"));
   }
-  if (reply->code != 200) {
-    return CodeToStatus(reply->code, absl::StrCat("job ", dir.job_name(), ": ",
-                                                  ErrorOf(reply->body)));
-  }
+  ELASTICDL_RETURN_IF_ERROR(
+      HttpAnswerToStatus(reply->code, reply->body, dir.job_name()));
   return reply->body;
 }
 
@@ -90,8 +60,9 @@ absl::StatusOr<jobdir::JobDir> FindJob(const std::string& state_dir,
                                             "; elasticdl list shows all)"));
   }
   if (running.size() == 1) return running[0];
-  return absl::FailedPreconditionError(
-      absl::StrCat("--job_name is needed: ", known));
+  const std::string message = absl::StrCat("--job_name is needed: ", known);
+  return running.empty() ? absl::NotFoundError(message)
+                         : absl::FailedPreconditionError(message);
 }
 
 absl::StatusOr<std::string> HttpGet(const jobdir::JobDir& dir,

@@ -4,6 +4,7 @@
 #include <string>
 
 #include "absl/status/statusor.h"
+#include "commands/job_handle.h"
 #include "elasticdl/common/file.h"
 #include "elasticdl/jobdir.h"
 
@@ -13,8 +14,8 @@ namespace elasticdl::cli {
 // descriptor) to the master.
 inline constexpr char kLockFdVariable[] = "ELASTICDL_LOCK_FD";
 
-// The job called `name`; with an empty name the only one that runs. NOT_FOUND
-// and FAILED_PRECONDITION name the jobs to choose from.
+// The job called `name`; with an empty name the only one that runs. NOT_FOUND:
+// there is none; FAILED_PRECONDITION: several run. Both name them.
 absl::StatusOr<jobdir::JobDir> FindJob(const std::string& state_dir,
                                        const std::string& name);
 
@@ -32,10 +33,10 @@ Fd WatchMaster(const jobdir::JobDir& dir);
 
 // How the job ended, from its events. Empty state when it has not (or was
 // killed).
-struct JobEnd {
-  std::string state;
-  std::string reason;
-};
 JobEnd ReadJobEnd(const jobdir::JobDir& dir);
+
+// Writes logs of the job to standard output.
+absl::Status PrintLocalLogs(const jobdir::JobDir& job,
+                            const LogRequest& request);
 
 }  // namespace elasticdl::cli

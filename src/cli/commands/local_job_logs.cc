@@ -1,4 +1,4 @@
-// elasticdl logs.
+// The logs of a job on this machine.
 #include <fcntl.h>
 #include <poll.h>
 #include <sys/inotify.h>
@@ -10,21 +10,16 @@
 #include <string>
 #include <vector>
 
-#include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
 #include "absl/strings/strip.h"
-#include "commands/local_job.h"
 #include "commands/local_job_client.h"
 #include "elasticdl/common/status.h"
 #include "elasticdl/jobdir.h"
-#include "environment.h"
-#include "flag_builder.h"
 
 namespace elasticdl::cli {
 namespace {
 
-constexpr char kGroup[] = "Options";
 constexpr absl::string_view kSuffix = ".log";
 
 // Copies log files to standard output from where it stopped the last time.
@@ -32,18 +27,14 @@ class LogPrinter {
  public:
   explicit LogPrinter(std::string folder) : folder_(std::move(folder)) {}
 
-  // Names of the pods that have a log and match: all for "", else the whole
-  // name ("master", "elasticdl-worker-j-0") or its end ("worker-j-0", "0").
+  // Names of the pods that have a log and match.
   std::vector<std::string> Match(const std::string& wanted) const {
     std::vector<std::string> pods;
     const auto files = ListDirectory(folder_);
     if (!files.ok()) return pods;
     for (absl::string_view file : *files) {
       if (!absl::ConsumeSuffix(&file, kSuffix)) continue;
-      if (wanted.empty() || file == wanted ||
-          absl::EndsWith(file, absl::StrCat("-", wanted))) {
-        pods.emplace_back(file);
-      }
+      if (MatchesPod(file, wanted)) pods.emplace_back(file);
     }
     return pods;
   }
@@ -114,37 +105,13 @@ absl::Status Follow(const jobdir::JobDir& job, LogPrinter& printer,
 
 }  // namespace
 
-int RunLogs(const std::vector<std::string>& args) {
-  FlagSet set("elasticdl logs", "Shows the logs of a job's pods.");
-  std::string job_name;
-  std::string state_dir = DefaultStateDir();
-  bool follow = false;
-  bool previous = false;
-  std::vector<std::string> pods;
-  set.Add("job_name", &job_name,
-          Info(kGroup, "The job; default: the one that runs."));
-  set.Add("state_dir", &state_dir,
-          Info(kGroup, "Where local jobs keep their state."));
-  set.Add("follow", &follow, Info(kGroup, "Go on until the job has ended."));
-  set.Add("previous", &previous, Info(kGroup, "Of the run before."));
-  set.AddPositional("POD", &pods, 0,
-                    "master, a pod's name or its end (0, worker-j-0); "
-                    "default: all.",
-                    1);
-  if (const int code = set.ParseOrExitCode(args); code >= 0) return code;
-  const auto job = FindJob(state_dir, job_name);
-  absl::Status status = job.status();
-  if (status.ok()) {
-    const std::string wanted = pods.empty() ? "" : pods[0];
-    LogPrinter printer(previous ? JoinPath(job->path(), "previous/logs")
-                                : job->LogsDir());
-    status = follow && !previous ? Follow(*job, printer, wanted)
-                                 : PrintAll(printer, wanted, false);
-  }
-  if (status.ok()) return 0;
-  std::fprintf(stderr, "%s: %s\n", set.command().c_str(),
-               std::string(status.message()).c_str());
-  return 1;
+absl::Status PrintLocalLogs(const jobdir::JobDir& job,
+                            const LogRequest& request) {
+  LogPrinter printer(request.previous ? JoinPath(job.path(), "previous/logs")
+                                      : job.LogsDir());
+  return request.follow && !request.previous
+             ? Follow(job, printer, request.pod)
+             : PrintAll(printer, request.pod, false);
 }
 
 }  // namespace elasticdl::cli

@@ -1,6 +1,7 @@
 // Objects of a Kubernetes cluster as raw JSON: unknown fields survive.
 #pragma once
 
+#include <cstdint>
 #include <memory>
 #include <nlohmann/json.hpp>
 #include <string>
@@ -45,8 +46,11 @@ std::string TextAt(const Json& object, const std::string& pointer,
                    const std::string& fallback = "");
 int64_t NumberAt(const Json& object, const std::string& pointer,
                  int64_t fallback = 0);
+// The array there, or an empty one.
+const Json& ListAt(const Json& object, const std::string& pointer);
 
-// Thread-safe. Each call has a deadline; UNAVAILABLE may be tried again.
+// Thread-safe. Each call has a deadline; UNAVAILABLE may be tried again. An
+// object that is sent may name its namespace; else it is the client's.
 class Client {
  public:
   struct Options {
@@ -84,17 +88,27 @@ class Client {
                     const Transport::ChunkSink& chunk);
 
   // HTTP to a pod's port through the API server: `path` below the pod's root.
+  // The pod's answer, whatever its code; the API server's own refusals (no such
+  // pod, no rights, nobody listens) are errors.
   absl::StatusOr<Response> Proxy(
       const std::string& pod, int port, const std::string& method,
       const std::vector<std::string>& path,
       const std::vector<std::pair<std::string, std::string>>& query);
 
+  // Ends every call, those that wait and those to come, with CANCELLED.
+  void CancelCalls() { cancel_.Cancel(); }
+
   const std::string& namespace_name() const { return options_.namespace_name; }
   Transport& transport() { return *transport_; }
 
  private:
+  std::string NamespaceOf(const Json& object) const;
+  // The answer of a request as an object.
+  absl::StatusOr<Json> Ask(const Request& request);
+
   const std::unique_ptr<Transport> transport_;
   const Options options_;
+  Cancellation cancel_;
 };
 
 }  // namespace elasticdl::kube

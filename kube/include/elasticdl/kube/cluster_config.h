@@ -20,6 +20,8 @@ struct ExecPlugin {
   std::vector<std::pair<std::string, std::string>> env;
   std::string install_hint;
   bool provide_cluster_info = false;
+  // KEY=VALUE of this process (ConfigSource::environment); `env` comes over it.
+  std::vector<std::string> environment;
 };
 
 // One cluster and one user. At most one kind of credential is set.
@@ -59,6 +61,8 @@ struct ConfigSource {
   bool force_kubeconfig = false;
   // Where a pod's credentials are mounted.
   std::string account_dir = "/var/run/secrets/kubernetes.io/serviceaccount";
+  // KEY=VALUE of this process, for login programs, which need PATH and HOME.
+  std::vector<std::string> environment;
 };
 
 // Inside a pod its own account, unless forced; else the kubeconfig files,

@@ -1,8 +1,8 @@
 // The seam between the Kubernetes client and the HTTP library under it.
 #pragma once
 
+#include <atomic>
 #include <functional>
-#include <memory>
 #include <string>
 #include <utility>
 #include <vector>
@@ -23,12 +23,13 @@ class Cancellation {
   Cancellation& operator=(const Cancellation&) = delete;
 
   void Cancel();
-  bool cancelled() const;
+  bool cancelled() const { return cancelled_.load(); }
   // Readable once cancelled: for poll().
   int fd() const { return fd_; }
 
  private:
-  int fd_;
+  std::atomic<bool> cancelled_{false};
+  const int fd_;
 };
 
 struct Request {
@@ -52,9 +53,12 @@ class Transport {
   virtual ~Transport() = default;
 
   // One request and its whole answer, whatever its code. UNAVAILABLE when there
-  // was no answer, DEADLINE_EXCEEDED after `timeout`, CANCELLED.
+  // was no answer, DEADLINE_EXCEEDED after `timeout`, CANCELLED (`cancel` may
+  // be null). FAILED_PRECONDITION when the server's certificate is not trusted.
   // UNAUTHENTICATED when credentials could not be had (a login program that
-  // fails, a token that cannot be read).
+  // fails, a token that cannot be read); having them takes at most a minute,
+  // which `timeout` does not count. After a 401, renewed credentials are tried
+  // once.
   virtual absl::StatusOr<Response> Call(const Request& request,
                                         absl::Duration timeout,
                                         const Cancellation* cancel) = 0;

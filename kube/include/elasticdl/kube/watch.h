@@ -3,7 +3,6 @@
 
 #include <functional>
 #include <memory>
-#include <nlohmann/json.hpp>
 #include <string>
 
 #include "absl/status/status.h"
@@ -14,15 +13,15 @@ namespace elasticdl::kube {
 
 struct WatchEvent {
   enum class Kind {
-    kListed,    // there when the list was taken: the first one, or a new one
-                // after a gap. May repeat what is known.
-    kAdded,     // these three as the server says them
+    kListed,  // there when the list was taken: the first one, or a new one
+              // after a gap. May repeat what is known.
+    kAdded,   // these three as the server says them
     kModified,
-    kDeleted,   // `object` is its last known state. Also for objects that were
-                // known before a gap and are not in the new list.
-    kSynced,    // the list is complete; no object
-    kTrouble,   // the server could not be asked; `error` says why. Told on
-                // change only; the watch goes on trying.
+    kDeleted,  // `object` is its last known state. Also for objects that were
+               // known before a gap and are not in the new list.
+    kSynced,   // the list is complete; no object
+    kTrouble,  // the server could not be asked; `error` says why. Told on
+               // change only; the watch goes on trying.
     kRecovered,
   };
   Kind kind = Kind::kListed;

@@ -93,6 +93,11 @@ class Membership {
   // The worker has loaded its model and can take part. A worker id is never
   // used again for another process.
   Decisions Ready(absl::Time now, int64_t worker_id, const std::string& host);
+  // The members of the last world of a master before this one, by rank: they
+  // have the trained model and form the first world together. To be called
+  // before all others.
+  Decisions Resume(absl::Time now, const std::vector<WorldMember>& members,
+                   const std::string& reason);
   // It wants to go in an orderly way.
   Decisions Leave(absl::Time now, int64_t worker_id);
   // It is dead, or its stream is. Unknown ids are ignored.

@@ -6,6 +6,7 @@
 #include <cstdint>
 #include <memory>
 #include <string>
+#include <vector>
 
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
@@ -50,9 +51,10 @@ class StreamServer {
   // The port that is listened on.
   virtual int port() const = 0;
 
-  // Queues a message; never blocks. Dropped when the connection is gone (its
-  // OnClosed says so).
-  virtual void Send(ConnectionId connection, v1::MasterMessage message) = 0;
+  // Queues a message for each of the connections; never blocks. Dropped for one
+  // that is gone (its OnClosed says so).
+  virtual void Send(const std::vector<ConnectionId>& connections,
+                    v1::MasterMessage message) = 0;
 
   // Ends a stream after what is queued for it has been sent. The worker sees
   // `status`. OnClosed follows.

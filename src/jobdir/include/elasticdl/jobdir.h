@@ -10,6 +10,7 @@
 //     pids/<pod>                one number each
 //     logs/<pod>.log            master.log is the master's
 //     events.jsonl
+//     journal                   of a job whose master may be restarted
 //     previous/                 logs and events of the run before
 #pragma once
 
@@ -56,6 +57,7 @@ class JobDir {
   // logs/<pod>.log
   std::string LogFile(const std::string& pod) const;
   std::string EventsFile() const { return JoinPath(path_, "events.jsonl"); }
+  std::string JournalFile() const { return JoinPath(path_, "journal"); }
 
   // NOT_FOUND until the master has written them. The token's file must not be
   // readable by others (PERMISSION_DENIED).
@@ -89,6 +91,9 @@ class JobLock {
   // run left to previous/, writes a fresh token. ALREADY_EXISTS when a job of
   // that name is running.
   static absl::StatusOr<JobLock> Acquire(const JobDir& dir);
+  // The same, but a run that kept a journal is gone on with: nothing is moved
+  // and its token stays.
+  static absl::StatusOr<JobLock> AcquireAgain(const JobDir& dir);
 
   // Takes over the descriptor that the parent process passed on.
   // INVALID_ARGUMENT when it is not this job's lock.
@@ -98,6 +103,8 @@ class JobLock {
 
  private:
   explicit JobLock(Fd fd) : fd_(std::move(fd)) {}
+  static absl::StatusOr<JobLock> Take(const JobDir& dir);
+  absl::Status Prepare(const JobDir& dir) const;
   Fd fd_;
 };
 

@@ -4,6 +4,7 @@
 
 #include <cstdint>
 #include <memory>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -13,6 +14,22 @@
 #include "elasticdl/v1/job.pb.h"
 
 namespace elasticdl::master {
+
+// The master runs in a pod of a cluster and makes pods for its workers.
+struct ClusterOptions {
+  std::string namespace_name = "default";
+  // This very pod.
+  std::string pod_name;
+  std::string pod_ip;
+  // Folder with worker-pod.json (docs/design/0004-kubernetes.md).
+  std::string pod_template_dir;
+  // Values of variables: KUBECONFIG, HOME, KUBERNETES_SERVICE_HOST and _PORT.
+  std::string kubeconfig;
+  std::string home;
+  std::string service_host;
+  std::string service_port;
+  bool force_kubeconfig = false;
+};
 
 struct MasterOptions {
   // What workers are told. job_type, data paths and strategy are set.
@@ -39,6 +56,8 @@ struct MasterOptions {
 
   // Pods. Without them, workers are started by hand.
   bool start_pods = true;
+  // They are pods of a cluster; else processes of this machine.
+  std::optional<ClusterOptions> cluster;
   int64_t num_workers = 1;
   // Training goes on while at least so many are there, and with at most so many
   // (0 = no limit).
@@ -55,11 +74,12 @@ struct MasterOptions {
   // A shell command to run in every worker instead of training; empty = train.
   // Of the job's specification only the name is used then.
   std::string job_command;
-  // KEY=VALUE of local pods.
+  // KEY=VALUE of this process, and of local pods.
   std::vector<std::string> environment;
 
-  // Port to listen on; 0 picks a free one.
+  // Ports to listen on, for workers and of the status page; 0 picks a free one.
   int port = 50001;
+  int http_port = 0;
   // The job's folder (elasticdl/jobdir.h), locked by the caller.
   std::string job_dir;
   std::string token;

@@ -73,10 +73,13 @@ class LineWriter {
   LineWriter() = default;
   // Adds the newline.
   absl::Status Append(absl::string_view line);
+  // Length of the file, if nobody else writes to it.
+  int64_t bytes() const { return bytes_; }
 
  private:
   Fd fd_;
   std::string path_;
+  int64_t bytes_ = 0;
 };
 
 }  // namespace elasticdl

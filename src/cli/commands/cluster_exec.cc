@@ -1,0 +1,41 @@
+#include "commands/cluster_exec.h"
+
+#include <unistd.h>
+
+#include <cerrno>
+#include <cstdio>
+#include <filesystem>
+
+#include "absl/strings/str_cat.h"
+#include "elasticdl/common/file.h"
+#include "elasticdl/common/status.h"
+#include "environment.h"
+
+namespace elasticdl::cli {
+
+absl::Status ExecCluster(const std::string& command,
+                         const std::vector<std::string>& args) {
+  std::error_code error;
+  const auto self = std::filesystem::read_symlink("/proc/self/exe", error);
+  const std::string program =
+      (self.parent_path() / "elasticdl-cluster").string();
+  std::vector<std::string> all = {program, command};
+  all.insert(all.end(), args.begin(), args.end());
+  std::vector<char*> argv;
+  argv.reserve(all.size() + 1);
+  for (std::string& arg : all) argv.push_back(arg.data());
+  argv.push_back(nullptr);
+  std::fflush(stdout);
+  std::fflush(stderr);
+  execv(program.c_str(), argv.data());
+  return ErrnoToStatus(errno, absl::StrCat("cannot start ", program,
+                                           ", which talks to clusters"));
+}
+
+bool ClusterIsConfigured() {
+  return !GetEnv("KUBECONFIG").empty() ||
+         !GetEnv("KUBERNETES_SERVICE_HOST").empty() ||
+         FileExists(JoinPath(HomeDir(), ".kube/config"));
+}
+
+}  // namespace elasticdl::cli

@@ -1,0 +1,22 @@
+// Handing over to `elasticdl-cluster`, the program that talks to Kubernetes.
+// Its HTTP library (libcurl with TLS) takes longer to load than all the rest of
+// the client, so `elasticdl` itself does not link it (docs/kubernetes.md).
+#pragma once
+
+#include <string>
+#include <vector>
+
+#include "absl/status/status.h"
+
+namespace elasticdl::cli {
+
+// Replaces this process by `elasticdl-cluster COMMAND ARGS…`, which is
+// installed beside this program. Returns only when that fails: NOT_FOUND, ….
+absl::Status ExecCluster(const std::string& command,
+                         const std::vector<std::string>& args);
+
+// Is there a sign of a cluster: $KUBECONFIG, ~/.kube/config, or a pod around
+// us?
+bool ClusterIsConfigured();
+
+}  // namespace elasticdl::cli

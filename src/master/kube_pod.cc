@@ -1,0 +1,317 @@
+#include "kube_pod.h"
+
+#include <algorithm>
+#include <utility>
+#include <vector>
+
+#include "absl/strings/ascii.h"
+#include "absl/strings/match.h"
+#include "absl/strings/numbers.h"
+#include "absl/strings/str_cat.h"
+#include "absl/strings/str_join.h"
+
+namespace elasticdl::master {
+namespace {
+
+using kube::Json;
+using kube::ListAt;
+using kube::NumberAt;
+using kube::TextAt;
+
+constexpr char kJobLabel[] = "elasticdl-job-name";
+// The name that the first versions of ElasticDL used; people select by it.
+constexpr char kOldJobLabel[] = "elasticdl_job_name";
+constexpr char kTypeLabel[] = "elasticdl-replica-type";
+constexpr char kIndexLabel[] = "elasticdl-replica-index";
+
+// The end of a container's last words, for one line of a log.
+constexpr size_t kMaxLastWords = 300;
+
+Json& Object(Json& parent, const char* key) {
+  Json& child = parent[key];
+  if (!child.is_object()) child = Json::object();
+  return child;
+}
+
+Json& Array(Json& parent, const char* key) {
+  Json& child = parent[key];
+  if (!child.is_array()) child = Json::array();
+  return child;
+}
+
+// The container named after the pod's type, or else the first.
+Json& MainContainer(Json& pod, PodType type) {
+  Json& containers = pod["spec"]["containers"];
+  for (Json& container : containers) {
+    if (TextAt(container, "/name") == PodTypeName(type)) return container;
+  }
+  return containers.front();
+}
+
+void SetEnv(Json& container, const std::string& name,
+            const std::string& value) {
+  Json& env = Array(container, "env");
+  const Json entry = {{"name", name}, {"value", value}};
+  for (Json& present : env) {
+    if (TextAt(present, "/name") != name) continue;
+    present = entry;
+    return;
+  }
+  env.push_back(entry);
+}
+
+// Reading ---------------------------------------------------------------------
+
+// {reason, message} as "reason: message"; either may be empty.
+std::string Words(const std::string& reason, const std::string& message) {
+  if (reason.empty() || absl::StartsWith(message, reason)) return message;
+  if (message.empty()) return reason;
+  return absl::StrCat(reason, ": ", message);
+}
+
+// status.reason and .message; "Evicted" alone says nothing that
+// PodEndReasonName does not say as well.
+std::string WhatTheClusterSays(const Json& pod) {
+  std::string reason = TextAt(pod, "/status/reason");
+  if (reason == PodEndReasonName(PodEndReason::kEvicted)) reason.clear();
+  return Words(
+      reason,
+      std::string(absl::StripAsciiWhitespace(TextAt(pod, "/status/message"))));
+}
+
+const Json* FindCondition(const Json& pod, const std::string& type) {
+  for (const Json& condition : ListAt(pod, "/status/conditions")) {
+    if (TextAt(condition, "/type") == type) return &condition;
+  }
+  return nullptr;
+}
+
+// A container that cannot start: ImagePullBackOff, CreateContainerConfigError,
+// CrashLoopBackOff, … Not the ordinary way up.
+std::string WhyNoContainer(const Json& pod) {
+  for (const char* list :
+       {"/status/initContainerStatuses", "/status/containerStatuses"}) {
+    for (const Json& status : ListAt(pod, list)) {
+      const std::string reason = TextAt(status, "/state/waiting/reason");
+      if (reason.empty() || reason == "ContainerCreating" ||
+          reason == "PodInitializing") {
+        continue;
+      }
+      return Words(reason, TextAt(status, "/state/waiting/message"));
+    }
+  }
+  return "";
+}
+
+std::string WhyPending(const Json& pod) {
+  const Json* scheduled = FindCondition(pod, "PodScheduled");
+  if (scheduled != nullptr && TextAt(*scheduled, "/status") == "False") {
+    const std::string message = TextAt(*scheduled, "/message");
+    return message.empty() ? TextAt(*scheduled, "/reason") : message;
+  }
+  return WhyNoContainer(pod);
+}
+
+// How the pod's main container ended; null when none has.
+const Json* MainEnd(const Json& pod, PodType type) {
+  const Json* end = nullptr;
+  for (const char* list :
+       {"/status/containerStatuses", "/status/initContainerStatuses"}) {
+    for (const Json& status : ListAt(pod, list)) {
+      const auto state = status.find("state");
+      if (!status.is_object() || state == status.end() || !state->is_object()) {
+        continue;
+      }
+      const auto terminated = state->find("terminated");
+      if (terminated == state->end() || !terminated->is_object()) continue;
+      if (TextAt(status, "/name") == PodTypeName(type)) return &*terminated;
+      // Without one of that name, the first that failed is the one to blame.
+      if (end == nullptr || NumberAt(*end, "/exitCode") == 0) {
+        end = &*terminated;
+      }
+    }
+  }
+  return end;
+}
+
+std::string LastWords(const Json& end) {
+  const std::string message = TextAt(end, "/message");
+  absl::string_view text = absl::StripAsciiWhitespace(message);
+  if (text.size() > kMaxLastWords) {
+    text.remove_prefix(text.size() - kMaxLastWords);
+  }
+  return std::string(text);
+}
+
+// The cluster took the pod away, as it says itself. kNone: it does not.
+PodEndReason TakenByCluster(const Json& pod, bool container_ended) {
+  const std::string reason = TextAt(pod, "/status/reason");
+  for (const char* word :
+       {"Evicted", "NodeLost", "NodeShutdown", "Shutdown", "Terminated"}) {
+    if (reason == word) return PodEndReason::kEvicted;
+  }
+  if (reason == "Preempting" || reason == "Preempted") {
+    return PodEndReason::kPreempted;
+  }
+  const Json* disruption = FindCondition(pod, "DisruptionTarget");
+  if (disruption != nullptr && TextAt(*disruption, "/status") == "True") {
+    return absl::StrContains(TextAt(*disruption, "/reason"), "Preempt")
+               ? PodEndReason::kPreempted
+               : PodEndReason::kEvicted;
+  }
+  // The node turned it down (OutOfcpu, UnexpectedAdmissionError, …): nothing of
+  // ours ever ran. A deadline is its own; and of a pod that is being deleted
+  // the kubelet may not know any more how its container ended.
+  if (!container_ended && reason != "DeadlineExceeded" &&
+      TextAt(pod, "/metadata/deletionTimestamp").empty()) {
+    return PodEndReason::kEvicted;
+  }
+  return PodEndReason::kNone;
+}
+
+// What Kubernetes' own SIGTERM and SIGKILL, and a clean leave, look like.
+bool EndedAsAsked(const PodEvent& event) {
+  return event.exit_code == 0 || event.exit_code == 137 ||
+         event.exit_code == 143 || event.exit_code == -1;
+}
+
+void DescribeEnd(const Json& pod, bool failed, PodEvent& event) {
+  const Json* end = MainEnd(pod, event.type);
+  if (end != nullptr) {
+    event.exit_code = static_cast<int>(NumberAt(*end, "/exitCode", -1));
+    if (failed) event.message = LastWords(*end);
+  } else if (!failed) {
+    event.exit_code = 0;
+  }
+  const std::string said = WhatTheClusterSays(pod);
+  event.phase = failed ? PodPhase::kFailed : PodPhase::kSucceeded;
+  if (failed) {
+    event.reason = TakenByCluster(pod, end != nullptr);
+    if (!said.empty()) event.message = said;
+    if (event.reason == PodEndReason::kNone) {
+      event.reason = end != nullptr && TextAt(*end, "/reason") == "OOMKilled"
+                         ? PodEndReason::kOomKilled
+                         : PodEndReason::kError;
+    }
+  }
+  const bool explained = event.reason != PodEndReason::kNone &&
+                         event.reason != PodEndReason::kError;
+  if (event.terminating && !explained && EndedAsAsked(event)) {
+    event.phase = PodPhase::kDeleted;
+    event.reason = PodEndReason::kDeleted;
+  }
+}
+
+}  // namespace
+
+std::string PodSelector(const KubeJob& job) {
+  return absl::StrCat(kJobLabel, "=", job.name, ",", kTypeLabel,
+                      " in (worker,ps)");
+}
+
+bool IsPodOf(const KubeJob& job, const Json& pod) {
+  if (job.owner_uid.empty()) return true;
+  const Json& owners = ListAt(pod, "/metadata/ownerReferences");
+  return std::any_of(owners.begin(), owners.end(), [&](const Json& owner) {
+    return TextAt(owner, "/uid") == job.owner_uid;
+  });
+}
+
+absl::Status CheckPodTemplate(const Json& pod_template) {
+  if (!pod_template.is_object() || TextAt(pod_template, "/kind") != "Pod") {
+    return absl::InvalidArgumentError(
+        "the pod template is no object of kind "
+        "Pod");
+  }
+  const Json& containers = ListAt(pod_template, "/spec/containers");
+  if (containers.empty() || !std::all_of(containers.begin(), containers.end(),
+                                         [](const Json& container) {
+                                           return container.is_object();
+                                         })) {
+    return absl::InvalidArgumentError("the pod template has no containers");
+  }
+  return absl::OkStatus();
+}
+
+absl::StatusOr<Json> MakePod(const Json& pod_template, const PodSpec& spec,
+                             const KubeJob& job) {
+  const absl::Status status = CheckPodTemplate(pod_template);
+  if (!status.ok()) return status;
+  Json pod = pod_template;
+  Json& metadata = Object(pod, "metadata");
+  metadata["name"] = spec.name;
+  Json& labels = Object(metadata, "labels");
+  labels["app"] = "elasticdl";
+  labels[kOldJobLabel] = job.name;
+  labels[kJobLabel] = job.name;
+  labels[kTypeLabel] = PodTypeName(spec.type);
+  labels[kIndexLabel] = absl::StrCat(spec.id);
+  if (!job.owner_uid.empty()) {
+    // `controller`: a drain of the node takes it as a pod that comes back.
+    Array(metadata, "ownerReferences")
+        .push_back({{"apiVersion", "v1"},
+                    {"kind", "Pod"},
+                    {"name", job.owner_name},
+                    {"uid", job.owner_uid},
+                    {"controller", true}});
+  }
+  if (!spec.priority.empty()) {
+    pod["spec"]["priorityClassName"] = spec.priority;
+  }
+  Json& container = MainContainer(pod, spec.type);
+  Json& args = Array(container, "args");
+  args.push_back(absl::StrCat("--", PodTypeName(spec.type), "_id=", spec.id));
+  args.push_back(absl::StrCat("--master_addr=", job.master_address));
+  for (const auto& [name, value] : spec.env) SetEnv(container, name, value);
+  return pod;
+}
+
+PodEvent DescribePod(const Json& pod) {
+  PodEvent event;
+  event.name = TextAt(pod, "/metadata/name");
+  const auto label = [&](const char* name) {
+    return TextAt(pod, absl::StrCat("/metadata/labels/", name));
+  };
+  event.type = label(kTypeLabel) == "ps" ? PodType::kPs : PodType::kWorker;
+  if (!absl::SimpleAtoi(label(kIndexLabel), &event.id) || event.id < 0) {
+    event.id = -1;
+  }
+  event.priority = TextAt(pod, "/spec/priorityClassName");
+  event.terminating = !TextAt(pod, "/metadata/deletionTimestamp").empty();
+  const std::string phase = TextAt(pod, "/status/phase");
+  if (phase == "Succeeded" || phase == "Failed") {
+    DescribeEnd(pod, phase == "Failed", event);
+  } else if (phase == "Running") {
+    event.phase = PodPhase::kRunning;
+    event.message = WhyNoContainer(pod);
+  } else if (phase == "Unknown") {
+    // Its node does not answer; the pod may well run.
+    event.phase = PodPhase::kRunning;
+    event.message =
+        Words(TextAt(pod, "/status/reason"), TextAt(pod, "/status/message"));
+  } else {
+    event.phase = PodPhase::kPending;
+    event.message = WhyPending(pod);
+  }
+  return event;
+}
+
+PodEvent DescribeGonePod(const Json& pod) {
+  PodEvent event = DescribePod(pod);
+  if (event.phase != PodPhase::kPending && event.phase != PodPhase::kRunning) {
+    return event;
+  }
+  const Json* end = MainEnd(pod, event.type);
+  if (end != nullptr) {
+    event.exit_code = static_cast<int>(NumberAt(*end, "/exitCode", -1));
+  }
+  event.phase = PodPhase::kDeleted;
+  event.reason = TakenByCluster(pod, /*container_ended=*/true);
+  if (event.reason == PodEndReason::kNone) {
+    event.reason = PodEndReason::kDeleted;
+  }
+  event.message.clear();
+  return event;
+}
+
+}  // namespace elasticdl::master

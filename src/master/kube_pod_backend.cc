@@ -1,0 +1,509 @@
+#include "kube_pod_backend.h"
+
+#include <poll.h>
+
+#include <algorithm>
+#include <functional>
+#include <limits>
+#include <map>
+#include <optional>
+#include <random>
+#include <set>
+#include <utility>
+
+#include "absl/strings/str_cat.h"
+#include "elasticdl/common/backoff.h"
+#include "elasticdl/common/clock.h"
+#include "elasticdl/common/log.h"
+#include "elasticdl/common/mutex.h"
+#include "elasticdl/common/queue.h"
+#include "elasticdl/common/status.h"
+#include "elasticdl/common/thread.h"
+#include "elasticdl/kube/watch.h"
+
+namespace elasticdl::master {
+namespace {
+
+using kube::Json;
+
+// Creating a pod takes 10 to 50 ms of waiting: four at a time start a hundred
+// workers in about a second and do not burden the API server.
+constexpr int kCallers = 4;
+// Push must never wait.
+constexpr size_t kUnbounded = std::numeric_limits<size_t>::max();
+
+// The pod may be there although the answer was an error.
+bool OutcomeUnknown(const absl::Status& error) {
+  return absl::IsUnavailable(error) || absl::IsDeadlineExceeded(error) ||
+         absl::IsCancelled(error) || absl::IsUnknown(error);
+}
+
+bool MayPass(const absl::Status& error) {
+  return absl::IsUnavailable(error) || absl::IsDeadlineExceeded(error);
+}
+
+// The API server may be starting too: a wait between two tries, ended by
+// nothing since nobody else has the backend yet.
+void WaitABit(absl::Duration delay) {
+  poll(nullptr, 0, static_cast<int>(absl::ToInt64Milliseconds(delay)));
+}
+
+absl::StatusOr<Json> ListPods(kube::Client& client, const KubeJob& job,
+                              absl::Duration timeout) {
+  const absl::Time deadline = Clock::Real().Now() + timeout;
+  Backoff backoff(Backoff::Options(), std::random_device{}());
+  while (true) {
+    absl::StatusOr<Json> list = client.List(kube::Pods(), PodSelector(job));
+    if (list.ok() || !MayPass(list.status())) return list;
+    const absl::Duration delay = backoff.Next();
+    if (Clock::Real().Now() + delay >= deadline) return list;
+    LogWarning("listing the job's pods: ", list.status().message(),
+               "; trying again");
+    WaitABit(delay);
+  }
+}
+
+}  // namespace
+
+// Thread-safe.
+class KubePodBackend::Loop {
+ public:
+  Loop(Options options, std::vector<PodEvent> existing, PodEventSink sink);
+
+  absl::Status Create(const PodSpec& spec);
+  absl::Status Delete(const std::string& name, absl::Duration grace);
+  void Stop();
+  const std::vector<PodEvent>& existing() const { return existing_; }
+
+ private:
+  // What is known about a pod that is not forgotten.
+  struct Pod {
+    // The last event that was told, if `told`.
+    PodEvent last;
+    bool told = false;
+    // The server has said that it exists.
+    bool exists = false;
+    // By Delete: its end is a deletion, whatever else it looks like.
+    bool deleted = false;
+    bool over() const { return told && IsFinal(last.phase); }
+  };
+  // Something to ask the API server.
+  struct Command {
+    enum class Kind { kCreate, kDelete, kVerify };
+    Kind kind = Kind::kCreate;
+    std::string name;
+    Json pod;                          // kCreate
+    absl::Duration grace;              // kDelete
+    std::shared_ptr<Backoff> backoff;  // kDelete, once it has failed
+  };
+  // Commands for one pod go to one caller: they stay in order.
+  struct Caller {
+    Queue<Command> commands{kUnbounded};
+    Thread thread;
+  };
+
+  void Push(Command command);
+  void RunCaller(Caller& caller);
+  void Execute(Caller& caller, Command command,
+               std::multimap<absl::Time, Command>& later);
+  void DoCreate(const Command& command);
+  absl::Status AfterConflict(const Command& command);
+  bool DoDelete(Command& command);
+  void DoVerify(const Command& command);
+
+  void OnWatch(const kube::WatchEvent& event);
+  void VerifyUnseen();
+
+  // Tells an event unless it is known already, or too late.
+  void Tell(PodEvent event);
+  void TellGone(const std::string& name);
+  // False when some pods have not ended within stop_timeout.
+  bool WaitForEnds();
+  bool stopping() {
+    MutexLock lock(mu_);
+    return stopping_;
+  }
+
+  const Options options_;
+  kube::Client& client_;
+  const std::vector<PodEvent> existing_;
+  const PodEventSink sink_;
+
+  // Only the watch's thread uses it: the names of the list that is coming in.
+  std::set<std::string> listed_;
+
+  Mutex mu_;
+  CondVar changed_;
+  std::map<std::string, Pod> pods_ ABSL_GUARDED_BY(mu_);
+  bool stopping_ ABSL_GUARDED_BY(mu_) = false;
+
+  // Own synchronisation.
+  Queue<PodEvent> events_{kUnbounded};
+  Caller callers_[kCallers];
+  Thread dispatcher_;
+  Mutex stop_mu_;  // serialises Stop with itself
+  bool stopped_ ABSL_GUARDED_BY(stop_mu_) = false;
+  std::unique_ptr<kube::Watch> watch_;
+};
+
+KubePodBackend::Loop::Loop(Options options, std::vector<PodEvent> existing,
+                           PodEventSink sink)
+    : options_(std::move(options)),
+      client_(*options_.client),
+      existing_(std::move(existing)),
+      sink_(std::move(sink)) {
+  {
+    MutexLock lock(mu_);
+    for (const PodEvent& event : existing_) {
+      Pod& pod = pods_[event.name];
+      pod.exists = true;
+      // What is over now was told to Adopt and needs no event.
+      pod.told = IsFinal(event.phase);
+      pod.last = event;
+    }
+  }
+  dispatcher_ = Thread("pods", [this] {
+    while (auto event = events_.Pop()) sink_(*event);
+  });
+  for (Caller& caller : callers_) {
+    caller.thread = Thread("pod-calls", [this, &caller] { RunCaller(caller); });
+  }
+  kube::Watch::Options watch;
+  watch.resource = kube::Pods();
+  watch.namespace_name = client_.namespace_name();
+  watch.selector = PodSelector(options_.job);
+  watch_ = std::make_unique<kube::Watch>(
+      client_.transport(), watch,
+      [this](const kube::WatchEvent& event) { OnWatch(event); });
+}
+
+// Commands --------------------------------------------------------------------
+
+void KubePodBackend::Loop::Push(Command command) {
+  const size_t index = std::hash<std::string>()(command.name) % kCallers;
+  callers_[index].commands.Push(std::move(command));
+}
+
+absl::Status KubePodBackend::Loop::Create(const PodSpec& spec) {
+  const Json& pod_template = spec.type == PodType::kWorker
+                                 ? options_.worker_template
+                                 : options_.ps_template;
+  Command command;
+  command.name = spec.name;
+  ELASTICDL_ASSIGN_OR_RETURN(command.pod,
+                             MakePod(pod_template, spec, options_.job));
+  {
+    MutexLock lock(mu_);
+    if (stopping_) {
+      return absl::FailedPreconditionError("the pod backend is stopped");
+    }
+    const auto [it, is_new] = pods_.try_emplace(spec.name);
+    if (!is_new && it->second.exists) {
+      return absl::AlreadyExistsError(absl::StrCat("pod ", spec.name));
+    }
+    it->second = Pod();
+  }
+  Push(std::move(command));
+  return absl::OkStatus();
+}
+
+absl::Status KubePodBackend::Loop::Delete(const std::string& name,
+                                          absl::Duration grace) {
+  {
+    MutexLock lock(mu_);
+    if (stopping_) {
+      return absl::FailedPreconditionError("the pod backend is stopped");
+    }
+    const auto it = pods_.find(name);
+    if (it == pods_.end() || it->second.over()) {
+      return absl::NotFoundError(absl::StrCat("no pod ", name));
+    }
+    it->second.deleted = true;
+  }
+  Command command;
+  command.kind = Command::Kind::kDelete;
+  command.name = name;
+  command.grace = grace;
+  Push(std::move(command));
+  return absl::OkStatus();
+}
+
+void KubePodBackend::Loop::RunCaller(Caller& caller) {
+  // Deletions to try again.
+  std::multimap<absl::Time, Command> later;
+  while (true) {
+    const absl::Duration wait =
+        later.empty() ? absl::InfiniteDuration()
+                      : later.begin()->first - Clock::Real().Now();
+    std::optional<Command> command;
+    if (wait > absl::ZeroDuration()) {
+      command = caller.commands.Pop(wait);
+    } else {
+      command = std::move(later.begin()->second);
+      later.erase(later.begin());
+    }
+    if (command.has_value()) {
+      Execute(caller, *std::move(command), later);
+    } else if (caller.commands.closed()) {
+      return;
+    }
+  }
+}
+
+void KubePodBackend::Loop::Execute(Caller& caller, Command command,
+                                   std::multimap<absl::Time, Command>& later) {
+  switch (command.kind) {
+    case Command::Kind::kCreate:
+      DoCreate(command);
+      return;
+    case Command::Kind::kVerify:
+      DoVerify(command);
+      return;
+    case Command::Kind::kDelete:
+      if (DoDelete(command) || caller.commands.closed()) return;
+      later.emplace(Clock::Real().Now() + command.backoff->Next(),
+                    std::move(command));
+  }
+}
+
+void KubePodBackend::Loop::DoCreate(const Command& command) {
+  absl::StatusOr<Json> created = absl::CancelledError("stopping");
+  if (!stopping()) created = client_.Create(kube::Pods(), command.pod);
+  absl::Status error = created.status();
+  if (absl::IsAlreadyExists(error)) error = AfterConflict(command);
+  MutexLock lock(mu_);
+  Pod& pod = pods_[command.name];
+  if (error.ok()) {
+    pod.exists = true;
+    // The watch may have been faster, and knows more.
+    if (pod.told || !created.ok()) return;
+    pod.last = DescribePod(*created);
+    pod.told = true;
+    events_.Push(pod.last);
+    return;
+  }
+  if (pod.exists) return;  // the watch has seen it
+  PodEvent event;
+  event.name = command.name;
+  event.create_error = error;
+  events_.Push(event);
+  if (!OutcomeUnknown(error)) pods_.erase(command.name);
+  changed_.NotifyAll();
+}
+
+// A pod of that name is there: ours, from a try whose answer was lost, or one
+// that an earlier job of this name has left and that will go.
+absl::Status KubePodBackend::Loop::AfterConflict(const Command& command) {
+  const absl::StatusOr<Json> present = client_.Get(kube::Pods(), command.name);
+  if (absl::IsNotFound(present.status())) {
+    return absl::UnavailableError("a pod of that name was just deleted");
+  }
+  ELASTICDL_RETURN_IF_ERROR(present.status());
+  if (!IsPodOf(options_.job, *present)) {
+    return absl::UnavailableError(absl::StrCat(
+        "a pod of that name is there and belongs to somebody else: an earlier "
+        "job named ",
+        options_.job.name, "?"));
+  }
+  Tell(DescribePod(*present));
+  return absl::OkStatus();
+}
+
+// True when there is nothing left to do.
+bool KubePodBackend::Loop::DoDelete(Command& command) {
+  const absl::Status status =
+      client_.Delete(kube::Pods(), command.name, command.grace);
+  if (status.ok() || absl::IsCancelled(status)) return true;
+  if (absl::IsNotFound(status)) {
+    TellGone(command.name);
+    return true;
+  }
+  if (command.backoff == nullptr) {
+    LogWarning("deleting pod ", command.name, ": ", status.message(),
+               "; trying again");
+    Backoff::Options options;
+    options.initial = options_.retry_initial;
+    options.max = options_.retry_max;
+    command.backoff =
+        std::make_shared<Backoff>(options, std::random_device{}());
+  }
+  return false;
+}
+
+void KubePodBackend::Loop::DoVerify(const Command& command) {
+  const absl::Status status = client_.Get(kube::Pods(), command.name).status();
+  // If it is there, the watch will show it.
+  if (absl::IsNotFound(status)) TellGone(command.name);
+}
+
+// Events ----------------------------------------------------------------------
+
+void KubePodBackend::Loop::OnWatch(const kube::WatchEvent& event) {
+  using Kind = kube::WatchEvent::Kind;
+  switch (event.kind) {
+    case Kind::kListed:
+      listed_.insert(kube::TextAt(event.object, "/metadata/name"));
+      [[fallthrough]];
+    case Kind::kAdded:
+    case Kind::kModified:
+      if (IsPodOf(options_.job, event.object)) Tell(DescribePod(event.object));
+      break;
+    case Kind::kDeleted:
+      if (IsPodOf(options_.job, event.object)) {
+        Tell(DescribeGonePod(event.object));
+      }
+      break;
+    case Kind::kSynced:
+      VerifyUnseen();
+      break;
+    case Kind::kTrouble:
+      LogWarning("the job's pods cannot be watched: ", event.error.message(),
+                 "; what runs goes on");
+      break;
+    case Kind::kRecovered:
+      LogInfo("the job's pods are watched again");
+      break;
+  }
+}
+
+// A pod that came and went while nobody watched leaves no trace in a list. One
+// that was made after the list was taken is not in it either: hence the
+// question.
+void KubePodBackend::Loop::VerifyUnseen() {
+  const std::set<std::string> listed = std::exchange(listed_, {});
+  std::vector<std::string> unseen;
+  {
+    MutexLock lock(mu_);
+    for (const auto& [name, pod] : pods_) {
+      if (pod.exists && !pod.over() && listed.count(name) == 0) {
+        unseen.push_back(name);
+      }
+    }
+  }
+  for (const std::string& name : unseen) {
+    Command command;
+    command.kind = Command::Kind::kVerify;
+    command.name = name;
+    Push(std::move(command));
+  }
+}
+
+void KubePodBackend::Loop::Tell(PodEvent event) {
+  MutexLock lock(mu_);
+  Pod& pod = pods_[event.name];
+  pod.exists = true;
+  if (pod.over()) return;
+  if (pod.deleted && IsFinal(event.phase)) {
+    event.phase = PodPhase::kDeleted;
+    event.reason = PodEndReason::kDeleted;
+  }
+  if (pod.told && pod.last == event) return;
+  pod.last = event;
+  pod.told = true;
+  events_.Push(std::move(event));
+  changed_.NotifyAll();
+}
+
+void KubePodBackend::Loop::TellGone(const std::string& name) {
+  PodEvent event;
+  {
+    MutexLock lock(mu_);
+    event = pods_[name].last;
+  }
+  event.name = name;
+  event.phase = PodPhase::kDeleted;
+  event.reason = PodEndReason::kDeleted;
+  event.message.clear();
+  Tell(std::move(event));
+}
+
+// The end ---------------------------------------------------------------------
+
+bool KubePodBackend::Loop::WaitForEnds() {
+  const absl::Time deadline = Clock::Real().Now() + options_.stop_timeout;
+  MutexLock lock(mu_);
+  while (std::any_of(pods_.begin(), pods_.end(),
+                     [](const auto& entry) { return !entry.second.over(); })) {
+    const absl::Duration left = deadline - Clock::Real().Now();
+    if (left <= absl::ZeroDuration()) return false;
+    changed_.WaitFor(mu_, left);
+  }
+  return true;
+}
+
+void KubePodBackend::Loop::Stop() {
+  MutexLock stop_lock(stop_mu_);
+  if (std::exchange(stopped_, true)) return;
+  std::vector<std::string> alive;
+  {
+    MutexLock lock(mu_);
+    stopping_ = true;
+    for (auto& [name, pod] : pods_) {
+      if (pod.over()) continue;
+      pod.deleted = true;
+      alive.push_back(name);
+    }
+  }
+  for (const std::string& name : alive) {
+    Command command;
+    command.kind = Command::Kind::kDelete;
+    command.name = name;
+    command.grace = options_.stop_grace;
+    Push(std::move(command));
+  }
+  if (!WaitForEnds()) {
+    LogWarning(
+        "some pods are still ending; the cluster ends them with their "
+        "owner");
+  }
+  client_.CancelCalls();
+  watch_->Stop();
+  for (Caller& caller : callers_) caller.commands.Close();
+  for (Caller& caller : callers_) caller.thread.Join();
+  events_.Close();
+  dispatcher_.Join();
+}
+
+// The shell -------------------------------------------------------------------
+
+absl::StatusOr<std::unique_ptr<KubePodBackend>> KubePodBackend::Start(
+    Options options, PodEventSink sink) {
+  ELASTICDL_RETURN_IF_ERROR(
+      Annotate(CheckPodTemplate(options.worker_template), "worker"));
+  if (!options.ps_template.is_null()) {
+    ELASTICDL_RETURN_IF_ERROR(
+        Annotate(CheckPodTemplate(options.ps_template), "ps"));
+  }
+  ELASTICDL_ASSIGN_OR_RETURN(
+      const Json list,
+      ListPods(*options.client, options.job, options.start_timeout));
+  std::vector<PodEvent> existing;
+  for (const Json& pod : kube::ListAt(list, "/items")) {
+    if (IsPodOf(options.job, pod)) existing.push_back(DescribePod(pod));
+  }
+  return std::unique_ptr<KubePodBackend>(
+      new KubePodBackend(std::make_unique<Loop>(
+          std::move(options), std::move(existing), std::move(sink))));
+}
+
+KubePodBackend::KubePodBackend(std::unique_ptr<Loop> loop)
+    : loop_(std::move(loop)) {}
+
+KubePodBackend::~KubePodBackend() { Stop(); }
+
+const std::vector<PodEvent>& KubePodBackend::existing() const {
+  return loop_->existing();
+}
+
+absl::Status KubePodBackend::Create(const PodSpec& spec) {
+  return loop_->Create(spec);
+}
+
+absl::Status KubePodBackend::Delete(const std::string& name,
+                                    absl::Duration grace) {
+  return loop_->Delete(name, grace);
+}
+
+void KubePodBackend::Stop() { loop_->Stop(); }
+
+}  // namespace elasticdl::master

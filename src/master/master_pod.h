@@ -1,0 +1,73 @@
+// The master's own place in a cluster: who it is, where workers find it, what
+// their pods look like, and how the cluster learns of the job's end
+// (docs/design/0004-kubernetes.md).
+#pragma once
+
+#include <memory>
+#include <nlohmann/json.hpp>
+#include <string>
+#include <vector>
+
+#include "absl/status/status.h"
+#include "absl/status/statusor.h"
+#include "elasticdl/kube/client.h"
+#include "elasticdl/kube/cluster_config.h"
+#include "kube_pod.h"
+
+namespace elasticdl::master {
+
+// Thread-compatible.
+class MasterPod {
+ public:
+  struct Options {
+    std::string job_name;
+    std::string namespace_name = "default";
+    // Of this very pod; the address is for clusters whose Service has none.
+    std::string pod_name;
+    std::string pod_ip;
+    // The Secret, mounted: worker-pod.json and what else the client left.
+    std::string template_dir;
+    // Where the master listens.
+    int port = 0;
+    kube::ConfigSource config;
+    // KEY=VALUE of this process, for --populate_env_names.
+    std::vector<std::string> environment;
+  };
+
+  // Asks the cluster and reads the template. PERMISSION_DENIED names the verb
+  // that the service account lacks and the command that grants it.
+  static absl::StatusOr<MasterPod> Connect(const Options& options);
+
+  // host:port for workers.
+  const std::string& master_address() const { return master_address_; }
+  // What the pods of workers have in common.
+  KubeJob job() const;
+  const kube::Json& worker_template() const { return worker_template_; }
+  // A client of its own: each has one transport.
+  absl::StatusOr<std::unique_ptr<kube::Client>> MakeClient() const;
+
+  // The job is over: notes it on the pod, and if it failed, has the pod end as
+  // failed instead of being restarted.
+  absl::Status ReportOutcome(int exit_code, const std::string& message);
+
+ private:
+  MasterPod() = default;
+  absl::Status FindPod();
+  absl::Status FindAddress();
+  absl::Status ReadTemplate();
+  void OwnObject(const kube::Resource& resource, const std::string& name);
+
+  Options options_;
+  kube::ClusterConfig config_;
+  std::unique_ptr<kube::Client> client_;
+  std::string master_address_;
+  kube::Json owner_;
+  kube::Json worker_template_;
+};
+
+// Adds the variables of `environment` (KEY=VALUE) whose whole name matches
+// `pattern` to every container of the pod, unless it has them.
+absl::Status AddEnvironment(const std::vector<std::string>& environment,
+                            const std::string& pattern, kube::Json& pod);
+
+}  // namespace elasticdl::master

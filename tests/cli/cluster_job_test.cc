@@ -1,0 +1,392 @@
+// Submitting, following, asking and removing jobs, against a fake API server.
+#include "commands/cluster_job.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+#include <signal.h>
+
+#include <algorithm>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "absl/strings/str_cat.h"
+#include "cli/fake_cluster.h"
+#include "commands/cluster_connection.h"
+#include "commands/cluster_job_follow.h"
+#include "commands/cluster_job_handle.h"
+#include "commands/cluster_job_submit.h"
+#include "elasticdl/cluster/job_objects.h"
+#include "elasticdl/common/thread.h"
+#include "signals.h"
+
+namespace elasticdl::cli {
+namespace {
+
+using kube::Json;
+using ::testing::ElementsAre;
+using ::testing::HasSubstr;
+using ::testing::IsEmpty;
+
+constexpr char kPod[] = "elasticdl-master-j";
+constexpr char kPodKey[] = "pods/elasticdl-master-j";
+constexpr char kServiceKey[] = "services/elasticdl-master-j";
+constexpr char kSecretKey[] = "secrets/elasticdl-job-j";
+
+class ClusterJobTest : public ::testing::Test {
+ protected:
+  ClusterJobTest() : client_(cluster_.NewClient()) {
+    cluster::JobOptions options;
+    options.job_name = "j";
+    options.namespace_name = "ns";
+    options.token = "s3cret";
+    options.master.image = options.worker.image = options.ps.image = "i";
+    objects_ = *cluster::MakeJobObjects(options);
+    secret_ = cluster::MakeSecret(options, objects_);
+  }
+
+  absl::StatusOr<Json> Submit() {
+    return SubmitJob(*client_, "j", secret_, objects_,
+                     [this](const std::string& words) { said_ += words; });
+  }
+  // The exit code of following the job; its output in out_ and err_.
+  int Follow() {
+    SignalWatcher signals({SIGUSR1});
+    FollowOptions options;
+    options.command = "elasticdl train";
+    options.job_name = "j";
+    options.uid = cluster_.Get(kPodKey)["metadata"]["uid"];
+    ::testing::internal::CaptureStdout();
+    ::testing::internal::CaptureStderr();
+    const int code = FollowJob(*client_, options, signals);
+    out_ = ::testing::internal::GetCapturedStdout();
+    err_ = ::testing::internal::GetCapturedStderr();
+    return code;
+  }
+  std::unique_ptr<JobHandle> Open(const std::string& name = "j") {
+    ClusterConnection connection;
+    connection.client = cluster_.NewClient();
+    connection.server = "https://test";
+    connection.origin = "a test";
+    auto job = OpenClusterJob(std::move(connection), name);
+    EXPECT_TRUE(job.ok()) << job.status();
+    return job.ok() ? *std::move(job) : nullptr;
+  }
+  void End(int exit_code) {
+    cluster_.SetPod(kPod, exit_code == 0 ? "Succeeded" : "Failed",
+                    {{"terminated", {{"exitCode", exit_code}}}});
+  }
+
+  test::FakeCluster cluster_;
+  std::unique_ptr<kube::Client> client_;
+  cluster::JobObjects objects_;
+  Json secret_;
+  std::string said_;
+  std::string out_;
+  std::string err_;
+};
+
+TEST_F(ClusterJobTest, SubmissionMakesAllAndTheyBelongToThePod) {
+  const auto pod = Submit();
+  ASSERT_TRUE(pod.ok()) << pod.status();
+  EXPECT_THAT(cluster_.Names(), ElementsAre(kPodKey, kSecretKey, kServiceKey));
+  for (const char* key : {kSecretKey, kServiceKey}) {
+    EXPECT_EQ(cluster_.Get(key)["metadata"]["ownerReferences"][0]["uid"],
+              (*pod)["metadata"]["uid"]);
+  }
+  cluster_.Remove(kPodKey);
+  EXPECT_THAT(cluster_.Names(), IsEmpty());
+}
+
+TEST_F(ClusterJobTest, FailureHalfWayLeavesNothing) {
+  for (const char* what : {"POST secrets", "POST services", "POST pods",
+                           "PATCH secrets", "PATCH services"}) {
+    cluster_.Refuse(what, 403, "no");
+    EXPECT_EQ(Submit().status().code(), absl::StatusCode::kPermissionDenied)
+        << what;
+    EXPECT_THAT(cluster_.Names(), IsEmpty()) << what;
+    cluster_.Refuse(what, 0, "");
+  }
+  // No answer: it may have been made.
+  cluster_.Refuse("POST services", 503, "try again");
+  EXPECT_FALSE(Submit().ok());
+  EXPECT_THAT(cluster_.calls(),
+              ::testing::Contains("DELETE services/elasticdl-master-j"));
+  EXPECT_THAT(cluster_.Names(), IsEmpty());
+}
+
+TEST_F(ClusterJobTest, RunningJobOfTheNameIsLeftAlone) {
+  ASSERT_TRUE(Submit().ok());
+  const std::vector<std::string> before = cluster_.Names();
+  const absl::Status status = Submit().status();
+  EXPECT_EQ(status.code(), absl::StatusCode::kAlreadyExists);
+  EXPECT_THAT(std::string(status.message()),
+              HasSubstr("elasticdl stop --job_name=j --namespace=ns"));
+  EXPECT_EQ(cluster_.Names(), before);
+}
+
+TEST_F(ClusterJobTest, EndedJobOfTheNameMakesRoom) {
+  const auto first = Submit();
+  ASSERT_TRUE(first.ok());
+  End(1);
+  cluster_.Put("pods/elasticdl-worker-j-0",
+               {{"metadata", {{"labels", {{"elasticdl-job-name", "j"}}}}}});
+  cluster_.Put("pods/other",
+               {{"metadata", {{"labels", {{"elasticdl-job-name", "k"}}}}}});
+  const auto second = Submit();
+  ASSERT_TRUE(second.ok()) << second.status();
+  EXPECT_NE((*second)["metadata"]["uid"], (*first)["metadata"]["uid"]);
+  EXPECT_THAT(said_, HasSubstr("removing an earlier job j, which has ended"));
+  EXPECT_THAT(cluster_.Names(),
+              ElementsAre(kPodKey, "pods/other", kSecretKey, kServiceKey));
+}
+
+TEST_F(ClusterJobTest, LeftoversAreReplacedOnlyWhenTheirPodIsGone) {
+  cluster_.Put(kSecretKey, {{"metadata", Json::object()}});
+  const absl::Status status = Submit().status();
+  EXPECT_EQ(status.code(), absl::StatusCode::kAlreadyExists);
+  EXPECT_THAT(std::string(status.message()), HasSubstr("elasticdl stop"));
+  EXPECT_THAT(cluster_.Names(), ElementsAre(kSecretKey));
+  Json owners = Json::array();
+  owners.push_back({{"uid", "gone"}});
+  cluster_.Merge(kSecretKey, {{"metadata", {{"ownerReferences", owners}}}});
+  const auto pod = Submit();
+  EXPECT_TRUE(pod.ok()) << pod.status() << cluster_.Get(kSecretKey);
+}
+
+TEST_F(ClusterJobTest, FollowShowsLogAndExitCode) {
+  ASSERT_TRUE(Submit().ok());
+  Thread cluster("cluster", [&] {
+    cluster_.AppendLog(kPod, "one\n");
+    cluster_.SetPod(kPod, "Running", {{"running", Json::object()}});
+    cluster_.AppendLog(kPod, "two\n");
+    End(4);
+  });
+  EXPECT_EQ(Follow(), 4);
+  cluster.Join();
+  EXPECT_EQ(out_, "one\ntwo\n");
+  EXPECT_THAT(err_, HasSubstr("job j failed (exit code 4)"));
+}
+
+TEST_F(ClusterJobTest, FollowTellsWhyThePodWaits) {
+  ASSERT_TRUE(Submit().ok());
+  cluster_.SetPod(
+      kPod, "Failed",
+      {{"waiting", {{"reason", "ErrImagePull"}, {"message", "no such"}}}});
+  EXPECT_EQ(Follow(), 1);
+  EXPECT_THAT(err_, HasSubstr("the master waits: ErrImagePull: no such"));
+  EXPECT_THAT(err_, HasSubstr("job j failed"));
+}
+
+TEST_F(ClusterJobTest, FollowTakesTheMastersWordForTheOutcome) {
+  ASSERT_TRUE(Submit().ok());
+  cluster_.Merge(kPodKey, {{"metadata",
+                            {{"annotations",
+                              {{"elasticdl/outcome", "failed"},
+                               {"elasticdl/message", "no worker left"}}}}}});
+  cluster_.AppendLog(kPod, "bye\n");
+  cluster_.SetPod(kPod, "Running", {{"terminated", {{"exitCode", 3}}}});
+  EXPECT_EQ(Follow(), 3);
+  EXPECT_EQ(out_, "bye\n");
+  EXPECT_THAT(err_, HasSubstr("job j failed: no worker left (exit code 3)"));
+}
+
+TEST_F(ClusterJobTest, FollowEndsWithThePod) {
+  ASSERT_TRUE(Submit().ok());
+  cluster_.after_call = [&](const std::string& call) {
+    if (call == "GET pods") cluster_.Remove(kPodKey);
+  };
+  EXPECT_EQ(Follow(), 1);
+  EXPECT_THAT(err_, HasSubstr("has been deleted"));
+}
+
+TEST_F(ClusterJobTest, SignalDetachesAndTheJobGoesOn) {
+  ASSERT_TRUE(Submit().ok());
+  cluster_.SetPod(kPod, "Running", {{"running", Json::object()}});
+  cluster_.after_call = [&](const std::string& call) {
+    if (call == "GET pods") kill(getpid(), SIGUSR1);
+  };
+  EXPECT_EQ(Follow(), 128 + SIGUSR1);
+  EXPECT_THAT(err_, HasSubstr("detached; job j goes on"));
+  EXPECT_THAT(err_, HasSubstr("elasticdl stop --job_name=j --namespace=ns"));
+  EXPECT_EQ(cluster_.Names().size(), 3u);
+}
+
+TEST_F(ClusterJobTest, StatusAndScaleGoThroughTheServer) {
+  ASSERT_TRUE(Submit().ok());
+  cluster_.SetPod(kPod, "Running", {{"running", Json::object()}});
+  std::vector<std::string> asked;
+  kube::Response answer = {200, "{\"job\":\"j\"}"};
+  cluster_.proxy = [&](const kube::Request& request) {
+    std::string text = absl::StrCat(request.method, " ", request.path[5]);
+    for (size_t i = 7; i < request.path.size(); ++i) {
+      absl::StrAppend(&text, "/", request.path[i]);
+    }
+    for (const auto& [key, value] : request.query) {
+      absl::StrAppend(&text, " ", key, "=", value);
+    }
+    asked.push_back(text);
+    return answer;
+  };
+  const auto job = Open();
+  EXPECT_EQ(*job->Status(), "{\"job\":\"j\"}");
+  EXPECT_TRUE(job->Scale(3).ok());
+  EXPECT_THAT(asked,
+              ElementsAre("GET elasticdl-master-j:8080/api/status token=s3cret",
+                          "POST elasticdl-master-j:8080/api/scale "
+                          "num_workers=3 token=s3cret"));
+  answer = {409, R"({"error":"the job is ending"})"};
+  const absl::Status status = job->Scale(3);
+  EXPECT_EQ(status.code(), absl::StatusCode::kFailedPrecondition);
+  EXPECT_EQ(status.message(), "job j: the job is ending");
+  EXPECT_THAT(*job->PageUrl(), HasSubstr("?token=s3cret"));
+}
+
+TEST_F(ClusterJobTest, MasterThatDoesNotAnswerIsExplained) {
+  ASSERT_TRUE(Submit().ok());
+  cluster_.proxy = [&](const kube::Request&) {
+    return kube::Response{
+        503, R"({"kind":"Status","message":"connection refused"})"};
+  };
+  const auto job = Open();
+  cluster_.SetPod(kPod, "Pending", {{"waiting", {{"reason", "ErrImagePull"}}}});
+  EXPECT_THAT(std::string(job->Status().status().message()),
+              HasSubstr("does not run yet (pending: ErrImagePull)"));
+  cluster_.SetPod(kPod, "Running", {{"running", Json::object()}});
+  EXPECT_THAT(std::string(job->Status().status().message()),
+              HasSubstr("connection refused"));
+  End(0);
+  const absl::Status ended = job->Status().status();
+  EXPECT_EQ(ended.code(), absl::StatusCode::kFailedPrecondition);
+  EXPECT_THAT(std::string(ended.message()), HasSubstr("succeeded"));
+  cluster_.proxy = [&](const kube::Request&) {
+    return kube::Response{403, R"({"kind":"Status","message":"pods is )"
+                               R"(forbidden: User \"ann\" cannot create )"
+                               R"(resource \"pods/proxy\" in API group \"\" )"
+                               R"(in the namespace \"ns\""})"};
+  };
+  EXPECT_THAT(std::string(job->Scale(2).message()),
+              HasSubstr("user ann may not create pods/proxy"));
+}
+
+TEST_F(ClusterJobTest, StopAsksARunningMasterAndWaits) {
+  ASSERT_TRUE(Submit().ok());
+  cluster_.SetPod(kPod, "Running", {{"running", Json::object()}});
+  cluster_.proxy = [&](const kube::Request& request) {
+    EXPECT_EQ(request.path.back(), "stop");
+    End(0);
+    return kube::Response{200, "{}"};
+  };
+  const auto job = Open();
+  EXPECT_FALSE(job->WaitEnd(absl::ZeroDuration()));
+  EXPECT_EQ(*job->Stop(), "job j has been stopped");
+  EXPECT_TRUE(job->WaitEnd(absl::Seconds(20)));
+  EXPECT_EQ(job->End().state, "succeeded");
+  // The second time it removes what is left.
+  EXPECT_THAT(*Open()->Stop(), HasSubstr("its objects are removed"));
+  EXPECT_THAT(cluster_.Names(), IsEmpty());
+}
+
+TEST_F(ClusterJobTest, StopRemovesAMasterThatNeverRan) {
+  ASSERT_TRUE(Submit().ok());
+  EXPECT_THAT(*Open()->Stop(), HasSubstr("has been removed"));
+  EXPECT_THAT(cluster_.Names(), IsEmpty());
+  // What a submission without its master left.
+  cluster_.Put(kSecretKey, {{"metadata", Json::object()}});
+  EXPECT_THAT(*Open()->Stop(), HasSubstr("what was left of job j"));
+  EXPECT_THAT(cluster_.Names(), IsEmpty());
+}
+
+TEST_F(ClusterJobTest, LogsOfOneOrAllPods) {
+  ASSERT_TRUE(Submit().ok());
+  End(0);
+  cluster_.AppendLog(kPod, "m\n");
+  for (const char* id : {"0", "1"}) {
+    const std::string pod = absl::StrCat("elasticdl-worker-j-", id);
+    cluster_.Put("pods/" + pod, {{"metadata",
+                                  {{"labels",
+                                    {{"elasticdl-job-name", "j"},
+                                     {"elasticdl-replica-type", "worker"}}}}}});
+    cluster_.SetPod(pod, "Succeeded", {{"terminated", {{"exitCode", 0}}}});
+    cluster_.AppendLog(pod, absl::StrCat("w", id));
+  }
+  const auto logs = [&](const LogRequest& request) {
+    ::testing::internal::CaptureStdout();
+    const absl::Status status = Open()->Logs(request);
+    EXPECT_TRUE(status.ok()) << status;
+    return ::testing::internal::GetCapturedStdout();
+  };
+  EXPECT_EQ(logs({"master"}), "m\n");
+  EXPECT_EQ(logs({kPod}), "m\n");
+  EXPECT_EQ(logs({"1"}), "w1\n");
+  EXPECT_EQ(logs({"1", /*follow=*/true}), "w1\n");
+  const std::string all = logs({});
+  EXPECT_THAT(all, HasSubstr("==> elasticdl-master-j <==\nm\n"));
+  EXPECT_THAT(all, HasSubstr("==> elasticdl-worker-j-1 <==\nw1\n"));
+  EXPECT_THAT(std::string(Open()->Logs({"7"}).message()),
+              HasSubstr("elasticdl-worker-j-0"));
+}
+
+TEST_F(ClusterJobTest, FollowedLogsTakeInPodsThatComeLater) {
+  ASSERT_TRUE(Submit().ok());
+  cluster_.SetPod(kPod, "Running", {{"running", Json::object()}});
+  cluster_.AppendLog(kPod, "m\n");
+  Thread cluster("cluster", [&] {
+    cluster_.Put("pods/elasticdl-worker-j-5",
+                 {{"metadata",
+                   {{"labels",
+                     {{"elasticdl-job-name", "j"},
+                      {"elasticdl-replica-type", "worker"}}}}}});
+    cluster_.AppendLog("elasticdl-worker-j-5", "late\n");
+    cluster_.SetPod("elasticdl-worker-j-5", "Succeeded",
+                    {{"terminated", {{"exitCode", 0}}}});
+    End(0);
+  });
+  ::testing::internal::CaptureStdout();
+  LogRequest request;
+  request.follow = true;
+  const absl::Status status = Open()->Logs(request);
+  const std::string out = ::testing::internal::GetCapturedStdout();
+  cluster.Join();
+  EXPECT_TRUE(status.ok()) << status;
+  EXPECT_THAT(out, HasSubstr("m\n"));
+  EXPECT_THAT(out, HasSubstr("==> elasticdl-worker-j-5 <==\nlate\n"));
+}
+
+TEST_F(ClusterJobTest, JobsAreFoundByNameOrAlone) {
+  ClusterConnection connection;
+  connection.client = cluster_.NewClient();
+  connection.server = "https://test";
+  EXPECT_THAT(
+      std::string(
+          OpenClusterJob(std::move(connection), "x").status().message()),
+      HasSubstr("no job named x on this machine nor in namespace ns"));
+  ASSERT_TRUE(Submit().ok());
+  EXPECT_EQ(Open("")->name(), "j");
+  const auto jobs = ListClusterJobs(*client_);
+  ASSERT_TRUE(jobs.ok());
+  ASSERT_EQ(jobs->size(), 1u);
+  EXPECT_EQ((*jobs)[0].job, "j");
+  EXPECT_EQ((*jobs)[0].state, "pending");
+  EXPECT_EQ((*jobs)[0].place, "ns");
+}
+
+TEST_F(ClusterJobTest, ErrorsOfTheClusterAreExplained) {
+  ClusterConnection connection;
+  connection.client = cluster_.NewClient();
+  connection.server = "https://test";
+  connection.origin = "context c";
+  const auto explain = [&](const absl::Status& status) {
+    return std::string(ExplainClusterError(status, connection).message());
+  };
+  EXPECT_THAT(explain(absl::UnavailableError("refused")),
+              HasSubstr("no answer from the cluster at https://test"));
+  EXPECT_THAT(explain(absl::NotFoundError("namespaces \"ns\" not found")),
+              HasSubstr("kubectl create namespace ns"));
+  EXPECT_THAT(explain(absl::UnauthenticatedError("Unauthorized")),
+              HasSubstr("context c"));
+  EXPECT_TRUE(ExplainClusterError(absl::OkStatus(), connection).ok());
+}
+
+}  // namespace
+}  // namespace elasticdl::cli

@@ -1,0 +1,318 @@
+// The real `elasticdl` against the cluster of the kubeconfig: objects, owner
+// references, exit codes, the way through the API server, rights. See
+// kube/real_cluster.h; the image needs bash and perl.
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+#include <signal.h>
+
+#include <memory>
+#include <nlohmann/json.hpp>
+#include <set>
+#include <string>
+#include <vector>
+
+#include "absl/strings/escaping.h"
+#include "absl/strings/match.h"
+#include "absl/strings/str_cat.h"
+#include "elasticdl/common/file.h"
+#include "elasticdl/common/mutex.h"
+#include "elasticdl/kube/client.h"
+#include "elasticdl/kube/watch.h"
+#include "kube/real_cluster.h"
+#include "support/child_process.h"
+#include "support/follow.h"
+#include "support/temp_dir.h"
+
+namespace elasticdl::cli {
+namespace {
+
+using kube::Json;
+using ::testing::HasSubstr;
+
+const kube::Resource kAccounts = {"", "v1", "serviceaccounts", true};
+
+// A namespace of its own for each test.
+class ClusterKubeTest : public ::testing::Test {
+ protected:
+  void SetUp() override {
+    std::string why;
+    cluster_ = kube::test::RealCluster::Find(why);
+    if (cluster_ == nullptr) GTEST_SKIP() << why;
+    if (cluster_->image().empty()) GTEST_SKIP() << "no ELASTICDL_TEST_IMAGE";
+    space_ = cluster_->namespace_name();
+    client_ = &cluster_->client();
+  }
+
+  struct Outcome {
+    int exit_code = -1;
+    std::string out;
+    std::string err;
+  };
+  Outcome Run(const std::vector<std::string>& argv,
+              std::vector<std::string> environment = {}) {
+    test::ChildProcess::Options options;
+    options.argv = argv;
+    options.environment = std::move(environment);
+    options.log = dir_.Path(absl::StrCat("run", ++runs_));
+    test::ChildProcess child(options);
+    Outcome outcome;
+    outcome.exit_code = child.Wait().value_or(-1);
+    outcome.out = child.out();
+    outcome.err = child.err();
+    return outcome;
+  }
+  std::vector<std::string> Elasticdl(const std::string& command,
+                                     std::vector<std::string> more = {}) const {
+    std::vector<std::string> argv = {ELASTICDL_PROGRAM, command,
+                                     "--namespace=" + space_};
+    if (command != "list" && command != "rbac") {
+      argv.push_back("--job_name=kt");
+    }
+    argv.insert(argv.end(), more.begin(), more.end());
+    return argv;
+  }
+  // A job whose master is a shell script.
+  std::vector<std::string> Train(const std::string& script,
+                                 std::vector<std::string> more = {}) const {
+    const Json spec = {
+        {"master_pod_spec",
+         {{"container",
+           {{"command", {"bash", "-c", script}}, {"args", Json::array()}}},
+          {"terminationGracePeriodSeconds", 1}}}};
+    std::vector<std::string> argv =
+        Elasticdl("train", {"--image=" + cluster_->image(),
+                            "--image_pull_policy=IfNotPresent",
+                            "--model_def=m.f", "--training_data=/data",
+                            "--master_resource_request=cpu=10m,memory=64Mi",
+                            "--cluster_spec_json=" + spec.dump()});
+    argv.insert(argv.end(), more.begin(), more.end());
+    return argv;
+  }
+  // Waits until none of the job's objects of this kind is left.
+  bool WaitGone(const kube::Resource& resource) {
+    Mutex mu;
+    CondVar changed;
+    std::set<std::string> names;
+    bool synced = false;
+    kube::Watch::Options options;
+    options.resource = resource;
+    options.namespace_name = space_;
+    options.selector = "elasticdl-job-name=kt";
+    kube::Watch watch(
+        client_->transport(), options, [&](const kube::WatchEvent& event) {
+          MutexLock lock(mu);
+          const std::string name = kube::TextAt(event.object, "/metadata/name");
+          if (event.kind == kube::WatchEvent::Kind::kDeleted) {
+            names.erase(name);
+          } else if (event.kind == kube::WatchEvent::Kind::kSynced) {
+            synced = true;
+          } else if (!name.empty()) {
+            names.insert(name);
+          }
+          changed.NotifyAll();
+        });
+    bool gone = false;
+    {
+      MutexLock lock(mu);
+      while (!(synced && names.empty()) &&
+             changed.WaitFor(mu, test::kPatience)) {
+      }
+      gone = synced && names.empty();
+    }
+    watch.Stop();
+    return gone;
+  }
+
+  test::TempDir dir_;
+  std::unique_ptr<kube::test::RealCluster> cluster_;
+  std::string space_;
+  kube::Client* client_ = nullptr;
+  int runs_ = 0;
+};
+
+// A master's status page in a few lines; it ends when it is told to stop.
+constexpr char kMaster[] = R"(exec perl -e '
+use IO::Socket::INET; $| = 1;
+$s = IO::Socket::INET->new(LocalPort => 8080, Listen => 5) or die;
+open F, "/etc/elasticdl/job/token"; $t = <F>;
+-s "/etc/elasticdl/job/worker-pod.json" or die; -w "/var/lib/elasticdl" or die;
+print "up\n";
+while ($c = $s->accept) {
+  $l = <$c>; while (<$c>) { last if /^\r?$/ }
+  $ok = index($l, "token=$t") >= 0;
+  $b = $ok ? "{\"job\":\"kt\",\"step\":7}" : "{\"error\":\"no\"}";
+  print $c "HTTP/1.1 " . ($ok ? 200 : 401) . " x\r\nContent-Length: " .
+      length($b) . "\r\nConnection: close\r\n\r\n$b";
+  close $c; print $l =~ /(\S+\?num_workers=\d+)/ ? "$1\n" : "";
+  exit 0 if $ok && $l =~ /stop/;
+}')";
+
+TEST_F(ClusterKubeTest, AJobFromSubmissionToRemoval) {
+  const Outcome submitted = Run(Train(kMaster, {"--detach"}));
+  ASSERT_EQ(submitted.exit_code, 0) << submitted.err;
+  EXPECT_THAT(submitted.out, HasSubstr("elasticdl stop --job_name=kt"));
+  const auto pod = client_->Get(kube::Pods(), "elasticdl-master-kt");
+  ASSERT_TRUE(pod.ok()) << pod.status();
+  for (const auto& [resource, name] :
+       {std::pair(kube::Secrets(), "elasticdl-job-kt"),
+        std::pair(kube::Services(), "elasticdl-master-kt")}) {
+    const auto object = client_->Get(resource, name);
+    ASSERT_TRUE(object.ok()) << object.status();
+    const Json& owners = kube::ListAt(*object, "/metadata/ownerReferences");
+    ASSERT_EQ(owners.size(), 1u);
+    EXPECT_EQ(kube::TextAt(owners[0], "/uid"),
+              kube::TextAt(*pod, "/metadata/uid"));
+  }
+  const Outcome again = Run(Train(kMaster));
+  EXPECT_EQ(again.exit_code, 1);
+  EXPECT_THAT(again.err, HasSubstr("is there already"));
+
+  test::ChildProcess::Options logs;
+  logs.argv = Elasticdl("logs", {"master", "--follow"});
+  logs.log = dir_.Path("follow");
+  test::ChildProcess follower(logs);
+  test::LineFollower lines(follower.out_path());
+  ASSERT_EQ(lines.Next(), "up") << follower.err();
+  EXPECT_EQ(Run(Elasticdl("top", {"--json"})).out,
+            "{\"job\":\"kt\",\"step\":7}\n");
+  const Outcome scaled = Run(Elasticdl("scale", {"--num_workers=3"}));
+  EXPECT_EQ(scaled.exit_code, 0) << scaled.err;
+  EXPECT_THAT(lines.Next().value_or(""), HasSubstr("num_workers=3"));
+  const Outcome stopped = Run(Elasticdl("stop"));
+  EXPECT_EQ(stopped.exit_code, 0) << stopped.err;
+  EXPECT_EQ(stopped.out, "job kt has been stopped\n");
+  EXPECT_EQ(follower.Wait(), 0);
+  EXPECT_THAT(Run(Elasticdl("list")).out,
+              ::testing::ContainsRegex("kt +succeeded"));
+
+  // Deleting the master removes everything.
+  ASSERT_TRUE(client_->Delete(kube::Pods(), "elasticdl-master-kt").ok());
+  EXPECT_TRUE(WaitGone(kube::Pods()));
+  EXPECT_TRUE(WaitGone(kube::Secrets()));
+  EXPECT_TRUE(WaitGone(kube::Services()));
+}
+
+TEST_F(ClusterKubeTest, LogAndExitCodeComeBack) {
+  const Outcome failed =
+      Run(Train("echo one; echo two; exit 5", {"--restart_policy=Never"}));
+  EXPECT_EQ(failed.exit_code, 5) << failed.err;
+  EXPECT_EQ(failed.out, "one\ntwo\n");
+  EXPECT_THAT(failed.err, HasSubstr("job kt failed (exit code 5)"));
+  // A second one takes the place of the first, which has ended.
+  const Outcome good = Run(Train("echo three"));
+  EXPECT_EQ(good.exit_code, 0) << good.err;
+  EXPECT_EQ(good.out, "three\n");
+  EXPECT_THAT(good.err, HasSubstr("removing an earlier job kt"));
+  const Outcome removed = Run(Elasticdl("stop"));
+  EXPECT_THAT(removed.out, HasSubstr("its objects are removed"));
+  EXPECT_TRUE(WaitGone(kube::Secrets()));
+}
+
+TEST_F(ClusterKubeTest, PodsThatCannotRunSayWhy) {
+  test::ChildProcess::Options options;
+  options.argv =
+      Train("true", {"--master_resource_request=cpu=10000,memory=1Mi"});
+  options.log = dir_.Path("pending");
+  test::ChildProcess child(options);
+  test::LineFollower lines(child.err_path());
+  std::string seen;
+  while (!absl::StrContains(seen, "the master waits")) {
+    const auto line = lines.Next();
+    ASSERT_TRUE(line.has_value()) << seen;
+    absl::StrAppend(&seen, *line, "\n");
+  }
+  EXPECT_THAT(seen, HasSubstr("Insufficient cpu"));
+  child.Signal(SIGINT);
+  EXPECT_EQ(child.Wait(), 128 + SIGINT);
+  EXPECT_THAT(child.err(), HasSubstr("detached; job kt goes on"));
+  EXPECT_EQ(Run(Elasticdl("stop")).exit_code, 0);
+  EXPECT_TRUE(WaitGone(kube::Secrets()));
+}
+
+TEST_F(ClusterKubeTest, KubectlAcceptsTheYamlAndTheManifests) {
+  if (Run({"sh", "-c", "command -v kubectl"}).exit_code != 0) {
+    GTEST_SKIP() << "no kubectl in the PATH";
+  }
+  const std::string file = dir_.Path("job.yaml");
+  const Outcome written = Run(
+      Train("true", {"--yaml=" + file, "--envs=A=yes,B=1",
+                     "--volume=claim_name=c,mount_path=/data;host_path=/tmp,"
+                     "mount_path=/t,sub_path=s",
+                     "--populate_env_names=X.*", "--worker_pod_priority=0.5"}));
+  ASSERT_EQ(written.exit_code, 0) << written.err;
+  const auto apply = [&](const std::string& path) {
+    return Run({"kubectl", "apply", "--dry-run=server", "-f", path});
+  };
+  const Outcome applied = apply(file);
+  EXPECT_EQ(applied.exit_code, 0) << applied.err;
+  EXPECT_THAT(applied.out, HasSubstr("pod/elasticdl-master-kt created"));
+  EXPECT_THAT(Run(Elasticdl("list")).out, HasSubstr("no jobs"));
+  for (const char* name : {"elasticdl-rbac.yaml", "high-prio.yaml",
+                           "low-prio.yaml", "minikube-demo.yaml"}) {
+    const Outcome outcome =
+        apply(JoinPath(ELASTICDL_SOURCE_DIR "/kube/manifests", name));
+    EXPECT_EQ(outcome.exit_code, 0) << name << ": " << outcome.err;
+  }
+}
+
+TEST_F(ClusterKubeTest, MissingRightsAreNamedAndGranted) {
+  // A token of a new service account.
+  kube::Request request;
+  request.method = "POST";
+  request.path = {"api",     "v1",   "namespaces", space_, "serviceaccounts",
+                  "trainer", "token"};
+  ASSERT_TRUE(client_
+                  ->Create(kAccounts, {{"apiVersion", "v1"},
+                                       {"kind", "ServiceAccount"},
+                                       {"metadata", {{"name", "trainer"}}}})
+                  .ok());
+  request.body = R"({"apiVersion": "authentication.k8s.io/v1",
+                     "kind": "TokenRequest", "spec": {}})";
+  const auto response =
+      client_->transport().Call(request, absl::Seconds(20), nullptr);
+  ASSERT_TRUE(response.ok()) << response.status();
+  const std::string token = kube::TextAt(
+      Json::parse(response->body, nullptr, false), "/status/token");
+  ASSERT_FALSE(token.empty()) << response->body;
+  // JSON is YAML.
+  const Json kubeconfig = {
+      {"apiVersion", "v1"},
+      {"kind", "Config"},
+      {"current-context", "c"},
+      {"clusters",
+       Json::array({{{"name", "c"},
+                     {"cluster",
+                      {{"server", cluster_->config().server},
+                       {"certificate-authority-data",
+                        absl::Base64Escape(cluster_->config().ca_pem)}}}}})},
+      {"users", Json::array({{{"name", "u"}, {"user", {{"token", token}}}}})},
+      {"contexts",
+       Json::array(
+           {{{"name", "c"}, {"context", {{"cluster", "c"}, {"user", "u"}}}}})}};
+  const std::string file = dir_.Path("kubeconfig");
+  ASSERT_TRUE(WriteFileAtomic(file, kubeconfig.dump(), 0600).ok());
+  const std::vector<std::string> as_trainer = {"KUBECONFIG=" + file};
+
+  const Outcome refused = Run(Elasticdl("list"), as_trainer);
+  EXPECT_EQ(refused.exit_code, 1);
+  EXPECT_EQ(refused.err,
+            absl::StrCat("elasticdl list: service account trainer may not "
+                         "list pods in namespace ",
+                         space_, "; somebody who may can grant it: elasticdl ",
+                         "rbac --namespace=", space_,
+                         " --service_account=trainer --apply\n"));
+  const Outcome job = Run(Train("true"), as_trainer);
+  EXPECT_EQ(job.exit_code, 1);
+  EXPECT_THAT(job.err, HasSubstr("may not get pods"));
+  const Outcome granted =
+      Run(Elasticdl("rbac", {"--service_account=trainer", "--apply"}));
+  EXPECT_EQ(granted.exit_code, 0) << granted.err;
+  EXPECT_EQ(Run(Elasticdl("list"), as_trainer).exit_code, 0);
+  // A master's rights do not include those of a client.
+  const Outcome half = Run(Train("true"), as_trainer);
+  EXPECT_EQ(half.exit_code, 1);
+  EXPECT_THAT(half.err, HasSubstr("may not create secrets"));
+}
+
+}  // namespace
+}  // namespace elasticdl::cli
