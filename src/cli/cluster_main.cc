@@ -1,4 +1,5 @@
-// elasticdl-cluster: the commands of `elasticdl` that talk to Kubernetes.
+// elasticdl-cluster: the commands of `elasticdl` that talk to Kubernetes and to
+// Docker.
 // `elasticdl` starts it; nobody needs to type its name.
 
 #include <string>
@@ -6,6 +7,7 @@
 
 #include "commands/cluster_job.h"
 #include "commands/command.h"
+#include "commands/zoo_image.h"
 
 namespace elasticdl::cli {
 namespace {
@@ -22,6 +24,8 @@ int Main(const std::vector<std::string>& args) {
       {"stop", "Stop a job.", RunClusterStop},
       {"rbac", "Grant a cluster's jobs the rights that they need.",
        RunClusterRbac},
+      {"zoo-build", "Build the image of a model zoo.", RunZooBuild},
+      {"zoo-push", "Push an image to its registry.", RunZooPush},
   };
   return Dispatch("elasticdl-cluster",
                   "What `elasticdl` does on clusters; type that instead.",

@@ -3,14 +3,13 @@
 #include <algorithm>
 #include <cstdio>
 #include <filesystem>
-#include <memory>
 
 #include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
 #include "absl/strings/str_replace.h"
+#include "commands/cluster_exec.h"
 #include "commands/command.h"
-#include "commands/docker_command.h"
 #include "elasticdl/common/file.h"
 #include "elasticdl/common/status.h"
 #include "flag_builder.h"
@@ -136,74 +135,32 @@ int RunInit(const Args& args) {
   return 0;
 }
 
-// --dockerfile, else ./Dockerfile as the original, else PATH/Dockerfile.
-absl::StatusOr<std::string> FindDockerfile(const ZooBuildFlags& flags) {
-  if (!flags.dockerfile.empty()) return flags.dockerfile;
-  const std::string in_path = JoinPath(flags.path[0], "Dockerfile");
-  for (const std::string& file : {std::string("Dockerfile"), in_path}) {
-    if (FileExists(file) && !IsDirectory(file)) return file;
-  }
-  return absl::NotFoundError(absl::StrCat("there is neither ./Dockerfile nor ",
-                                          in_path,
-                                          "; elasticdl zoo init writes one"));
-}
-
-absl::Status Build(const ZooBuildFlags& flags) {
-  docker::BuildOptions options;
-  options.image = flags.image;
-  options.network = flags.network;
-  options.no_cache = flags.no_cache;
-  options.pull = flags.pull;
-  ELASTICDL_ASSIGN_OR_RETURN(const auto args, ParseEnvs(flags.build_args));
-  options.build_args.insert(args.begin(), args.end());
-  options.context.folder = flags.path[0];
-  ELASTICDL_ASSIGN_OR_RETURN(options.context.dockerfile, FindDockerfile(flags));
-  ELASTICDL_ASSIGN_OR_RETURN(
-      const std::unique_ptr<docker::Engine> engine,
-      docker::Engine::Connect(EngineOptionsFromEnvironment()));
-  ELASTICDL_ASSIGN_OR_RETURN(const docker::BuildContext context,
-                             docker::ReadContext(options.context));
-  return BuildImage(*engine, options, context);
+// The program that links an HTTP library; returns only when it is not there.
+int HandOver(const FlagSet& set, const std::string& command, const Args& args) {
+  return Failed(set, ExecCluster(command, args));
 }
 
 int RunBuild(const Args& args) {
   ZooBuildFlags flags;
-  FlagSet set("elasticdl zoo build",
-              "Builds the image of a model zoo from ./Dockerfile, or from "
-              "PATH/Dockerfile when there is none, with the Docker engine.");
-  AddZooBuildFlags(&flags, &set);
+  FlagSet set = ZooBuildFlagSet(&flags);
   const int exit_code = set.ParseOrExitCode(args);
   if (exit_code >= 0) return exit_code;
   if (!IsDirectory(flags.path[0])) {
     return set.Report(absl::InvalidArgumentError(
         absl::StrCat("PATH: '", flags.path[0], "' is not a folder")));
   }
-  const absl::Status status = Build(flags);
-  if (!status.ok()) return Failed(set, status);
-  std::printf("Next: elasticdl zoo push %s\n", flags.image.c_str());
-  return 0;
-}
-
-absl::Status Push(const std::string& image) {
-  ELASTICDL_ASSIGN_OR_RETURN(
-      const std::unique_ptr<docker::Engine> engine,
-      docker::Engine::Connect(EngineOptionsFromEnvironment()));
-  return PushImage(*engine, image);
+  return HandOver(set, "zoo-build", args);
 }
 
 int RunPush(const Args& args) {
   std::vector<std::string> image;
-  FlagSet set("elasticdl zoo push",
-              "Pushes an image to its registry, with the credentials that "
-              "docker login left.");
-  set.AddPositional("IMAGE", &image, 1, "the image to push", 1);
+  FlagSet set = ZooPushFlagSet(&image);
   const int exit_code = set.ParseOrExitCode(args);
   if (exit_code >= 0) return exit_code;
   if (const absl::Status status = CheckImageName(image[0]); !status.ok()) {
     return set.Report(Annotate(status, "IMAGE"));
   }
-  const absl::Status status = Push(image[0]);
-  return status.ok() ? 0 : Failed(set, status);
+  return HandOver(set, "zoo-push", args);
 }
 
 }  // namespace
@@ -233,6 +190,22 @@ void AddZooInitFlags(ZooInitFlags* flags, FlagSet* set) {
       Info(group, "Further package index for requirements.txt.").Value("URL"));
   set->Add("force", &flags->force,
            Info(group, "Overwrite a Dockerfile that differs."));
+}
+
+FlagSet ZooPushFlagSet(std::vector<std::string>* image) {
+  FlagSet set("elasticdl zoo push",
+              "Pushes an image to its registry, with the credentials that "
+              "docker login left.");
+  set.AddPositional("IMAGE", image, 1, "the image to push", 1);
+  return set;
+}
+
+FlagSet ZooBuildFlagSet(ZooBuildFlags* flags) {
+  FlagSet set("elasticdl zoo build",
+              "Builds the image of a model zoo from ./Dockerfile, or from "
+              "PATH/Dockerfile when there is none, with the Docker engine.");
+  AddZooBuildFlags(flags, &set);
+  return set;
 }
 
 void AddZooBuildFlags(ZooBuildFlags* flags, FlagSet* set) {

@@ -31,6 +31,9 @@ struct ZooBuildFlags {
   std::vector<std::string> path;
 };
 void AddZooBuildFlags(ZooBuildFlags* flags, FlagSet* set);
+// All flags of `zoo build` and `zoo push`, for both programs that parse them.
+FlagSet ZooBuildFlagSet(ZooBuildFlags* flags);
+FlagSet ZooPushFlagSet(std::vector<std::string>* image);
 
 // The Dockerfile for a zoo below the folder `context` (the current one of
 // `zoo init`). INVALID_ARGUMENT when something is missing or not below it.

@@ -1,0 +1,82 @@
+#include "commands/zoo_image.h"
+
+#include <cstdio>
+#include <memory>
+
+#include "absl/strings/str_cat.h"
+#include "commands/docker_command.h"
+#include "commands/zoo.h"
+#include "elasticdl/common/file.h"
+#include "elasticdl/common/status.h"
+#include "grammar.h"
+
+namespace elasticdl::cli {
+namespace {
+
+int Failed(const FlagSet& set, const absl::Status& status) {
+  if (absl::IsInvalidArgument(status)) return set.Report(status);
+  std::fprintf(stderr, "%s: %s\n", set.command().c_str(),
+               std::string(status.message()).c_str());
+  return 1;
+}
+
+// --dockerfile, else ./Dockerfile as the original, else PATH/Dockerfile.
+absl::StatusOr<std::string> FindDockerfile(const ZooBuildFlags& flags) {
+  if (!flags.dockerfile.empty()) return flags.dockerfile;
+  const std::string in_path = JoinPath(flags.path[0], "Dockerfile");
+  for (const std::string& file : {std::string("Dockerfile"), in_path}) {
+    if (FileExists(file) && !IsDirectory(file)) return file;
+  }
+  return absl::NotFoundError(absl::StrCat("there is neither ./Dockerfile nor ",
+                                          in_path,
+                                          "; elasticdl zoo init writes one"));
+}
+
+absl::Status Build(const ZooBuildFlags& flags) {
+  docker::BuildOptions options;
+  options.image = flags.image;
+  options.network = flags.network;
+  options.no_cache = flags.no_cache;
+  options.pull = flags.pull;
+  ELASTICDL_ASSIGN_OR_RETURN(const auto args, ParseEnvs(flags.build_args));
+  options.build_args.insert(args.begin(), args.end());
+  options.context.folder = flags.path[0];
+  ELASTICDL_ASSIGN_OR_RETURN(options.context.dockerfile, FindDockerfile(flags));
+  ELASTICDL_ASSIGN_OR_RETURN(
+      const std::unique_ptr<docker::Engine> engine,
+      docker::Engine::Connect(EngineOptionsFromEnvironment()));
+  ELASTICDL_ASSIGN_OR_RETURN(const docker::BuildContext context,
+                             docker::ReadContext(options.context));
+  return BuildImage(*engine, options, context);
+}
+
+absl::Status Push(const std::string& image) {
+  ELASTICDL_ASSIGN_OR_RETURN(
+      const std::unique_ptr<docker::Engine> engine,
+      docker::Engine::Connect(EngineOptionsFromEnvironment()));
+  return PushImage(*engine, image);
+}
+
+}  // namespace
+
+int RunZooBuild(const std::vector<std::string>& args) {
+  ZooBuildFlags flags;
+  FlagSet set = ZooBuildFlagSet(&flags);
+  const int exit_code = set.ParseOrExitCode(args);
+  if (exit_code >= 0) return exit_code;
+  const absl::Status status = Build(flags);
+  if (!status.ok()) return Failed(set, status);
+  std::printf("Next: elasticdl zoo push %s\n", flags.image.c_str());
+  return 0;
+}
+
+int RunZooPush(const std::vector<std::string>& args) {
+  std::vector<std::string> image;
+  FlagSet set = ZooPushFlagSet(&image);
+  const int exit_code = set.ParseOrExitCode(args);
+  if (exit_code >= 0) return exit_code;
+  const absl::Status status = Push(image[0]);
+  return status.ok() ? 0 : Failed(set, status);
+}
+
+}  // namespace elasticdl::cli
