@@ -1,5 +1,5 @@
 // elasticdl-cluster: the commands of `elasticdl` that talk to Kubernetes and to
-// Docker.
+// the Docker engine.
 // `elasticdl` starts it; nobody needs to type its name.
 
 #include <string>
@@ -7,7 +7,7 @@
 
 #include "commands/cluster_job.h"
 #include "commands/command.h"
-#include "commands/zoo_image.h"
+#include "commands/zoo.h"
 
 namespace elasticdl::cli {
 namespace {
@@ -25,7 +25,7 @@ int Main(const std::vector<std::string>& args) {
       {"rbac", "Grant a cluster's jobs the rights that they need.",
        RunClusterRbac},
       {"zoo-build", "Build the image of a model zoo.", RunZooBuild},
-      {"zoo-push", "Push an image to its registry.", RunZooPush},
+      {"zoo-push", "Push an image.", RunZooPush},
   };
   return Dispatch("elasticdl-cluster",
                   "What `elasticdl` does on clusters; type that instead.",

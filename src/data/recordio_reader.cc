@@ -13,9 +13,10 @@
 namespace elasticdl::data::internal {
 namespace {
 
-// Decoded chunks that are kept: readers usually ask for the next range of the
-// chunk they have just read from.
-constexpr size_t kCachedChunks = 8;
+// Decoded chunks are kept up to so many bytes. A shuffled range needs parts of
+// chunks that others of its parts were needed for before, and a small data set
+// is decoded once for all epochs.
+constexpr size_t kCacheBytes = 256 << 20;
 
 // The last chunks read, most recent first. Thread-safe.
 class ChunkCache {
@@ -29,34 +30,53 @@ class ChunkCache {
     // Decoded outside the lock; two threads may do it twice, which is harmless.
     ELASTICDL_ASSIGN_OR_RETURN(DecodedChunk decoded, file.ReadChunk(number));
     auto chunk = std::make_shared<const DecodedChunk>(std::move(decoded));
-    Insert(key, chunk);
+    Insert(key, chunk, SizeOf(file.chunks()[number], *chunk));
     return chunk;
   }
 
  private:
-  using Entry = std::pair<Key, std::shared_ptr<const DecodedChunk>>;
+  struct Entry {
+    Key key;
+    std::shared_ptr<const DecodedChunk> chunk;
+    size_t bytes = 0;
+  };
+
+  // Without a compressor the records lie in the mapped file.
+  static size_t SizeOf(const ChunkInfo& info, const DecodedChunk& chunk) {
+    size_t bytes = chunk.records.size() * sizeof(absl::string_view);
+    if (info.compressor == Compressor::kNone) return bytes;
+    for (const absl::string_view record : chunk.records) bytes += record.size();
+    return bytes;
+  }
 
   std::shared_ptr<const DecodedChunk> Find(const Key& key) {
     MutexLock lock(mu_);
-    const auto it =
-        std::find_if(entries_.begin(), entries_.end(),
-                     [&](const Entry& e) { return e.first == key; });
-    if (it == entries_.end()) return nullptr;
-    entries_.splice(entries_.begin(), entries_, it);
-    return it->second;
+    const auto it = by_key_.find(key);
+    if (it == by_key_.end()) return nullptr;
+    entries_.splice(entries_.begin(), entries_, it->second);
+    return it->second->chunk;
   }
 
-  void Insert(const Key& key, std::shared_ptr<const DecodedChunk> chunk) {
+  void Insert(const Key& key, std::shared_ptr<const DecodedChunk> chunk,
+              size_t bytes) {
     std::list<Entry> dropped;  // freed after the lock
     MutexLock lock(mu_);
-    entries_.emplace_front(key, std::move(chunk));
-    if (entries_.size() > kCachedChunks) {
-      dropped.splice(dropped.begin(), entries_, std::prev(entries_.end()));
+    if (by_key_.count(key) != 0) return;
+    entries_.push_front({key, std::move(chunk), bytes});
+    by_key_[key] = entries_.begin();
+    bytes_ += bytes;
+    while (bytes_ > kCacheBytes && entries_.size() > 1) {
+      const auto last = std::prev(entries_.end());
+      bytes_ -= last->bytes;
+      by_key_.erase(last->key);
+      dropped.splice(dropped.begin(), entries_, last);
     }
   }
 
   Mutex mu_;
   std::list<Entry> entries_ ABSL_GUARDED_BY(mu_);
+  std::map<Key, std::list<Entry>::iterator> by_key_ ABSL_GUARDED_BY(mu_);
+  size_t bytes_ ABSL_GUARDED_BY(mu_) = 0;
 };
 
 class RecordIoReader : public DataReader {

@@ -202,6 +202,72 @@ TEST_F(ClusterTest, ApplyKeepsTheAddressOfAService) {
   EXPECT_EQ(NumberAt(ListAt(*second, "/spec/ports")[0], "/port"), 50002);
 }
 
+// Connections are cut in the middle of a watch, and the server cannot be
+// reached for a while, in which pods come, change and go.
+TEST_F(ClusterTest, WatchSurvivesTheLossOfTheServer) {
+  const auto relay = cluster_->NewRelay();
+  const auto client = cluster_->NewClient(*relay);
+  Queue<std::string> seen(1000);
+  Watch::Options options;
+  options.resource = Pods();
+  options.namespace_name = cluster_->namespace_name();
+  const Watch watch(client->transport(), options, [&](const WatchEvent& event) {
+    const std::string name = TextAt(event.object, "/metadata/name");
+    switch (event.kind) {
+      case Kind::kDeleted:
+        seen.Push("deleted " + name);
+        break;
+      case Kind::kSynced:
+        seen.Push("synced");
+        break;
+      case Kind::kTrouble:
+        seen.Push("trouble");
+        break;
+      case Kind::kListed:
+      case Kind::kAdded:
+        seen.Push("there is " + name);
+        break;
+      default:
+        break;
+    }
+  });
+  const auto expect = [&](const std::string& wanted) {
+    while (auto word = seen.Pop(kPatience)) {
+      if (*word == wanted) return true;
+    }
+    ADD_FAILURE() << "never came: " << wanted;
+    return false;
+  };
+  const auto create = [&](const std::string& name) {
+    Json pod = Pod(name, "exit 0");
+    pod["spec"]["nodeSelector"] = {{"elasticdl/no-such-node", "true"}};
+    EXPECT_TRUE(this->client().Create(Pods(), pod).ok());
+  };
+  const auto remove = [&](const std::string& name) {
+    EXPECT_TRUE(this->client().Delete(Pods(), name, absl::ZeroDuration()).ok());
+  };
+  ASSERT_TRUE(expect("synced"));
+  create("a");
+  ASSERT_TRUE(expect("there is a"));
+  // A short cut: the watch goes on where it was.
+  relay->Cut();
+  create("b");
+  relay->Mend();
+  ASSERT_TRUE(expect("there is b"));
+  // A long one.
+  relay->Cut();
+  ASSERT_TRUE(expect("trouble"));
+  remove("a");
+  create("c");
+  remove("c");
+  create("d");
+  relay->Mend();
+  ASSERT_TRUE(expect("deleted a"));
+  ASSERT_TRUE(expect("there is d"));
+  remove("b");
+  ASSERT_TRUE(expect("deleted b"));
+}
+
 TEST_F(ClusterTest, LogsOfAPod) {
   if (cluster_->image().empty()) GTEST_SKIP() << "no ELASTICDL_TEST_IMAGE";
   ASSERT_TRUE(

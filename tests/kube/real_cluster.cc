@@ -9,6 +9,7 @@
 #include "absl/strings/ascii.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_format.h"
+#include "absl/strings/strip.h"
 #include "elasticdl/common/queue.h"
 #include "elasticdl/common/status.h"
 #include "elasticdl/kube/watch.h"
@@ -93,6 +94,29 @@ std::unique_ptr<Client> RealCluster::NewClient() const {
   Client::Options options;
   options.namespace_name = namespace_;
   return std::make_unique<Client>(*MakeTransport(config_), options);
+}
+
+std::unique_ptr<Relay> RealCluster::NewRelay() const {
+  const auto [host, port] = Address();
+  return std::make_unique<Relay>(host, port);
+}
+
+std::unique_ptr<Client> RealCluster::NewClient(const Relay& relay) const {
+  ClusterConfig config = config_;
+  // The certificate names the server, not the wire.
+  if (config.tls_server_name.empty()) config.tls_server_name = Address().first;
+  config.server = absl::StrCat("https://127.0.0.1:", relay.port());
+  Client::Options options;
+  options.namespace_name = namespace_;
+  return std::make_unique<Client>(*MakeTransport(config), options);
+}
+
+std::pair<std::string, std::string> RealCluster::Address() const {
+  std::string address(absl::StripPrefix(config_.server, "https://"));
+  address = address.substr(0, address.find('/'));
+  const size_t colon = address.rfind(':');
+  if (colon == std::string::npos) return {address, "443"};
+  return {address.substr(0, colon), address.substr(colon + 1)};
 }
 
 }  // namespace elasticdl::kube::test

@@ -6,9 +6,11 @@
 
 #include <memory>
 #include <string>
+#include <utility>
 
 #include "elasticdl/kube/client.h"
 #include "elasticdl/kube/cluster_config.h"
+#include "kube/relay.h"
 
 namespace elasticdl::kube::test {
 
@@ -25,11 +27,16 @@ class RealCluster {
   const std::string& image() const { return image_; }
   // A client of our namespace, with a transport of its own.
   std::unique_ptr<Client> NewClient() const;
+  // A wire to the API server that can be cut, and a client at its end.
+  std::unique_ptr<Relay> NewRelay() const;
+  std::unique_ptr<Client> NewClient(const Relay& relay) const;
   Client& client() { return *client_; }
 
  private:
   RealCluster(ClusterConfig config, std::string image);
   absl::Status MakeNamespace();
+  // Host and port of the API server.
+  std::pair<std::string, std::string> Address() const;
 
   const ClusterConfig config_;
   const std::string image_;

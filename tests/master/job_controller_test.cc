@@ -710,5 +710,191 @@ TEST_F(JobControllerTest, FailedLastCheckpointFailsTheJob) {
   EXPECT_THAT(controller_->result()->message, HasSubstr("disk full"));
 }
 
+// ---- a master that is restarted ----
+
+class SuccessionTest : public JobControllerTest {
+ protected:
+  void SetUp() override {
+    JobControllerTest::SetUp();
+    options_.has_pods = false;
+    options_.record = [this](const v1::JournalRecord& record) {
+      journal_.push_back(record);
+    };
+  }
+  // The first master, or one that takes over from the journal.
+  void Begin() {
+    options_.replay = journal_;
+    Start();
+    const absl::Status status = controller_->Begin(now_);
+    ASSERT_TRUE(status.ok()) << status;
+  }
+  void Restart() {
+    output_.sent.clear();
+    id_of_.clear();
+    Begin();
+  }
+  // The worker comes back with the model and all tasks up to `last_task_id`.
+  void ComeBack(ConnectionId connection, int64_t worker_id,
+                int64_t last_task_id) {
+    v1::WorkerMessage hello;
+    hello.mutable_hello()->set_worker_id(worker_id);
+    hello.mutable_hello()->set_resuming(true);
+    Say(connection, hello);
+    if (output_.Take(connection, v1::MasterMessage::kWelcome).empty()) return;
+    id_of_[connection] = worker_id;
+    v1::WorkerMessage ready;
+    ready.mutable_ready()->set_step(step_);
+    ready.mutable_ready()->set_has_state(true);
+    ready.mutable_ready()->set_last_task_id(last_task_id);
+    Say(connection, ready);
+    Form();
+  }
+
+  std::vector<v1::JournalRecord> journal_;
+};
+
+TEST_F(SuccessionTest, TheWorkerGoesOnWithItsTasks) {
+  Begin();
+  Attach(1, 0);
+  const auto tasks = Tasks(1);
+  ASSERT_EQ(tasks.size(), 2);
+  Commit(1, tasks[0], tasks[0].range().begin() + 10);
+  Restart();
+  EXPECT_EQ(controller_->progress().committed_records, 10);
+  EXPECT_EQ(controller_->progress().step, step_);
+  ComeBack(2, 0, tasks[1].task_id());
+  ASSERT_FALSE(output_.worlds.empty());
+  EXPECT_GT(output_.worlds.back().generation,
+            output_.worlds.front().generation);
+  EXPECT_FALSE(prepared_[2].cold());
+  // It has them.
+  EXPECT_TRUE(Tasks(2).empty());
+  Commit(2, tasks[0], tasks[0].range().end());
+  Commit(2, tasks[1], tasks[1].range().end());
+  const auto others = TrainAll(2);
+  ASSERT_EQ(others.size(), 1);
+  Done(2, others[0]);
+  EXPECT_TRUE(controller_->succeeding());
+  EXPECT_EQ(controller_->progress().committed_records, 100);
+}
+
+TEST_F(SuccessionTest, TasksThatDidNotArriveAreSentAgain) {
+  Begin();
+  Attach(1, 0);
+  const auto tasks = Tasks(1);
+  Restart();
+  ComeBack(2, 0, tasks[0].task_id());
+  const auto again = Tasks(2);
+  ASSERT_EQ(again.size(), 1);
+  EXPECT_EQ(again[0].SerializeAsString(), tasks[1].SerializeAsString());
+}
+
+TEST_F(SuccessionTest, ReportsThatDidNotArriveAreSettledByTheWorld) {
+  Begin();
+  Attach(1, 0);
+  const auto tasks = Tasks(1);
+  Restart();
+  // It had trained on meanwhile.
+  step_ = 2;
+  totals_[0] = 20;
+  ComeBack(2, 0, tasks[1].task_id());
+  EXPECT_EQ(controller_->progress().committed_records, 20);
+  EXPECT_EQ(controller_->progress().step, 2);
+}
+
+TEST_F(SuccessionTest, NoWorldBeforeAllMembersAreBack) {
+  Begin();
+  Attach(1, 0);
+  Attach(2, 1);
+  const size_t worlds = output_.worlds.size();
+  Restart();
+  ComeBack(3, 0, 100);
+  EXPECT_EQ(output_.worlds.size(), worlds);
+  ComeBack(4, 1, 100);
+  ASSERT_EQ(output_.worlds.size(), worlds + 1);
+  EXPECT_EQ(output_.worlds.back().members.size(), 2);
+}
+
+TEST_F(SuccessionTest, WhoDoesNotComeBackIsLostAndFenced) {
+  Begin();
+  Attach(1, 0);
+  Attach(2, 1);
+  const auto lost_tasks = Tasks(2);
+  ASSERT_FALSE(lost_tasks.empty());
+  Restart();
+  ComeBack(3, 0, 100);
+  now_ += options_.resume_grace;
+  EXPECT_LE(controller_->NextTimer(), now_);
+  controller_->OnTimer(now_);
+  Form();
+  ASSERT_EQ(output_.worlds.back().members, std::vector<int64_t>{0});
+  EXPECT_THAT(output_.lost, testing::ElementsAre(HasSubstr("1: did not come")));
+  // Its data goes to the other.
+  TrainAll(3);
+  // All but what worker 0 held before, which is for it to report.
+  EXPECT_EQ(controller_->progress().committed_records, 60);
+  ComeBack(4, 1, 100);
+  EXPECT_EQ(output_.closed[4].code(), absl::StatusCode::kFailedPrecondition);
+}
+
+TEST_F(SuccessionTest, WithoutTheModelItFallsBackToTheCheckpoint) {
+  Begin();
+  Attach(1, 0);
+  const auto tasks = Tasks(1);
+  Commit(1, tasks[0], tasks[0].range().end());
+  Checkpoint(1);
+  Commit(1, tasks[1], tasks[1].range().begin() + 10);
+  EXPECT_EQ(controller_->progress().committed_records, 30);
+  Restart();
+  now_ += options_.resume_grace;
+  controller_->OnTimer(now_);
+  EXPECT_EQ(controller_->progress().committed_records, 20);
+  EXPECT_THAT(output_.cut_backs, testing::ElementsAre(1));
+  EXPECT_EQ(Attach(2, -1).restore_from, "version-1");
+}
+
+TEST_F(SuccessionTest, IdsAndGenerationsAreNeverUsedAgain) {
+  Begin();
+  EXPECT_EQ(Attach(1, -1).worker_id, 0);
+  const int64_t generation = output_.worlds.back().generation;
+  Restart();
+  EXPECT_EQ(controller_->next_worker_id(), 1);
+  ComeBack(2, 0, 100);
+  EXPECT_GT(output_.worlds.back().generation, generation);
+  EXPECT_EQ(Attach(3, -1).worker_id, 1);
+}
+
+TEST_F(SuccessionTest, TheLastCommitsAreToldAgain) {
+  Begin();
+  Attach(1, 0);
+  const auto tasks = Tasks(1);
+  Commit(1, tasks[0], tasks[0].range().end());
+  const auto told = output_.committed;
+  ASSERT_EQ(told.size(), 1);
+  Restart();
+  // The audit was cut to before them (all records say 0 bytes here).
+  EXPECT_EQ(output_.committed.size(), 2);
+  EXPECT_EQ(output_.committed.back(), told.back());
+}
+
+TEST_F(SuccessionTest, AnOutcomeStays) {
+  Begin();
+  Attach(1, 0);
+  controller_->Fail(now_, "no luck");
+  Restart();
+  EXPECT_TRUE(controller_->ending());
+  ASSERT_TRUE(controller_->result().has_value());
+  EXPECT_EQ(controller_->result()->exit_code, kExitJobFailed);
+  EXPECT_EQ(controller_->result()->message, "no luck");
+}
+
+TEST_F(SuccessionTest, AJournalOfAnotherJobIsRefused) {
+  Begin();
+  options_.job.set_job_name("another");
+  options_.replay = journal_;
+  EXPECT_EQ(JobController::Create(options_, output_, now_).status().code(),
+            absl::StatusCode::kDataLoss);
+}
+
 }  // namespace
 }  // namespace elasticdl::master

@@ -5,7 +5,7 @@
 #include <signal.h>
 
 #include <memory>
-#include <optional>
+#include <set>
 #include <string>
 #include <utility>
 
@@ -61,7 +61,8 @@ class PodBackendContract : public ::testing::TestWithParam<Backend> {
       return;
     }
     KubePodBackend::Options options;
-    options.client = cluster_->NewClient();
+    relay_ = cluster_->NewRelay();
+    options.client = cluster_->NewClient(*relay_);
     options.job.name = "contract";
     options.job.master_address = "127.0.0.1:1";
     options.worker_template =
@@ -126,6 +127,7 @@ class PodBackendContract : public ::testing::TestWithParam<Backend> {
   }
 
   std::unique_ptr<RealCluster> cluster_;
+  std::unique_ptr<kube::test::Relay> relay_;
   Queue<PodEvent> events_{10000};
   std::unique_ptr<PodBackend> backend_;
 };
@@ -253,6 +255,33 @@ TEST_P(ClusterPods, BadTemplateIsACreateError) {
   ASSERT_TRUE(event.has_value());
   EXPECT_EQ(event->create_error.code(), absl::StatusCode::kInvalidArgument);
   EXPECT_THAT(std::string(event->create_error.message()), HasSubstr("many"));
+}
+
+TEST_P(ClusterPods, ApiServerAwayAndBack) {
+  Start();
+  ASSERT_TRUE(CreatePolite(0).ok());
+  ASSERT_TRUE(CreatePolite(1).ok());
+  Next(/*final=*/false);
+  Next(/*final=*/false);
+  relay_->Cut();
+  // A creation fails for now, a deletion is tried until it is heard, and what
+  // others do meanwhile is not lost.
+  ASSERT_TRUE(CreatePolite(2).ok());
+  while (auto event = events_.Pop(kPatience)) {
+    if (event->create_error.ok()) continue;
+    EXPECT_EQ(event->name, Name(2));
+    EXPECT_EQ(event->create_error.code(), absl::StatusCode::kUnavailable);
+    break;
+  }
+  ASSERT_TRUE(backend_->Delete(Name(0), absl::Seconds(5)).ok());
+  ASSERT_TRUE(cluster_->client()
+                  .Delete(kube::Pods(), Name(1), absl::ZeroDuration())
+                  .ok());
+  relay_->Mend();
+  std::set<std::string> ended;
+  ended.insert(Next(/*final=*/true).name);
+  ended.insert(Next(/*final=*/true).name);
+  EXPECT_THAT(ended, ::testing::ElementsAre(Name(0), Name(1)));
 }
 
 TEST_P(ClusterPods, AnotherMasterFindsThem) {

@@ -260,7 +260,9 @@ class Schedule {
   // with what they hold.
   void Succeed() {
     TaskManager next = MakeTasks(options_);
-    if (base_.has_value()) ASSERT_TRUE(next.Restore(*base_).ok());
+    if (base_.has_value()) {
+      ASSERT_TRUE(next.Restore(*base_).ok());
+    }
     for (const std::string& bytes : recorded_) {
       v1::TaskEvent event;
       ASSERT_TRUE(event.ParseFromString(bytes));

@@ -135,33 +135,15 @@ int RunInit(const Args& args) {
   return 0;
 }
 
-// The program that links an HTTP library; returns only when it is not there.
-int HandOver(const FlagSet& set, const std::string& command, const Args& args) {
-  return Failed(set, ExecCluster(command, args));
+// What talks to the Docker engine links libcurl: it is another program's.
+int HandOver(const std::string& command, const Args& args) {
+  const absl::Status status = ExecCluster(command, args);
+  std::fprintf(stderr, "elasticdl zoo: %s\n",
+               std::string(status.message()).c_str());
+  return 1;
 }
-
-int RunBuild(const Args& args) {
-  ZooBuildFlags flags;
-  FlagSet set = ZooBuildFlagSet(&flags);
-  const int exit_code = set.ParseOrExitCode(args);
-  if (exit_code >= 0) return exit_code;
-  if (!IsDirectory(flags.path[0])) {
-    return set.Report(absl::InvalidArgumentError(
-        absl::StrCat("PATH: '", flags.path[0], "' is not a folder")));
-  }
-  return HandOver(set, "zoo-build", args);
-}
-
-int RunPush(const Args& args) {
-  std::vector<std::string> image;
-  FlagSet set = ZooPushFlagSet(&image);
-  const int exit_code = set.ParseOrExitCode(args);
-  if (exit_code >= 0) return exit_code;
-  if (const absl::Status status = CheckImageName(image[0]); !status.ok()) {
-    return set.Report(Annotate(status, "IMAGE"));
-  }
-  return HandOver(set, "zoo-push", args);
-}
+int RunBuild(const Args& args) { return HandOver("zoo-build", args); }
+int RunPush(const Args& args) { return HandOver("zoo-push", args); }
 
 }  // namespace
 
@@ -190,22 +172,6 @@ void AddZooInitFlags(ZooInitFlags* flags, FlagSet* set) {
       Info(group, "Further package index for requirements.txt.").Value("URL"));
   set->Add("force", &flags->force,
            Info(group, "Overwrite a Dockerfile that differs."));
-}
-
-FlagSet ZooPushFlagSet(std::vector<std::string>* image) {
-  FlagSet set("elasticdl zoo push",
-              "Pushes an image to its registry, with the credentials that "
-              "docker login left.");
-  set.AddPositional("IMAGE", image, 1, "the image to push", 1);
-  return set;
-}
-
-FlagSet ZooBuildFlagSet(ZooBuildFlags* flags) {
-  FlagSet set("elasticdl zoo build",
-              "Builds the image of a model zoo from ./Dockerfile, or from "
-              "PATH/Dockerfile when there is none, with the Docker engine.");
-  AddZooBuildFlags(flags, &set);
-  return set;
 }
 
 void AddZooBuildFlags(ZooBuildFlags* flags, FlagSet* set) {

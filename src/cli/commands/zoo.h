@@ -10,6 +10,9 @@
 namespace elasticdl::cli {
 
 int RunZoo(const std::vector<std::string>& args);
+// In `elasticdl-cluster`.
+int RunZooBuild(const std::vector<std::string>& args);
+int RunZooPush(const std::vector<std::string>& args);
 
 struct ZooInitFlags {
   std::string base_image = "elasticdl:latest";
@@ -31,9 +34,6 @@ struct ZooBuildFlags {
   std::vector<std::string> path;
 };
 void AddZooBuildFlags(ZooBuildFlags* flags, FlagSet* set);
-// All flags of `zoo build` and `zoo push`, for both programs that parse them.
-FlagSet ZooBuildFlagSet(ZooBuildFlags* flags);
-FlagSet ZooPushFlagSet(std::vector<std::string>* image);
 
 // The Dockerfile for a zoo below the folder `context` (the current one of
 // `zoo init`). INVALID_ARGUMENT when something is missing or not below it.

@@ -1,5 +1,4 @@
-#include "commands/zoo_image.h"
-
+// elasticdl zoo build and push: the part that talks to the Docker engine.
 #include <cstdio>
 #include <memory>
 
@@ -61,9 +60,16 @@ absl::Status Push(const std::string& image) {
 
 int RunZooBuild(const std::vector<std::string>& args) {
   ZooBuildFlags flags;
-  FlagSet set = ZooBuildFlagSet(&flags);
+  FlagSet set("elasticdl zoo build",
+              "Builds the image of a model zoo from ./Dockerfile, or from "
+              "PATH/Dockerfile when there is none, with the Docker engine.");
+  AddZooBuildFlags(&flags, &set);
   const int exit_code = set.ParseOrExitCode(args);
   if (exit_code >= 0) return exit_code;
+  if (!IsDirectory(flags.path[0])) {
+    return set.Report(absl::InvalidArgumentError(
+        absl::StrCat("PATH: '", flags.path[0], "' is not a folder")));
+  }
   const absl::Status status = Build(flags);
   if (!status.ok()) return Failed(set, status);
   std::printf("Next: elasticdl zoo push %s\n", flags.image.c_str());
@@ -72,9 +78,15 @@ int RunZooBuild(const std::vector<std::string>& args) {
 
 int RunZooPush(const std::vector<std::string>& args) {
   std::vector<std::string> image;
-  FlagSet set = ZooPushFlagSet(&image);
+  FlagSet set("elasticdl zoo push",
+              "Pushes an image to its registry, with the credentials that "
+              "docker login left.");
+  set.AddPositional("IMAGE", &image, 1, "the image to push", 1);
   const int exit_code = set.ParseOrExitCode(args);
   if (exit_code >= 0) return exit_code;
+  if (const absl::Status status = CheckImageName(image[0]); !status.ok()) {
+    return set.Report(Annotate(status, "IMAGE"));
+  }
   const absl::Status status = Push(image[0]);
   return status.ok() ? 0 : Failed(set, status);
 }
