@@ -22,9 +22,7 @@ class Entry {
   Entry() = default;
   // `what`: "cluster \"minikube\"".
   Entry(const YAML::Node& node, std::string file, std::string what)
-      : node_(node),
-        file_(std::move(file)),
-        what_(std::move(what)) {}
+      : node_(node), file_(std::move(file)), what_(std::move(what)) {}
 
   absl::Status Error(absl::string_view why) const {
     return absl::InvalidArgumentError(

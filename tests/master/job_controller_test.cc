@@ -838,6 +838,19 @@ TEST_F(SuccessionTest, WhoDoesNotComeBackIsLostAndFenced) {
   EXPECT_EQ(output_.closed[4].code(), absl::StatusCode::kFailedPrecondition);
 }
 
+TEST_F(SuccessionTest, WhoIsKnownToBeDeadIsNotWaitedFor) {
+  Begin();
+  Attach(1, 0);
+  Attach(2, 1);
+  Restart();
+  EXPECT_THAT(controller_->awaited(), testing::ElementsAre(0, 1));
+  ComeBack(3, 0, 100);
+  controller_->OnWorkerEnded(now_, 1, {false, "its pod is gone"});
+  Form();
+  EXPECT_EQ(output_.worlds.back().members, std::vector<int64_t>{0});
+  EXPECT_THAT(output_.lost, testing::SizeIs(1));
+}
+
 TEST_F(SuccessionTest, WithoutTheModelItFallsBackToTheCheckpoint) {
   Begin();
   Attach(1, 0);
