@@ -24,7 +24,7 @@ command -v npm > /dev/null || npm=(npm)
 if [ "${1:-}" = --programs ]; then
   shift
 else
-  packages+=(libgtest-dev libgmock-dev "${npm[@]}")
+  packages+=(libgtest-dev libgmock-dev python3-kubernetes "${npm[@]}")
 fi
 for argument in "$@"; do
   case "$argument" in
