@@ -4,6 +4,7 @@
 #include <cstdint>
 
 #include "absl/strings/str_cat.h"
+#include "absl/strings/str_replace.h"
 #include "absl/strings/str_split.h"
 
 namespace elasticdl::kube {
@@ -81,13 +82,17 @@ std::vector<std::string> PathOf(const Resource& resource,
 
 namespace {
 
-// Segments without '~' escapes: our own literals need none.
+// A segment of a JSON pointer without its escapes (RFC 6901).
+std::string Unescape(absl::string_view segment) {
+  return absl::StrReplaceAll(segment, {{"~0", "~"}, {"~1", "/"}});
+}
+
 const Json* Find(const Json& object, const std::string& pointer) {
   const Json* at = &object;
   for (const absl::string_view key :
        absl::StrSplit(pointer, '/', absl::SkipEmpty())) {
     if (!at->is_object()) return nullptr;
-    const auto it = at->find(std::string(key));
+    const auto it = at->find(Unescape(key));
     if (it == at->end()) return nullptr;
     at = &*it;
   }

@@ -74,6 +74,14 @@ void ReadContainer(const Json& container, PodView* view) {
   }
 }
 
+// What the master noted; -1: nothing.
+int NoteOfExitCode(const Json& pod) {
+  int code = -1;
+  const std::string note =
+      TextAt(pod, "/metadata/annotations/elasticdl~1exit-code");
+  return absl::SimpleAtoi(note, &code) ? code : -1;
+}
+
 std::string SchedulerWords(const Json& pod) {
   for (const Json& condition : At(pod, "/status/conditions")) {
     if (TextAt(condition, "/type") == "PodScheduled" &&
@@ -133,13 +141,14 @@ PodView ViewPod(const Json& pod) {
     view.waiting = SchedulerWords(pod);
   }
   if (view.phase == "Succeeded" || view.phase == "Failed") {
-    // The kubelet may forget to say so of the container of a pod whose deadline
-    // has passed.
+    // Kubelet 1.20 was seen to leave the container of a pod that it ended by
+    // its deadline as "running" for ever.
     view.running = false;
   }
-  // The deadline is how the master ends its own pod; what it noted says more.
+  if (const int note = NoteOfExitCode(pod); note >= 0) view.exit_code = note;
+  // The deadline is how the master of a failed job ends its pod, not why.
   if (std::string words = Words(pod, "/status/reason", "/status/message");
-      view.phase == "Failed" && view.outcome.empty() &&
+      view.phase == "Failed" && view.outcome.empty() && !words.empty() &&
       view.end_reason.empty()) {
     view.end_reason = std::move(words);
   }

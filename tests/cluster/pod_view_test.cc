@@ -113,6 +113,21 @@ TEST(PodViewTest, SucceededOutcomeIsZeroWhateverThePodSays) {
   EXPECT_EQ(view.ExitCode(), 0);
 }
 
+TEST(PodViewTest, EndedByItsDeadlineWithAContainerThatRunsForEver) {
+  // As kubelet 1.20 leaves it.
+  const PodView view = View(R"({"metadata": {"annotations": {
+      "elasticdl/outcome": "failed", "elasticdl/exit-code": "3",
+      "elasticdl/message": "no worker is left"}},
+    "status": {"phase": "Failed", "reason": "DeadlineExceeded",
+      "message": "Pod was active on the node longer than the deadline",
+      "containerStatuses": [{"state": {"running": {}}}]}})");
+  EXPECT_TRUE(view.Ended());
+  EXPECT_FALSE(view.running);
+  EXPECT_EQ(view.ExitCode(), 3);
+  EXPECT_EQ(view.outcome_message, "no worker is left");
+  EXPECT_EQ(view.end_reason, "");
+}
+
 TEST(PodViewTest, ProgramThatIsNotInTheImage) {
   const PodView view = View(R"({"status": {"phase": "Running",
     "containerStatuses": [{"restartCount": 1, "state": {"waiting": {

@@ -104,6 +104,8 @@ TEST(ResourceTest, OfObjects) {
 TEST(FieldTest, GuardsTypes) {
   const Json object = {{"a", {{"b", "text"}, {"n", 7}, {"l", {1, 2}}}}};
   EXPECT_EQ(TextAt(object, "/a/b"), "text");
+  const Json escaped = {{"a/b~c", "text"}};
+  EXPECT_EQ(TextAt(escaped, "/a~1b~0c"), "text");
   EXPECT_EQ(TextAt(object, "/a/n", "none"), "none");
   EXPECT_EQ(TextAt(object, "/a/b/c", "none"), "none");
   EXPECT_EQ(TextAt(Json(), "/a", "none"), "none");

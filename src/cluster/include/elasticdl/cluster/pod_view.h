@@ -28,7 +28,7 @@ struct PodView {
   // Why it does not run: the scheduler's words, "ImagePullBackOff: …".
   // Empty when there is nothing to say.
   std::string waiting;
-  // How its last run ended; -1: not known.
+  // How its last run ended, or what the master noted; -1: not known.
   int exit_code = -1;
   // "OOMKilled", "Evicted: The node was low on …"; may be empty.
   std::string end_reason;

@@ -1,0 +1,57 @@
+#!/usr/bin/env bash
+# The tests labelled kube, on the cluster of your kubeconfig. Needs `make build`.
+# Each test makes a namespace of its own (elasticdl-test-…, elasticdl-client-…)
+# and removes it; two make PriorityClasses or a PersistentVolume with the same
+# prefix. Arguments go to ctest, e.g.:  scripts/kube-tests.sh -R HelloWorld
+#
+#   KUBECONFIG                which cluster (default ~/.kube/config)
+#   ELASTICDL_TEST_IMAGE      an image with bash and perl that nodes can pull
+#                             (default debian:bookworm)
+#   ELASTICDL_TEST_JOB_IMAGE  an image of `elasticdl zoo init` and `zoo build` with
+#                             examples/ as model zoo: mnist/mlp.cc in /model_zoo
+#   ELASTICDL_TEST_DATA       folder on the nodes with mnist/train and mnist/test
+#                             as `elasticdl data fetch mnist` writes them
+#   ELASTICDL_TEST_OUT        folder that this machine and the nodes both see under
+#                             this path, for event logs and audits
+#   BUILD_DIR                 default build
+# Without the three job variables the tests of whole jobs are skipped, and say so.
+set -euo pipefail
+cd "$(dirname "$0")/.."
+build=${BUILD_DIR:-build}
+
+fail() {
+  echo "kube-tests: $*" >&2
+  exit 2
+}
+
+case ${1:-} in
+  -h | --help)
+    sed -n '2,/^set /{/^set /d;s/^# \{0,1\}//;p}' "$0"
+    exit 0
+    ;;
+esac
+
+[ -x "$build/bin/elasticdl-cluster" ] || fail "no programs in $build/bin: make build"
+if [ "${K8S_TESTS:-}" = False ]; then
+  fail "K8S_TESTS=False turns these tests off; unset it"
+fi
+config=${KUBECONFIG:-$HOME/.kube/config}
+[ -r "${config%%:*}" ] || fail "no kubeconfig at ${config%%:*}: set KUBECONFIG"
+"$build/bin/elasticdl" list --namespace=default > /dev/null ||
+  fail "the cluster of $config cannot be used (see above)"
+
+export ELASTICDL_TEST_IMAGE=${ELASTICDL_TEST_IMAGE:-debian:bookworm}
+missing=
+for variable in ELASTICDL_TEST_JOB_IMAGE ELASTICDL_TEST_DATA ELASTICDL_TEST_OUT; do
+  [ -n "${!variable:-}" ] || missing="$missing $variable"
+done
+if [ -n "$missing" ]; then
+  echo "kube-tests: not set:$missing; tests of whole jobs are skipped (--help)"
+else
+  [ -d "$ELASTICDL_TEST_OUT" ] && [ -w "$ELASTICDL_TEST_OUT" ] ||
+    fail "ELASTICDL_TEST_OUT=$ELASTICDL_TEST_OUT is no folder that can be written"
+  echo "kube-tests: jobs of $ELASTICDL_TEST_JOB_IMAGE," \
+    "data $ELASTICDL_TEST_DATA, output $ELASTICDL_TEST_OUT"
+fi
+# One at a time: they measure, and fill the nodes on purpose.
+exec ctest --test-dir "$build" -L kube --output-on-failure -j1 "$@"
