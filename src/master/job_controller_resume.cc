@@ -185,9 +185,12 @@ void JobController::JoinWorld(absl::Time now, int64_t worker_id,
 
 void JobController::EndResumeIfComplete(absl::Time now) {
   if (!waiting_.has_value()) return;
-  const bool complete =
-      std::all_of(waiting_->members.begin(), waiting_->members.end(),
-                  [this](int64_t id) { return waiting_->back.count(id) != 0; });
+  // Each is back or known to be dead.
+  const bool complete = std::all_of(
+      waiting_->members.begin(), waiting_->members.end(), [this](int64_t id) {
+        return waiting_->back.count(id) != 0 ||
+               (resumable_.count(id) == 0 && connection_of_.count(id) == 0);
+      });
   if (complete) EndResume(now);
 }
 
