@@ -87,7 +87,7 @@ absl::StatusOr<std::shared_ptr<const Identity>> Credentials::Finish(
   {
     MutexLock lock(mu_);
     if (fetched.ok()) {
-      Identity identity = *std::move(fetched);
+      Identity identity = *fetched;
       identity.generation = ++generation_;
       current_ = std::make_shared<const Identity>(std::move(identity));
       result = current_;

@@ -41,7 +41,7 @@ absl::Status CurlChannel::Transfer(const TransferLimits& limits,
     return absl::InternalError(
         absl::StrCat("curl_multi_add_handle: ", curl_multi_strerror(added)));
   }
-  const absl::Status status = Drive(limits, last_byte, cancel, result);
+  absl::Status status = Drive(limits, last_byte, cancel, result);
   // Closes the connection unless the transfer is complete.
   curl_multi_remove_handle(multi_, easy_);
   return status;

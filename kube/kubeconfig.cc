@@ -21,10 +21,8 @@ class Entry {
  public:
   Entry() = default;
   // `what`: "cluster \"minikube\"".
-  Entry(YAML::Node node, std::string file, std::string what)
-      : node_(std::move(node)),
-        file_(std::move(file)),
-        what_(std::move(what)) {}
+  Entry(const YAML::Node& node, std::string file, std::string what)
+      : node_(node), file_(std::move(file)), what_(std::move(what)) {}
 
   absl::Status Error(absl::string_view why) const {
     return absl::InvalidArgumentError(

@@ -4,6 +4,7 @@
 #include <utility>
 
 #include "absl/strings/ascii.h"
+#include "absl/strings/numbers.h"
 #include "absl/strings/str_cat.h"
 
 namespace elasticdl::cluster {
@@ -95,6 +96,7 @@ int PodView::ExitCode() const {
   if (outcome == "succeeded" || (outcome.empty() && phase == "Succeeded")) {
     return 0;
   }
+  if (outcome_exit_code > 0) return outcome_exit_code;
   return exit_code > 0 ? exit_code : 1;
 }
 
@@ -118,14 +120,27 @@ PodView ViewPod(const Json& pod) {
   view.outcome = TextAt(pod, "/metadata/annotations/elasticdl~1outcome");
   view.outcome_message =
       TextAt(pod, "/metadata/annotations/elasticdl~1message");
+  int exit_code = 0;
+  if (absl::SimpleAtoi(
+          TextAt(pod, "/metadata/annotations/elasticdl~1exit-code"),
+          &exit_code)) {
+    view.outcome_exit_code = exit_code;
+  }
   const Json& containers = At(pod, "/status/containerStatuses");
   if (containers.is_array() && !containers.empty()) {
     ReadContainer(containers[0], &view);
   } else if (view.phase == "Pending") {
     view.waiting = SchedulerWords(pod);
   }
+  if (view.phase == "Succeeded" || view.phase == "Failed") {
+    // The kubelet may forget to say so of the container of a pod whose deadline
+    // has passed.
+    view.running = false;
+  }
+  // The deadline is how the master ends its own pod; what it noted says more.
   if (std::string words = Words(pod, "/status/reason", "/status/message");
-      view.phase == "Failed" && !words.empty() && view.end_reason.empty()) {
+      view.phase == "Failed" && view.outcome.empty() &&
+      view.end_reason.empty()) {
     view.end_reason = std::move(words);
   }
   return view;

@@ -155,7 +155,7 @@ std::string BuildQuery(const BuildOptions& options,
 }  // namespace
 
 struct Engine::Impl {
-  Impl(EngineAddress address, RegistryAuth auth)
+  Impl(const EngineAddress& address, RegistryAuth auth)
       : http(address), auth(std::move(auth)), name(address.name) {}
 
   std::string Path(absl::string_view path) const {

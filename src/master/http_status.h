@@ -8,9 +8,9 @@
 //   POST /api/scale?num_workers=N
 //
 // Every request needs the job's token: "Authorization: Bearer <token>", or
-// ?token=<token>, since links hold no headers and a Kubernetes API server, which
-// is between the client and a master in a pod, passes that header not on. One
-// without it gets 401 and is logged, without its query.
+// ?token=<token>, since links hold no headers and a Kubernetes API server,
+// which is between the client and a master in a pod, passes that header not on.
+// One without it gets 401 and is logged, without its query.
 #pragma once
 
 #include <cstdint>

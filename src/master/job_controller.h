@@ -156,6 +156,8 @@ class JobController {
     return evaluation_.running() ? tasks_.evaluation() : std::nullopt;
   }
   int num_ready_workers() const;
+  // Workers of the master before this one that may still come back.
+  const std::set<int64_t>& awaited() const { return resumable_; }
   // No smaller id was ever used.
   int64_t next_worker_id() const { return next_worker_id_; }
   // Does the worker have a stream?

@@ -39,6 +39,8 @@ void JobController::OnWorkerEnded(absl::Time now, int64_t worker_id,
                                   const WorkerEnd& end) {
   const WorkerLoss loss =
       end.crashed ? WorkerLoss::kCrashed : WorkerLoss::kPreempted;
+  // It ended while there was no master: it need not be waited for.
+  if (resumable_.erase(worker_id) != 0) EndResumeIfComplete(now);
   if (const auto gone = gone_.find(worker_id); gone != gone_.end()) {
     if (!gone->second.loss.has_value()) {
       gone->second.loss = loss;

@@ -128,6 +128,7 @@ class MasterImpl : public Master,
   absl::Status Listen();
   absl::Status SetUpPods();
   absl::Status StartClusterBackend(const PodEventSink& sink);
+  void ForgetDeadWorkers(const std::vector<PodEvent>& existing);
   absl::Status CheckScale(int64_t num_workers) const;
   void Scale(absl::Time now, int64_t num_workers);
   void OnStop(absl::Time now, const std::string& reason);
@@ -308,9 +309,23 @@ absl::Status MasterImpl::StartClusterBackend(const PodEventSink& sink) {
   backend.worker_template = pod_->worker_template();
   ELASTICDL_ASSIGN_OR_RETURN(auto started,
                              KubePodBackend::Start(std::move(backend), sink));
-  pods_->Adopt(started->existing());
+  const std::vector<PodEvent> existing = started->existing();
   backend_ = std::move(started);
+  pods_->Adopt(existing);
+  ForgetDeadWorkers(existing);
   return absl::OkStatus();
+}
+
+// Of the master before this one: whoever has no living pod does not come back.
+void MasterImpl::ForgetDeadWorkers(const std::vector<PodEvent>& existing) {
+  std::set<int64_t> dead = controller_->awaited();
+  for (const PodEvent& pod : existing) {
+    if (!IsFinal(pod.phase)) dead.erase(pod.id);
+  }
+  for (const int64_t id : dead) {
+    controller_->OnWorkerEnded(Clock::Real().Now(), id,
+                               {/*crashed=*/false, "ended without a master"});
+  }
 }
 
 int MasterImpl::Run() {

@@ -94,8 +94,7 @@ absl::Status MasterPod::ReadTemplate() {
   auto text = ReadFile(path);
   if (!text.ok()) return Annotate(text.status(), "--pod_template_dir");
   worker_template_ = Json::parse(*text, nullptr, /*allow_exceptions=*/false);
-  ELASTICDL_RETURN_IF_ERROR(
-      Annotate(CheckPodTemplate(worker_template_), path));
+  ELASTICDL_RETURN_IF_ERROR(Annotate(CheckPodTemplate(worker_template_), path));
   const auto names =
       ReadFile(JoinPath(options_.template_dir, "populate_env_names"));
   // Only when it was asked for.
@@ -116,12 +115,10 @@ absl::Status MasterPod::FindPod() {
     return Explain(pod.status(), absl::StrCat("pod ", options_.pod_name),
                    options_.namespace_name);
   }
-  owner_ = {{"apiVersion", "v1"},
-            {"kind", "Pod"},
-            {"name", options_.pod_name},
-            {"uid", kube::TextAt(*pod, "/metadata/uid")},
-            {"controller", true},
-            {"blockOwnerDeletion", false}};
+  owner_ = {
+      {"apiVersion", "v1"},        {"kind", "Pod"},
+      {"name", options_.pod_name}, {"uid", kube::TextAt(*pod, "/metadata/uid")},
+      {"controller", true},        {"blockOwnerDeletion", false}};
   if (options_.pod_ip.empty()) {
     options_.pod_ip = kube::TextAt(*pod, "/status/podIP");
   }
@@ -140,8 +137,7 @@ absl::Status MasterPod::FindAddress() {
     return Explain(service.status(), absl::StrCat("service ", name),
                    options_.namespace_name);
   }
-  OwnObject(kube::Secrets(),
-            absl::StrCat("elasticdl-job-", options_.job_name));
+  OwnObject(kube::Secrets(), absl::StrCat("elasticdl-job-", options_.job_name));
   if (host.empty()) {
     return absl::FailedPreconditionError(absl::StrCat(
         "there is no service ", name, " and MY_POD_IP is not set: workers ",
@@ -156,7 +152,7 @@ absl::Status MasterPod::FindAddress() {
 // So that it goes with the pod. The client has done it, unless the objects were
 // applied from a file.
 void MasterPod::OwnObject(const kube::Resource& resource,
-                        const std::string& name) {
+                          const std::string& name) {
   const auto object = client_->Get(resource, name);
   if (object.ok() &&
       !kube::ListAt(*object, "/metadata/ownerReferences").empty()) {
@@ -173,15 +169,15 @@ void MasterPod::OwnObject(const kube::Resource& resource,
   }
 }
 
-absl::Status MasterPod::ReportOutcome(int exit_code, const std::string& message) {
-  Json patch = {{"metadata",
-                 {{"annotations",
-                   {{"elasticdl/outcome", exit_code == 0 ? "succeeded"
-                                                         : "failed"},
-                    {"elasticdl/exit-code", absl::StrCat(exit_code)},
-                    {"elasticdl/message", message}}},
-                  {"labels", {{"status", exit_code == 0 ? "Finished"
-                                                        : "Failed"}}}}}};
+absl::Status MasterPod::ReportOutcome(int exit_code,
+                                      const std::string& message) {
+  Json patch = {
+      {"metadata",
+       {{"annotations",
+         {{"elasticdl/outcome", exit_code == 0 ? "succeeded" : "failed"},
+          {"elasticdl/exit-code", absl::StrCat(exit_code)},
+          {"elasticdl/message", message}}},
+        {"labels", {{"status", exit_code == 0 ? "Finished" : "Failed"}}}}}};
   if (exit_code != 0) {
     patch["spec"] = {{"activeDeadlineSeconds", kFailedPodSeconds}};
   }

@@ -92,6 +92,20 @@ TEST(PodViewTest, TheMastersNotesCount) {
   EXPECT_FALSE(view.Ended());
 }
 
+TEST(PodViewTest, DeadlineThatEndedThePodEndsItsContainer) {
+  // As a kubelet of 1.20 leaves it.
+  const PodView view = View(R"({"metadata": {"annotations": {
+      "elasticdl/outcome": "failed", "elasticdl/exit-code": "4",
+      "elasticdl/message": "stopped"}},
+    "status": {"phase": "Failed", "reason": "DeadlineExceeded",
+      "containerStatuses": [{"restartCount": 0, "lastState": {},
+        "state": {"running": {"startedAt": "2026-01-01T00:00:00Z"}}}]}})");
+  EXPECT_FALSE(view.running);
+  EXPECT_TRUE(view.started);
+  EXPECT_TRUE(view.Ended());
+  EXPECT_EQ(view.ExitCode(), 4);
+}
+
 TEST(PodViewTest, SucceededOutcomeIsZeroWhateverThePodSays) {
   const PodView view =
       View(R"({"metadata": {"annotations": {"elasticdl/outcome": "succeeded"}},

@@ -150,9 +150,8 @@ TEST_F(HttpStatusTest, EveryPathNeedsTheToken) {
       EXPECT_EQ(reply->status, 401) << path;
     }
   }
-  for (const char* path :
-       {"/api/stop", "/api/scale?num_workers=2", "/api/stop?token=wrong",
-        "/api/stop?token="}) {
+  for (const char* path : {"/api/stop", "/api/scale?num_workers=2",
+                           "/api/stop?token=wrong", "/api/stop?token="}) {
     const auto reply = client_->Post(path);
     ASSERT_TRUE(reply) << path;
     EXPECT_EQ(reply->status, 401) << path;

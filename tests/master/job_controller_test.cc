@@ -819,8 +819,9 @@ TEST_F(SuccessionTest, WhoDoesNotComeBackIsLostAndFenced) {
   Begin();
   Attach(1, 0);
   Attach(2, 1);
-  const auto lost_tasks = Tasks(2);
-  ASSERT_FALSE(lost_tasks.empty());
+  const auto own = Tasks(1);
+  ASSERT_EQ(own.size(), 2);
+  ASSERT_FALSE(Tasks(2).empty());
   Restart();
   ComeBack(3, 0, 100);
   now_ += options_.resume_grace;
@@ -829,12 +830,25 @@ TEST_F(SuccessionTest, WhoDoesNotComeBackIsLostAndFenced) {
   Form();
   ASSERT_EQ(output_.worlds.back().members, std::vector<int64_t>{0});
   EXPECT_THAT(output_.lost, testing::ElementsAre(HasSubstr("1: did not come")));
-  // Its data goes to the other.
+  // Its data goes to the other, which still has its own.
+  for (const v1::Task& task : own) Commit(3, task, task.range().end());
   TrainAll(3);
-  // All but what worker 0 held before, which is for it to report.
-  EXPECT_EQ(controller_->progress().committed_records, 60);
+  EXPECT_EQ(controller_->progress().committed_records, 100);
   ComeBack(4, 1, 100);
   EXPECT_EQ(output_.closed[4].code(), absl::StatusCode::kFailedPrecondition);
+}
+
+TEST_F(SuccessionTest, WhoIsKnownToBeDeadIsNotWaitedFor) {
+  Begin();
+  Attach(1, 0);
+  Attach(2, 1);
+  Restart();
+  EXPECT_THAT(controller_->awaited(), testing::ElementsAre(0, 1));
+  ComeBack(3, 0, 100);
+  controller_->OnWorkerEnded(now_, 1, {false, "its pod is gone"});
+  Form();
+  EXPECT_EQ(output_.worlds.back().members, std::vector<int64_t>{0});
+  EXPECT_THAT(output_.lost, testing::SizeIs(1));
 }
 
 TEST_F(SuccessionTest, WithoutTheModelItFallsBackToTheCheckpoint) {

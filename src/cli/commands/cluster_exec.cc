@@ -28,8 +28,9 @@ absl::Status ExecCluster(const std::string& command,
   std::fflush(stdout);
   std::fflush(stderr);
   execv(program.c_str(), argv.data());
-  return ErrnoToStatus(errno, absl::StrCat("cannot start ", program,
-                                           ", which talks to clusters and Docker"));
+  return ErrnoToStatus(errno,
+                       absl::StrCat("cannot start ", program,
+                                    ", which talks to clusters and Docker"));
 }
 
 bool ClusterIsConfigured() {

@@ -14,8 +14,8 @@ namespace elasticdl::cli {
 // `cluster.with_pod` on each pod and `cluster.with_service` on the Service,
 // with the first python3 in the PATH of `environment` that has the package
 // kubernetes (FAILED_PRECONDITION when none has, with the ways out); anything
-// else holds the keys of --cluster_spec_json. INVALID_ARGUMENT, NOT_FOUND name the
-// file.
+// else holds the keys of --cluster_spec_json. INVALID_ARGUMENT, NOT_FOUND name
+// the file.
 absl::Status ApplyClusterSpecFile(const std::string& path,
                                   const std::vector<std::string>& environment,
                                   cluster::JobObjects* objects);

@@ -28,6 +28,7 @@ inline constexpr char kPopulateEnvNamesKey[] = "populate_env_names";
 // Annotations by which the master tells how the job ended.
 inline constexpr char kOutcomeAnnotation[] = "elasticdl/outcome";
 inline constexpr char kMessageAnnotation[] = "elasticdl/message";
+inline constexpr char kExitCodeAnnotation[] = "elasticdl/exit-code";
 // Labels that are looked for; all objects of a job have the first one.
 inline constexpr char kJobLabel[] = "elasticdl-job-name";
 inline constexpr char kTypeLabel[] = "elasticdl-replica-type";

@@ -35,11 +35,12 @@ struct PodView {
   // The master's notes on its job (annotations); empty until it has ended.
   std::string outcome;
   std::string outcome_message;
+  int outcome_exit_code = -1;
 
   // No container of it will run again.
   bool Ended() const;
-  // How the pod ended, for a process: the exit code of the container, or 0 or 1
-  // by outcome and phase when that is not known.
+  // How the pod ended, for a process: the exit code that the master noted, or
+  // the container's, or 0 or 1 by outcome and phase when neither is known.
   int ExitCode() const;
   // succeeded, failed, stopped, …; pending or running before the end.
   std::string State() const;
