@@ -16,7 +16,7 @@ using kube::Json;
 // Pods that are told to go have 30 seconds; nodes need a little more.
 constexpr absl::Duration kGonePatience = absl::Seconds(60);
 
-absl::Status IgnoreMissing(absl::Status status) {
+absl::Status IgnoreMissing(const absl::Status& status) {
   return absl::IsNotFound(status) ? absl::OkStatus() : status;
 }
 
