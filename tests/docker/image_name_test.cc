@@ -19,7 +19,7 @@ TEST(ImageNameTest, Parts) {
       {"me/zoo", "docker.io", "me/zoo", "latest"},
       {"localhost/zoo", "localhost", "localhost/zoo", "latest"},
       {"localhost:5000/zoo", "localhost:5000", "localhost:5000/zoo", "latest"},
-      {"127.0.0.1:5000/a/b:v1.0_x-Y", "127.0.0.1:5000", "127.0.0.1:5000/a/b",
+      {"192.0.2.1:5000/a/b:v1.0_x-Y", "192.0.2.1:5000", "192.0.2.1:5000/a/b",
        "v1.0_x-Y"},
       {"gcr.io/project/zoo:1", "gcr.io", "gcr.io/project/zoo", "1"},
       {"docker.io/me/zoo", "docker.io", "docker.io/me/zoo", "latest"},
