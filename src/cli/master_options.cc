@@ -86,8 +86,11 @@ bool MayReadData(const JobFlags& flags) {
   return !text.ok() || absl::StrContains(*text, flags.custom_data_reader);
 }
 
-master::ClusterOptions MakeClusterOptions(
+}  // namespace
+
+std::optional<master::ClusterOptions> MakeClusterOptions(
     const JobFlags& flags, const std::vector<std::string>& environment) {
+  if (flags.pod_backend != "kubernetes") return std::nullopt;
   const auto value = [&](absl::string_view name) -> std::string {
     for (const std::string& entry : environment) {
       absl::string_view rest = entry;
@@ -109,8 +112,6 @@ master::ClusterOptions MakeClusterOptions(
   cluster.force_kubeconfig = flags.force_use_kube_config_file;
   return cluster;
 }
-
-}  // namespace
 
 absl::StatusOr<master::MasterOptions> MakeMasterOptions(
     const JobFlags& flags, const std::string& executable,
@@ -153,9 +154,7 @@ absl::StatusOr<master::MasterOptions> MakeMasterOptions(
   options.evaluation_throttle = absl::Seconds(flags.evaluation_throttle_secs);
   options.checkpoint_dir_for_init = flags.checkpoint_dir_for_init;
   options.start_pods = flags.pod_backend != "none";
-  if (flags.pod_backend == "kubernetes") {
-    options.cluster = MakeClusterOptions(flags, environment);
-  }
+  options.cluster = MakeClusterOptions(flags, environment);
   options.http_port = static_cast<int>(flags.http_port);
   options.relaunch_on_worker_failure = flags.relaunch_on_worker_failure;
   ELASTICDL_ASSIGN_OR_RETURN(const AuxParams aux,

@@ -1,6 +1,7 @@
 // From the flags of elasticdl-master to the options of the master.
 #pragma once
 
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -16,5 +17,10 @@ namespace elasticdl::cli {
 absl::StatusOr<master::MasterOptions> MakeMasterOptions(
     const JobFlags& flags, const std::string& executable,
     std::vector<std::string> environment);
+
+// What a master in a pod needs, from its flags and variables (KEY=VALUE);
+// nothing without --pod_backend=kubernetes.
+std::optional<master::ClusterOptions> MakeClusterOptions(
+    const JobFlags& flags, const std::vector<std::string>& environment);
 
 }  // namespace elasticdl::cli

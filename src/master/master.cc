@@ -172,6 +172,27 @@ class MasterImpl : public Master,
   std::unique_ptr<PodBackend> backend_;
 };
 
+MasterPod::Options PodOptions(const ClusterOptions& cluster) {
+  MasterPod::Options pod;
+  pod.namespace_name = cluster.namespace_name;
+  pod.pod_name = cluster.pod_name;
+  pod.pod_ip = cluster.pod_ip;
+  pod.template_dir = cluster.pod_template_dir;
+  pod.config.kubeconfig = cluster.kubeconfig;
+  pod.config.home = cluster.home;
+  pod.config.service_host = cluster.service_host;
+  pod.config.service_port = cluster.service_port;
+  pod.config.force_kubeconfig = cluster.force_kubeconfig;
+  return pod;
+}
+
+// By itself, or when the account is granted what it lacks.
+bool MayPass(const absl::Status& status) {
+  return absl::IsUnavailable(status) || absl::IsDeadlineExceeded(status) ||
+         absl::IsPermissionDenied(status) || absl::IsUnauthenticated(status) ||
+         absl::IsAlreadyExists(status);
+}
+
 absl::Status MasterImpl::SetUp() {
   ELASTICDL_ASSIGN_OR_RETURN(JobController::Options plan, PlanJob(options_));
   if (options_.job.master_timeout_seconds() > 0) {
@@ -284,19 +305,9 @@ absl::Status MasterImpl::SetUpPods() {
 }
 
 absl::Status MasterImpl::StartClusterBackend(const PodEventSink& sink) {
-  const ClusterOptions& cluster = *options_.cluster;
-  MasterPod::Options pod;
+  MasterPod::Options pod = PodOptions(*options_.cluster);
   pod.job_name = options_.job.job_name();
-  pod.namespace_name = cluster.namespace_name;
-  pod.pod_name = cluster.pod_name;
-  pod.pod_ip = cluster.pod_ip;
-  pod.template_dir = cluster.pod_template_dir;
   pod.port = server_->port();
-  pod.config.kubeconfig = cluster.kubeconfig;
-  pod.config.home = cluster.home;
-  pod.config.service_host = cluster.service_host;
-  pod.config.service_port = cluster.service_port;
-  pod.config.force_kubeconfig = cluster.force_kubeconfig;
   pod.config.environment = options_.environment;
   pod.environment = options_.environment;
   ELASTICDL_ASSIGN_OR_RETURN(MasterPod connected, MasterPod::Connect(pod));
@@ -541,12 +552,20 @@ absl::StatusOr<std::unique_ptr<Master>> Master::Create(MasterOptions options) {
 }
 
 void RecordRefusedJob(const std::string& job_dir, const std::string& event_log,
-                      const std::string& reason) {
+                      const absl::Status& why,
+                      const std::optional<ClusterOptions>& cluster) {
+  const std::string reason(why.message());
   const auto dir = jobdir::JobDir::FromPath(job_dir);
   const auto events = EventLog::Open({dir.EventsFile(), event_log});
   // The reason is told on stderr too; the refusal may be a full disk.
-  if (!events.ok()) return;
-  (*events)->JobEnd("failed", reason, kExitJobFailed, /*step=*/0);
+  if (events.ok()) {
+    (*events)->JobEnd("failed", reason, kExitJobFailed, /*step=*/0);
+  }
+  if (!cluster.has_value() || MayPass(why)) return;
+  auto pod = MasterPod::Attach(PodOptions(*cluster));
+  const absl::Status told =
+      pod.ok() ? pod->ReportOutcome(kExitJobFailed, reason) : pod.status();
+  if (!told.ok()) LogWarning("telling the cluster: ", told.message());
 }
 
 }  // namespace elasticdl::master

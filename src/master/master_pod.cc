@@ -61,12 +61,17 @@ absl::Status AddEnvironment(const std::vector<std::string>& environment,
   return absl::OkStatus();
 }
 
-absl::StatusOr<MasterPod> MasterPod::Connect(const Options& options) {
+absl::StatusOr<MasterPod> MasterPod::Attach(const Options& options) {
   MasterPod job;
   job.options_ = options;
   ELASTICDL_ASSIGN_OR_RETURN(job.config_,
                              kube::LoadClusterConfig(options.config));
   ELASTICDL_ASSIGN_OR_RETURN(job.client_, job.MakeClient());
+  return job;
+}
+
+absl::StatusOr<MasterPod> MasterPod::Connect(const Options& options) {
+  ELASTICDL_ASSIGN_OR_RETURN(MasterPod job, Attach(options));
   ELASTICDL_RETURN_IF_ERROR(job.ReadTemplate());
   ELASTICDL_RETURN_IF_ERROR(job.FindPod());
   ELASTICDL_RETURN_IF_ERROR(job.FindAddress());

@@ -37,6 +37,8 @@ class MasterPod {
   // Asks the cluster and reads the template. PERMISSION_DENIED names the verb
   // that the service account lacks and the command that grants it.
   static absl::StatusOr<MasterPod> Connect(const Options& options);
+  // Only good for ReportOutcome; asks nothing yet.
+  static absl::StatusOr<MasterPod> Attach(const Options& options);
 
   // host:port for workers.
   const std::string& master_address() const { return master_address_; }

@@ -110,10 +110,12 @@ class Master {
   virtual void Stop(const std::string& reason) = 0;
 };
 
-// For the record: the job in the folder `job_dir` (locked by the caller) was
-// refused before it began. Writes its end to the events of the folder and to
-// `event_log`, unless that is empty.
+// For the record: the job was refused, for the reason `why`, before it began.
+// Writes its end to the events of the folder `job_dir` (locked by the caller)
+// and to `event_log`, unless that is empty. In a cluster, unless trying again may
+// help, has the master's pod end as failed instead of being restarted for ever.
 void RecordRefusedJob(const std::string& job_dir, const std::string& event_log,
-                      const std::string& reason);
+                      const absl::Status& why,
+                      const std::optional<ClusterOptions>& cluster);
 
 }  // namespace elasticdl::master
