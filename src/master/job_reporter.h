@@ -76,6 +76,8 @@ class JobReporter {
   void Stopping();
   // The numbers in it are those of the last Publish.
   void JobEnded(int exit_code, const std::string& message);
+  // succeeded, stopped or failed, once it has ended.
+  const std::string& state() const { return status_.state; }
 
   // Makes these numbers known and shows them.
   void Publish(absl::Time now, const TaskProgress& tasks,

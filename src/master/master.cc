@@ -358,8 +358,8 @@ int MasterImpl::Run() {
                      controller_->num_ready_workers(), {});
   reporter_->JobEnded(result.exit_code, result.message);
   if (pod_ != nullptr) {
-    const absl::Status told =
-        pod_->ReportOutcome(result.exit_code, result.message);
+    const absl::Status told = pod_->ReportOutcome(
+        reporter_->state(), result.exit_code, result.message);
     if (!told.ok()) LogWarning("telling the cluster: ", told.message());
   }
   return result.exit_code;
@@ -564,7 +564,8 @@ void RecordRefusedJob(const std::string& job_dir, const std::string& event_log,
   if (!cluster.has_value() || MayPass(why)) return;
   auto pod = MasterPod::Attach(PodOptions(*cluster));
   const absl::Status told =
-      pod.ok() ? pod->ReportOutcome(kExitJobFailed, reason) : pod.status();
+      pod.ok() ? pod->ReportOutcome("failed", kExitJobFailed, reason)
+               : pod.status();
   if (!told.ok()) LogWarning("telling the cluster: ", told.message());
 }
 

@@ -174,12 +174,12 @@ void MasterPod::OwnObject(const kube::Resource& resource,
   }
 }
 
-absl::Status MasterPod::ReportOutcome(int exit_code,
+absl::Status MasterPod::ReportOutcome(const std::string& state, int exit_code,
                                       const std::string& message) {
   Json patch = {
       {"metadata",
        {{"annotations",
-         {{"elasticdl/outcome", exit_code == 0 ? "succeeded" : "failed"},
+         {{"elasticdl/outcome", state},
           {"elasticdl/exit-code", absl::StrCat(exit_code)},
           {"elasticdl/message", message}}},
         {"labels", {{"status", exit_code == 0 ? "Finished" : "Failed"}}}}}};

@@ -48,9 +48,11 @@ class MasterPod {
   // A client of its own: each has one transport.
   absl::StatusOr<std::unique_ptr<kube::Client>> MakeClient() const;
 
-  // The job is over: notes it on the pod, and if it failed, has the pod end as
-  // failed instead of being restarted.
-  absl::Status ReportOutcome(int exit_code, const std::string& message);
+  // The job is over (`state`: succeeded, stopped, failed): notes it on the pod,
+  // and unless it succeeded, has the pod end as failed instead of being
+  // restarted.
+  absl::Status ReportOutcome(const std::string& state, int exit_code,
+                             const std::string& message);
 
  private:
   MasterPod() = default;
