@@ -301,6 +301,18 @@ int64_t Membership::ChooseVictim(int64_t first_reporter) const {
   return world.members.front().worker_id;
 }
 
+int64_t Membership::MemberAt(int64_t generation, int64_t rank) const {
+  for (const World* world :
+       {try_ ? &try_->world : nullptr, active_ ? &*active_ : nullptr}) {
+    if (world == nullptr || world->generation != generation) continue;
+    const auto size = static_cast<int64_t>(world->members.size());
+    if (rank >= 0 && rank < size) {
+      return world->members[static_cast<size_t>(rank)].worker_id;
+    }
+  }
+  return -1;
+}
+
 void Membership::Stepped(int64_t generation) {
   if (!active_ || active_->generation != generation) return;
   num_broken_ = 0;

@@ -125,6 +125,9 @@ class Membership {
   int64_t active_generation() const;
   // Of the active world, by rank.
   std::vector<WorldMember> active_members() const;
+  // Who has this rank in the world of that generation, the active one or the
+  // one being made; -1 = nobody, or another world.
+  int64_t MemberAt(int64_t generation, int64_t rank) const;
   // FAILED_PRECONDITION unless the worker is a member of that active world.
   absl::Status CheckActive(int64_t worker_id, int64_t generation) const;
   // At least one worker that is here has the trained model.
