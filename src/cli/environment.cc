@@ -4,6 +4,7 @@
 #include <unistd.h>
 
 #include <cstdlib>
+#include <filesystem>
 
 #include "elasticdl/common/file.h"
 
@@ -30,6 +31,12 @@ std::vector<std::string> Environment() {
     environment.emplace_back(*entry);
   }
   return environment;
+}
+
+std::string ProgramBeside(const std::string& name) {
+  std::error_code error;
+  const auto self = std::filesystem::read_symlink("/proc/self/exe", error);
+  return (self.parent_path() / name).string();
 }
 
 std::string HomeDir() {

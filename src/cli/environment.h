@@ -12,6 +12,9 @@ std::string GetEnv(const std::string& name);
 // KEY=VALUE of this process.
 std::vector<std::string> Environment();
 
+// A program that is installed beside this one.
+std::string ProgramBeside(const std::string& name);
+
 // $HOME, or what the system knows.
 std::string HomeDir();
 

@@ -70,7 +70,7 @@ absl::StatusOr<int> RunMaster(const JobFlags& flags, SignalWatcher& signals,
   absl::StatusOr<int> exit_code = RunJob(flags, dir, signals);
   if (!exit_code.ok()) {
     master::RecordRefusedJob(dir.path(), flags.event_log, exit_code.status(),
-                             MakeClusterOptions(flags, Environment()));
+                             MakeClusterOptions(flags));
   }
   return exit_code;
 }

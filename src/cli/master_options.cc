@@ -7,9 +7,9 @@
 
 #include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
-#include "absl/strings/strip.h"
 #include "elasticdl/common/file.h"
 #include "elasticdl/common/status.h"
+#include "environment.h"
 #include "grammar.h"
 
 namespace elasticdl::cli {
@@ -89,26 +89,17 @@ bool MayReadData(const JobFlags& flags) {
 }  // namespace
 
 std::optional<master::ClusterOptions> MakeClusterOptions(
-    const JobFlags& flags, const std::vector<std::string>& environment) {
+    const JobFlags& flags) {
   if (flags.pod_backend != "kubernetes") return std::nullopt;
-  const auto value = [&](absl::string_view name) -> std::string {
-    for (const std::string& entry : environment) {
-      absl::string_view rest = entry;
-      if (absl::ConsumePrefix(&rest, name) && absl::ConsumePrefix(&rest, "=")) {
-        return std::string(rest);
-      }
-    }
-    return "";
-  };
   master::ClusterOptions cluster;
   cluster.namespace_name = flags.name_space;
-  cluster.pod_name = value("POD_NAME");
-  cluster.pod_ip = value("MY_POD_IP");
+  cluster.pod_name = GetEnv("POD_NAME");
+  cluster.pod_ip = GetEnv("MY_POD_IP");
   cluster.pod_template_dir = flags.pod_template_dir;
-  cluster.kubeconfig = value("KUBECONFIG");
-  cluster.home = value("HOME");
-  cluster.service_host = value("KUBERNETES_SERVICE_HOST");
-  cluster.service_port = value("KUBERNETES_SERVICE_PORT");
+  cluster.kubeconfig = GetEnv("KUBECONFIG");
+  cluster.home = GetEnv("HOME");
+  cluster.service_host = GetEnv("KUBERNETES_SERVICE_HOST");
+  cluster.service_port = GetEnv("KUBERNETES_SERVICE_PORT");
   cluster.force_kubeconfig = flags.force_use_kube_config_file;
   return cluster;
 }
@@ -154,7 +145,7 @@ absl::StatusOr<master::MasterOptions> MakeMasterOptions(
   options.evaluation_throttle = absl::Seconds(flags.evaluation_throttle_secs);
   options.checkpoint_dir_for_init = flags.checkpoint_dir_for_init;
   options.start_pods = flags.pod_backend != "none";
-  options.cluster = MakeClusterOptions(flags, environment);
+  options.cluster = MakeClusterOptions(flags);
   options.http_port = static_cast<int>(flags.http_port);
   options.relaunch_on_worker_failure = flags.relaunch_on_worker_failure;
   ELASTICDL_ASSIGN_OR_RETURN(const AuxParams aux,

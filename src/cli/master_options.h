@@ -18,9 +18,8 @@ absl::StatusOr<master::MasterOptions> MakeMasterOptions(
     const JobFlags& flags, const std::string& executable,
     std::vector<std::string> environment);
 
-// What a master in a pod needs, from its flags and variables (KEY=VALUE);
-// nothing without --pod_backend=kubernetes.
-std::optional<master::ClusterOptions> MakeClusterOptions(
-    const JobFlags& flags, const std::vector<std::string>& environment);
+// What a master in a pod needs, from its flags and the environment; nothing
+// without --pod_backend=kubernetes.
+std::optional<master::ClusterOptions> MakeClusterOptions(const JobFlags& flags);
 
 }  // namespace elasticdl::cli

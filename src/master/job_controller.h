@@ -72,6 +72,11 @@ class JobOutput {
   virtual void OnMessage(const std::string& text) = 0;
 };
 
+// Where the audit is to be cut before a successor goes on with this journal: it
+// tells the commits after that place again. Nothing: there were none.
+std::optional<int64_t> AuditBytesToKeep(
+    const std::vector<v1::JournalRecord>& replay);
+
 // How the process of a worker ended, as far as its pod tells.
 struct WorkerEnd {
   bool crashed = false;

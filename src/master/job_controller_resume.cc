@@ -21,6 +21,13 @@ bool IsAudited(const v1::JournalRecord& record) {
 
 }  // namespace
 
+std::optional<int64_t> AuditBytesToKeep(
+    const std::vector<v1::JournalRecord>& replay) {
+  const auto last = std::find_if(replay.rbegin(), replay.rend(), IsAudited);
+  if (last == replay.rend()) return std::nullopt;
+  return last->audit_bytes();
+}
+
 void JobController::Record(const v1::JournalRecord& record) const {
   if (options_.record) options_.record(record);
 }
@@ -60,10 +67,7 @@ absl::Status JobController::Begin(absl::Time now) {
   }
   // The lines of the last commits may be missing in the audit; it was cut to
   // where they begin.
-  int64_t audited = -1;
-  for (const v1::JournalRecord& record : options_.replay) {
-    if (IsAudited(record)) audited = record.audit_bytes();
-  }
+  const std::optional<int64_t> audited = AuditBytesToKeep(options_.replay);
   const auto keep_quiet = std::exchange(options_.record, nullptr);
   for (const v1::JournalRecord& record : options_.replay) {
     const bool tell = IsAudited(record) && record.audit_bytes() == audited;

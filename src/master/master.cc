@@ -227,15 +227,11 @@ absl::Status MasterImpl::OpenJournal(JobController::Options& plan) {
       num_workers_ = record.target();
     }
   }
-  // The successor writes the lines of the last commits again.
-  for (auto it = plan.replay.rbegin(); it != plan.replay.rend(); ++it) {
-    if (!it->task().has_committed() && !it->task().has_cut_back()) continue;
-    if (options_.ledger_audit.empty()) break;
-    if (truncate(options_.ledger_audit.c_str(), it->audit_bytes()) != 0) {
-      return ErrnoToStatus(errno,
-                           absl::StrCat("truncate ", options_.ledger_audit));
-    }
-    break;
+  const std::optional<int64_t> keep = AuditBytesToKeep(plan.replay);
+  if (keep.has_value() && !options_.ledger_audit.empty() &&
+      truncate(options_.ledger_audit.c_str(), *keep) != 0) {
+    return ErrnoToStatus(errno,
+                         absl::StrCat("truncate ", options_.ledger_audit));
   }
   return absl::OkStatus();
 }

@@ -4,7 +4,6 @@
 
 #include <cerrno>
 #include <cstdio>
-#include <filesystem>
 
 #include "absl/strings/str_cat.h"
 #include "elasticdl/common/file.h"
@@ -15,10 +14,7 @@ namespace elasticdl::cli {
 
 absl::Status ExecCluster(const std::string& command,
                          const std::vector<std::string>& args) {
-  std::error_code error;
-  const auto self = std::filesystem::read_symlink("/proc/self/exe", error);
-  const std::string program =
-      (self.parent_path() / "elasticdl-cluster").string();
+  const std::string program = ProgramBeside("elasticdl-cluster");
   std::vector<std::string> all = {program, command};
   all.insert(all.end(), args.begin(), args.end());
   std::vector<char*> argv;

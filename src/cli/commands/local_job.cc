@@ -2,7 +2,6 @@
 #include "commands/local_job.h"
 
 #include <cstdio>
-#include <filesystem>
 #include <utility>
 
 #include "absl/strings/str_cat.h"
@@ -24,13 +23,6 @@ int Fail(const std::string& command, const absl::Status& status) {
   std::fprintf(stderr, "elasticdl %s: %s\n", command.c_str(),
                std::string(status.message()).c_str());
   return 1;
-}
-
-// The master is installed beside the client.
-std::string MasterProgram() {
-  std::error_code error;
-  const auto self = std::filesystem::read_symlink("/proc/self/exe", error);
-  return (self.parent_path() / "elasticdl-master").string();
 }
 
 std::string LastLines(const std::string& path) {
@@ -88,7 +80,7 @@ void TellDetached(const jobdir::JobDir& dir) {
 
 int RunLocalJob(const std::string& command, const JobFlags& flags,
                 const FlagSet& set) {
-  return RunLocalJob(command, flags, set, MasterProgram());
+  return RunLocalJob(command, flags, set, ProgramBeside("elasticdl-master"));
 }
 
 int RunLocalJob(const std::string& command, const JobFlags& flags,

@@ -114,13 +114,6 @@ absl::Status Init(const ZooInitFlags& flags) {
   return WriteFileAtomic("Dockerfile", text);
 }
 
-int Failed(const FlagSet& set, const absl::Status& status) {
-  if (absl::IsInvalidArgument(status)) return set.Report(status);
-  std::fprintf(stderr, "%s: %s\n", set.command().c_str(),
-               std::string(status.message()).c_str());
-  return 1;
-}
-
 int RunInit(const Args& args) {
   ZooInitFlags flags;
   FlagSet set("elasticdl zoo init",
@@ -130,7 +123,7 @@ int RunInit(const Args& args) {
   const int exit_code = set.ParseOrExitCode(args);
   if (exit_code >= 0) return exit_code;
   const absl::Status status = Init(flags);
-  if (!status.ok()) return Failed(set, status);
+  if (!status.ok()) return FailZoo(set, status);
   std::printf("Wrote ./Dockerfile. Next: elasticdl zoo build --image=NAME .\n");
   return 0;
 }
@@ -146,6 +139,13 @@ int RunBuild(const Args& args) { return HandOver("zoo-build", args); }
 int RunPush(const Args& args) { return HandOver("zoo-push", args); }
 
 }  // namespace
+
+int FailZoo(const FlagSet& set, const absl::Status& status) {
+  if (absl::IsInvalidArgument(status)) return set.Report(status);
+  std::fprintf(stderr, "%s: %s\n", set.command().c_str(),
+               std::string(status.message()).c_str());
+  return 1;
+}
 
 void AddZooInitFlags(ZooInitFlags* flags, FlagSet* set) {
   const std::string group = "Options";

@@ -14,6 +14,9 @@ int RunZoo(const std::vector<std::string>& args);
 int RunZooBuild(const std::vector<std::string>& args);
 int RunZooPush(const std::vector<std::string>& args);
 
+// Tells an error of a zoo command; the exit code.
+int FailZoo(const FlagSet& set, const absl::Status& status);
+
 struct ZooInitFlags {
   std::string base_image = "elasticdl:latest";
   std::string extra_pypi_index = "https://pypi.org/simple";

@@ -12,13 +12,6 @@
 namespace elasticdl::cli {
 namespace {
 
-int Failed(const FlagSet& set, const absl::Status& status) {
-  if (absl::IsInvalidArgument(status)) return set.Report(status);
-  std::fprintf(stderr, "%s: %s\n", set.command().c_str(),
-               std::string(status.message()).c_str());
-  return 1;
-}
-
 // --dockerfile, else ./Dockerfile as the original, else PATH/Dockerfile.
 absl::StatusOr<std::string> FindDockerfile(const ZooBuildFlags& flags) {
   if (!flags.dockerfile.empty()) return flags.dockerfile;
@@ -71,7 +64,7 @@ int RunZooBuild(const std::vector<std::string>& args) {
         absl::StrCat("PATH: '", flags.path[0], "' is not a folder")));
   }
   const absl::Status status = Build(flags);
-  if (!status.ok()) return Failed(set, status);
+  if (!status.ok()) return FailZoo(set, status);
   std::printf("Next: elasticdl zoo push %s\n", flags.image.c_str());
   return 0;
 }
@@ -88,7 +81,7 @@ int RunZooPush(const std::vector<std::string>& args) {
     return set.Report(Annotate(status, "IMAGE"));
   }
   const absl::Status status = Push(image[0]);
-  return status.ok() ? 0 : Failed(set, status);
+  return status.ok() ? 0 : FailZoo(set, status);
 }
 
 }  // namespace elasticdl::cli
