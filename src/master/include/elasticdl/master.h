@@ -112,8 +112,9 @@ class Master {
 
 // For the record: the job was refused, for the reason `why`, before it began.
 // Writes its end to the events of the folder `job_dir` (locked by the caller)
-// and to `event_log`, unless that is empty. In a cluster, unless trying again may
-// help, has the master's pod end as failed instead of being restarted for ever.
+// and to `event_log`, unless that is empty. In a cluster, unless trying again
+// may help, has the master's pod end as failed instead of being restarted for
+// ever.
 void RecordRefusedJob(const std::string& job_dir, const std::string& event_log,
                       const absl::Status& why,
                       const std::optional<ClusterOptions>& cluster);
