@@ -90,7 +90,7 @@ class ChaosRun : public ChaosTest {
  private:
   // Enough that a job at a walk outlives its chaos.
   static constexpr int64_t kManyEpochs = 30;
-  static constexpr absl::Duration kLongestPause = absl::Minutes(1);
+  static constexpr absl::Duration kLongestPause = absl::Minutes(2);
 
   int64_t Random(int64_t low, int64_t high) {
     return std::uniform_int_distribution<int64_t>(low, high)(random_);
@@ -117,7 +117,8 @@ class ChaosRun : public ChaosTest {
 
 Flags ChaosRun::RandomFlags() {
   Flags flags = {absl::StrCat("--num_epochs=", kManyEpochs),
-                 "--worker_timeout=2", absl::StrCat("--seed=", seed_ % 1000)};
+                 "--worker_timeout=2", "--worker_start_timeout=30",
+                 absl::StrCat("--seed=", seed_ % 1000)};
   if (Chance(50)) {
     flags.push_back("--checkpoint_dir=" + Path("checkpoints"));
     flags.push_back(absl::StrCat("--checkpoint_steps=", Random(5, 60)));
