@@ -81,7 +81,8 @@ TEST_F(ChaosMembershipTest, WorkerThatStopsAtItsStartIsReplaced) {
   Signal(*job, 0, SIGSTOP);
   ASSERT_TRUE(WaitForSize(*job, 1));
   Finish(*job, 1);
-  EXPECT_THAT(job->process().out(), HasSubstr("without coming to the master"));
+  EXPECT_THAT(job->Events("pod_ended")[0].at("reason").get<std::string>(),
+              HasSubstr("without coming to the master"));
 }
 
 TEST_F(ChaosMembershipTest, WorkerThatStopsAtTheEndDoesNotHoldItUp) {
