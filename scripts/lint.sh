@@ -42,17 +42,5 @@ cmake --preset clang > /dev/null
 cmake --build build-clang -j "$(nproc)" --target product
 
 echo "lint: clang-tidy"
-# Of the product's code; files that include torch are not in this build.
-python3 - build-clang/compile_commands.json << 'PY' |
-import json, os, re, sys
-root = os.getcwd() + "/"
-for entry in json.load(open(sys.argv[1])):
-    path = os.path.normpath(os.path.join(entry["directory"], entry["file"]))
-    if not path.startswith(root): continue
-    path = path[len(root):]
-    if path.startswith("build"): continue
-    if re.match(r"tests/|benchmarks/", path): continue
-    print(path)
-PY
-  sort -u | xargs -r -P "$(nproc)" -n 4 clang-tidy -p build-clang --quiet
+scripts/tidy.py build-clang/compile_commands.json "$(nproc)"
 echo "lint: ok"

@@ -536,9 +536,14 @@ bool JobController::WantsMore(int64_t worker_id, v1::TaskType type) const {
 
 bool JobController::GrantTask(absl::Time now, ConnectionId connection,
                               WorkerState& worker) {
-  if (!worker.ready || worker.leaving || worker.stop_sent) return false;
+  if (!worker.ready || worker.stop_sent) return false;
   // Only members of the world have the model.
   if (IsTraining() && !IsActive(worker.id)) return false;
+  if (worker.leaving) {
+    // It may have asked before it knew that it leaves.
+    if (worker.starving) SendNoMoreTasks(connection, worker);
+    return false;
+  }
   TaskKinds kinds;
   kinds.training =
       !worker.waiting && (HasRoom(worker.id, v1::TRAINING) ||
@@ -554,10 +559,7 @@ bool JobController::GrantTask(absl::Time now, ConnectionId connection,
   if (!granted.task.has_value()) {
     if (IsTraining() && !worker.no_more_sent &&
         (worker.starving || WantsMore(worker.id, v1::TRAINING))) {
-      worker.no_more_sent = true;
-      worker.starving = false;
-      message.mutable_no_more_tasks();
-      output_.Send({connection}, std::move(message));
+      SendNoMoreTasks(connection, worker);
     }
     return false;
   }
@@ -568,6 +570,15 @@ bool JobController::GrantTask(absl::Time now, ConnectionId connection,
   *message.mutable_task() = *granted.task;
   output_.Send({connection}, std::move(message));
   return true;
+}
+
+void JobController::SendNoMoreTasks(ConnectionId connection,
+                                    WorkerState& worker) {
+  worker.no_more_sent = true;
+  worker.starving = false;
+  v1::MasterMessage message;
+  message.mutable_no_more_tasks();
+  output_.Send({connection}, std::move(message));
 }
 
 void JobController::FinishIfDone() {

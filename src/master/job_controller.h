@@ -285,6 +285,7 @@ class JobController {
   bool WantsMore(int64_t worker_id, v1::TaskType type) const;
   // How many training tasks a worker should hold.
   int TrainingWindow(absl::Time now);
+  void SendNoMoreTasks(ConnectionId connection, WorkerState& worker);
   void SendToAll(v1::MasterMessage message);
   // Lets all members go on, as one message among others that all of them hear
   // in the same order.

@@ -647,9 +647,11 @@ void JobRunner::FinishCheckpoints() {
 
 void JobRunner::StartLeaving() {
   leaving_ = true;
+  // Also in a world that it enters before the master lets it go: it is given no
+  // data there, and the others must not wait for its part of a step.
+  if (session_ != nullptr) session_->StopTakingData();
   if (leaving_sent_) return;
   if (session_ != nullptr && session_->world() != nullptr) {
-    session_->StopTakingData();
     session_->Report();
     // A lone worker takes the model with it: leave a copy behind.
     if (session_->world()->size() == 1 && CheckpointsWanted() &&

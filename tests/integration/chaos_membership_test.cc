@@ -127,6 +127,19 @@ TEST_F(ChaosMembershipTest, OneJoins) {
   Finish(*job);
 }
 
+// It gets no data any more, and a step of a given size must not wait for its
+// part.
+TEST_F(ChaosMembershipTest, JoinerLeavesBeforeItsFirstStep) {
+  const auto job = StartJob(1, {"--global_batch_size=48"});
+  ASSERT_TRUE(WaitForWorld(*job, {0}));
+  Scale(*job, 2);
+  ASSERT_TRUE(WaitForReady(*job, 1));
+  Signal(*job, 1, SIGTERM);
+  ASSERT_TRUE(WaitForWorld(*job, {0, 2}));
+  Finish(*job);
+  EXPECT_THAT(CutBacks(*job), IsEmpty());
+}
+
 // Members wait for data again and again, and are told to go on and to go over
 // to the next world at about the same time.
 TEST_F(ChaosMembershipTest, JoinsAtFullSpeed) {

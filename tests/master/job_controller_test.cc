@@ -357,6 +357,22 @@ TEST_F(JobControllerTest, GrantsEnoughForTheGlobalBatch) {
   EXPECT_EQ(Tasks(1).size(), 5u);
 }
 
+TEST_F(JobControllerTest, WhoLeavesHearsThatThereIsNoMore) {
+  options_.job.set_global_batch_size(20);
+  Start();
+  Attach(1, 0);
+  Attach(2, 1);
+  Tasks(2);
+  v1::WorkerMessage leaving;
+  leaving.mutable_leaving()->set_reason("SIGTERM");
+  Say(2, leaving);
+  v1::WorkerMessage starving;
+  starving.mutable_starving();
+  Say(2, starving);
+  EXPECT_TRUE(Tasks(2).empty());
+  EXPECT_EQ(output_.Take(2, v1::MasterMessage::kNoMoreTasks).size(), 1u);
+}
+
 TEST_F(JobControllerTest, GrantsInTurn) {
   options_.tasks.num_minibatches_per_task = 1;
   options_.job.set_global_batch_size(100);
