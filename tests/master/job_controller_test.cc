@@ -363,6 +363,7 @@ TEST_F(JobControllerTest, WhoLeavesHearsThatThereIsNoMore) {
   Attach(1, 0);
   Attach(2, 1);
   Tasks(2);
+  output_.Take(2, v1::MasterMessage::kNoMoreTasks);
   v1::WorkerMessage leaving;
   leaving.mutable_leaving()->set_reason("SIGTERM");
   Say(2, leaving);
