@@ -195,22 +195,26 @@ def torchrun(args):
             stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL,
             start_new_session=True)
         try:
-            times = [torchrun_kill(job, folder)
-                     for _ in range(args.torchrun_kills)]
+            times, former = [], set()
+            for _ in range(args.torchrun_kills):
+                times.append(torchrun_kill(job, folder, former))
         finally:
-            os.killpg(job.pid, signal.SIGKILL)
+            # It ends its ranks, which are in sessions of their own.
+            job.terminate()
             job.wait()
     describe("torchrun: SIGKILL of 1 of 4 -> next step", times)
     print("  (which is step 1: its state is lost)")
 
 
-def torchrun_kill(job, folder):
-    """Milliseconds from the kill of a rank to a step of the next attempt."""
-    pids = torchrun_steps(job, folder, set())
+def torchrun_kill(job, folder, former):
+    """Milliseconds from the kill of a rank to a step of the next attempt.
+    `former` gets the processes of attempts that are over."""
+    pids = torchrun_steps(job, folder, former)
     time.sleep(1)
     at = time.time()
     os.kill(random.choice(sorted(pids)), signal.SIGKILL)
-    steps = torchrun_steps(job, folder, pids)
+    former.update(pids)
+    steps = torchrun_steps(job, folder, former)
     return (min(steps.values()) - at) * 1000
 
 

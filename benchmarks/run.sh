@@ -19,6 +19,8 @@ echo "== two workers against DistributedDataParallel"
 benchmarks/ddp.py --data "$data" || failed=1
 echo "== deaths and joins"
 benchmarks/recovery.py --data "$data" || failed=1
+echo "== cost of elasticity"
+benchmarks/elasticity.py --data "$data" || failed=1
 echo "== all-reduce on one host"
 build/bin/allreduce_bench || failed=1
 echo "== worlds of many workers"
