@@ -38,6 +38,8 @@ bool HasPhase(const Json& pod, const std::string& phase) {
   return TextAt(pod, "/status/phase") == phase;
 }
 
+double TimeOf(const Json& event) { return event.value("time", 0.0); }
+
 PodBoard::PodBoard(Client& client) {
   Watch::Options options;
   options.resource = Pods();
@@ -120,6 +122,12 @@ Json KubeJob::WaitForWorld(size_t members) {
   });
 }
 
+Json KubeJob::WaitForFirstStep(const Json& world) {
+  return WaitForEvent("first_step", [&](const Json& event) {
+    return event["generation"] == world["generation"];
+  });
+}
+
 int KubeJob::Wait(absl::Duration timeout) {
   return client_.Wait(timeout).value_or(-1);
 }
@@ -193,9 +201,9 @@ Flags KubeJobTest::JobFlags(const std::string& name, const Flags& more) const {
       "--minibatch_size=64",
       "--num_threads=1",
       Volumes(),
-      "--master_resource_request=cpu=100m,memory=128Mi",
+      "--master_resource_request=cpu=50m,memory=128Mi",
       "--master_resource_limit=cpu=1,memory=1024Mi",
-      "--worker_resource_request=cpu=200m,memory=256Mi",
+      "--worker_resource_request=cpu=100m,memory=256Mi",
       "--worker_resource_limit=cpu=1,memory=2048Mi",
       absl::StrCat("--event_log=/out/", name, ".events"),
   };
@@ -295,6 +303,23 @@ std::string KubeJobTest::Log(const std::string& pod) {
                                               return true;
                                             });
   return status.ok() ? log : absl::StrCat(log, status.ToString(), "\n");
+}
+
+Json KubeJobTest::Killable(const std::string& program) {
+  constexpr char kScript[] = R"("$0" "$@" & child=$!
+trap 'kill -TERM $child' TERM
+file=/out/kill-$POD_NAME
+while [ ! -e $file ] && kill -0 $child 2>/dev/null; do sleep 0.1; done
+if [ -e $file ]; then rm $file; kill -KILL $child; fi
+wait $child)";
+  return {{"container", {{"command", {"bash", "-c", kScript, program}}}}};
+}
+
+testing::AssertionResult KubeJobTest::KillContainer(const std::string& pod) {
+  const absl::Status status =
+      WriteFileAtomic(JoinPath(out(), "kill-" + pod), "", 0666);
+  if (status.ok()) return testing::AssertionSuccess();
+  return testing::AssertionFailure() << status;
 }
 
 void KubeJobTest::GrantRights() {

@@ -35,7 +35,7 @@ using Flags = std::vector<std::string>;
 
 // How long a test waits for anything: a small cluster takes its time to pull,
 // schedule and start.
-inline constexpr absl::Duration kPatience = absl::Seconds(90);
+inline constexpr absl::Duration kPatience = absl::Seconds(120);
 
 // The pods of a namespace, as the API server tells them. Thread-safe.
 class PodBoard {
@@ -65,6 +65,8 @@ class PodBoard {
 };
 
 bool HasPhase(const Json& pod, const std::string& phase);
+// Of an event, in seconds since 1970.
+double TimeOf(const Json& event);
 
 // One job that was submitted. Thread-compatible.
 class KubeJob {
@@ -88,6 +90,8 @@ class KubeJob {
                                     [](const Json&) { return true; });
   // The next world with so many members.
   Json WaitForWorld(size_t members);
+  // The event that tells of the first step of this world.
+  Json WaitForFirstStep(const Json& world);
   // Exit code of the client, -1 when it does not end.
   int Wait(absl::Duration timeout);
   // What the client wrote, for messages of assertions.
@@ -150,6 +154,12 @@ class KubeJobTest : public ::testing::Test {
   void AtEnd(std::function<void()> clean_up);
   // The whole log of a pod.
   std::string Log(const std::string& pod);
+
+  // A part of a pod's --cluster_spec that runs `program` so that KillContainer
+  // works: the API has no way to kill a container.
+  static Json Killable(const std::string& program);
+  // SIGKILL to the program of this pod, which is Killable; once.
+  testing::AssertionResult KillContainer(const std::string& pod);
 
   // Grants the default account the rights of a master.
   void GrantRights();
