@@ -47,7 +47,7 @@ mapfile -t identity < <(as controllers)
 daemon kube-controller-manager "$bin/kube-controller-manager" \
   "${identity[@]}" "${common[@]}" --use-service-account-credentials \
   --service-account-private-key-file "$pki/accounts.key" \
-  --root-ca-file "$pki/ca.crt" --cluster-signing-cert-file "$pki/ca.crt" \
+  --pvclaimbinder-sync-period 1s --root-ca-file "$pki/ca.crt" --cluster-signing-cert-file "$pki/ca.crt" \
   --cluster-signing-key-file "$pki/ca.key" \
   --service-cluster-ip-range $service_range
 mapfile -t identity < <(as scheduler)

@@ -67,6 +67,7 @@ if ! docker image inspect $registry/debian:bookworm > /dev/null 2>&1; then
     cannot "no Debian tree can be made: $log/debootstrap.log"
   # As in Debian's own images: what is interrupted is built again anyway.
   echo force-unsafe-io > "$tree/etc/dpkg/dpkg.cfg.d/docker"
+  echo 'Acquire::Retries "3";' > "$tree/etc/apt/apt.conf.d/80retries"
   cp /etc/apt/sources.list.d/debian.sources "$tree/etc/apt/sources.list.d/" \
     2> /dev/null && rm -f "$tree/etc/apt/sources.list"
   tar -C "$tree" --exclude='./var/cache/apt/archives/*.deb' \

@@ -53,7 +53,8 @@ class JobElasticTest : public KubeJobTest {
         << error;
     const double creation = absl::ToDoubleSeconds(created - absl::UnixEpoch());
     printf(
-        "%s grace: the survivor's next step %.3f s after the delete (pause "
+        "measured: deleted %s grace: the survivor's next step %.3f s after the "
+        "delete (pause "
         "%.1f ms); new pod: member %.1f s after creation, %.3f s after its "
         "start\n",
         grace < absl::ZeroDuration() ? "with" : "without",
@@ -96,7 +97,7 @@ TEST_F(JobElasticTest, KilledMasterGoesOn) {
   EXPECT_EQ(NumberAt(ListAt(*master, "/status/containerStatuses")[0],
                      "/restartCount"),
             1);
-  printf("killed-master: the workers' world was paused for %.1f ms\n",
+  printf("measured: killed master: the workers' world was paused for %.1f ms\n",
          after.value("pause_ms", 0.0));
   for (int id : {0, 1}) {
     EXPECT_THAT(Log(job->Worker(id)), Not(HasSubstr("restored ")));

@@ -178,8 +178,9 @@ TEST_F(JobNodeTest, PreemptedWorkerComesBack) {
   const Json together = first->WaitForWorld(2);
   ASSERT_FALSE(together.is_null());
   ASSERT_EQ(first->Wait(kWholeJob), 0) << first->Output();
-  printf("low-prio-job trained with one worker for %.1f s\n",
-         TimeOf(together) - TimeOf(alone));
+  printf(
+      "measured: preemption: low-prio-job trained with one worker for %.1f s\n",
+      TimeOf(together) - TimeOf(alone));
   EXPECT_TRUE(LedgerIsExact(first->audit(), 40));
   EXPECT_TRUE(LedgerIsExact(second->audit(), 2));
   EXPECT_THAT(Log(first->Worker(2)), Not(HasSubstr("restored ")));
@@ -273,7 +274,8 @@ TEST_F(JobNodeTest, ApiServerAwayWhileAWorkerDies) {
   ASSERT_FALSE(together.is_null());
   EXPECT_EQ(together["members"], Json::array({0, 2}));
   printf(
-      "no server for %d s: the other paused for %.1f ms; replaced %.1f s "
+      "measured: no API server for %d s: the other paused for %.1f ms; "
+      "replaced %.1f s "
       "after the server was back\n",
       outage, alone.value("pause_ms", 0.0),
       TimeOf(together) - absl::ToDoubleSeconds(back - absl::UnixEpoch()));
