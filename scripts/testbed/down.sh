@@ -12,9 +12,17 @@ remove_cgroup() {
   local tries
   for ((tries = 0; tries < 50; ++tries)); do
     [ -d "$1" ] || return 0
-    find "$1" -depth -type d -exec rmdir {} + && return 0
+    find "$1" -depth -type d -exec rmdir {} + 2> /dev/null && return 0
     sleep 0.1
   done
+}
+# rm -rf, but not into something that is mounted there.
+remove() {
+  if awk -v below="$1/" 'index($2 "/", below) == 1 { found = 1 }
+      END { exit !found }' /proc/mounts; then
+    fail "something is still mounted in $1: see /proc/mounts"
+  fi
+  rm -rf "$1"
 }
 take_down() {
   say "taking the cluster down"
@@ -60,17 +68,24 @@ take_down() {
   while read -r path; do
     case "$path" in
       /sys/fs/cgroup/*) remove_cgroup "$path" ;;
-      *) rm -rf "$path" ;;
+      /run/netns)
+        # A mount of its own.
+        umount "$path" 2> /dev/null
+        remove "$path"
+        ;;
+      *) remove "$path" ;;
     esac
-  done < "$state/absent" 2> /dev/null
+  done < "$state/absent"
   sysctl -q -p "$state/sysctls" > /dev/null 2>&1
-  rm -rf "$state" "$testbed/env"
+  rm -f "$testbed/env"
+  remove "$containerd_data/io.containerd.grpc.v1.cri"
+  remove "$state"
   say "the cluster is down"
 }
 
 [ ! -d "$state" ] || take_down
 if [ "${1:-}" = --purge ]; then
-  rm -rf "$testbed"
+  remove "$testbed"
   say "$testbed is removed"
 fi
 exit 0

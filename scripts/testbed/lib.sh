@@ -11,9 +11,12 @@ bin=$testbed/kubernetes-$kubernetes-1
 components=(kube-apiserver kube-controller-manager kube-scheduler kubelet
   kube-proxy kubectl)
 
-# Kept from one cluster to the next: what Docker built, what was pushed.
+# Kept from one cluster to the next: what Docker built, what was pushed, what the
+# node pulled. (To remove gigabytes may take a minute, where the file system tells
+# the disk of each block that is free.)
 docker_data=$testbed/docker
 registry_data=$testbed/registry
+containerd_data=$testbed/containerd
 # Of one cluster; gone when it is down.
 state=$testbed/state
 conf=$state/conf

@@ -13,7 +13,7 @@ has_capability $cap_sys_resource || runc=$scripts/limited-runc
 mkdir -p "$conf/cni" "$state/kubelet" "$conf/manifests"
 cat > "$conf/containerd.toml" << END
 version = 2
-root = "$state/containerd"
+root = "$containerd_data"
 state = "$run/containerd"
 [grpc]
   address = "$socket"

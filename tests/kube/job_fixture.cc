@@ -8,6 +8,7 @@
 #include <set>
 #include <utility>
 
+#include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_format.h"
 #include "elasticdl/common/file.h"
@@ -95,7 +96,7 @@ KubeJob::KubeJob(std::string name, const std::string& out,
                  const ChildProcess::Options& options)
     : name_(std::move(name)),
       audit_(absl::StrCat(out, "/", name_, ".audit")),
-      events_(absl::StrCat(out, "/", name_, ".events")),
+      lines_(absl::StrCat(out, "/", name_, ".events")),
       client_(options) {}
 
 std::string KubeJob::Worker(int id) const {
@@ -104,15 +105,24 @@ std::string KubeJob::Worker(int id) const {
 
 Json KubeJob::WaitForEvent(const std::string& event,
                            const std::function<bool(const Json&)>& wanted) {
-  std::string seen;
-  while (auto line = events_.Next(kPatience)) {
-    absl::StrAppend(&seen, *line, "\n");
-    Json json = Json::parse(*line, nullptr, false);
-    if (TextAt(json, "/event") == event && wanted(json)) return json;
-    if (TextAt(json, "/event") == "job_end") break;
+  size_t& next = next_[event];
+  bool ended = false;
+  while (true) {
+    for (; next < events_.size(); ++next) {
+      const Json& json = events_[next];
+      ended |= TextAt(json, "/event") == "job_end";
+      if (TextAt(json, "/event") == event && wanted(json)) {
+        return events_[next++];
+      }
+    }
+    if (ended) break;
+    const auto line = lines_.Next(kPatience);
+    if (!line.has_value()) break;
+    events_.push_back(Json::parse(*line, nullptr, false));
   }
   ADD_FAILURE() << name_ << ": no such event " << event << " in\n"
-                << seen << Output();
+                << Json(events_).dump(1) << "\n"
+                << Output();
   return nullptr;
 }
 
@@ -268,6 +278,17 @@ testing::AssertionResult KubeJobTest::LedgerIsExact(const std::string& audit,
   const Outcome check = Run(argv);
   if (check.exit_code == 0) return testing::AssertionSuccess();
   return testing::AssertionFailure() << check.out << check.err;
+}
+
+testing::AssertionResult KubeJobTest::WaitForLine(const std::string& path,
+                                                  const std::string& words) {
+  LineFollower lines(path);
+  std::string seen;
+  while (auto line = lines.Next(kPatience)) {
+    if (absl::StrContains(*line, words)) return testing::AssertionSuccess();
+    absl::StrAppend(&seen, *line, "\n");
+  }
+  return testing::AssertionFailure() << words << " is not in\n" << seen;
 }
 
 bool KubeJobTest::WaitGone(const Resource& resource, const std::string& name) {

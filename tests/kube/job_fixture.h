@@ -33,6 +33,12 @@ using elasticdl::test::LineFollower;
 using elasticdl::test::TempDir;
 using Flags = std::vector<std::string>;
 
+// Bounds the speed of a training job whatever the machine: an epoch takes one
+// worker at least 4.7 seconds (938 batches), two workers half of it. For jobs
+// that must still run when something has happened to them; they leave the
+// processor to others.
+inline constexpr char kPaced[] = "--failpoints=worker.step=delay(5)";
+
 // How long a test waits for anything: a small cluster takes its time to pull,
 // schedule and start.
 inline constexpr absl::Duration kPatience = absl::Seconds(120);
@@ -82,9 +88,9 @@ class KubeJob {
   std::string Master() const { return "elasticdl-master-" + name_; }
   std::string Worker(int id) const;
 
-  // The next event called `event` that `wanted` accepts; earlier ones are
-  // passed over. A null value, and a failure of the test, when it does not come
-  // in time.
+  // The next event called `event` that `wanted` accepts, after the last one of
+  // this name that was returned; events of other names may come in any order. A
+  // null value, and a failure of the test, when it does not come in time.
   Json WaitForEvent(
       const std::string& event, const std::function<bool(const Json&)>& wanted =
                                     [](const Json&) { return true; });
@@ -100,7 +106,10 @@ class KubeJob {
  private:
   const std::string name_;
   const std::string audit_;
-  LineFollower events_;
+  LineFollower lines_;
+  // All that came so far, and for each name the first that was not looked at.
+  std::vector<Json> events_;
+  std::map<std::string, size_t> next_;
   ChildProcess client_;
 };
 
@@ -148,6 +157,9 @@ class KubeJobTest : public ::testing::Test {
   testing::AssertionResult LedgerIsExact(const std::string& audit,
                                          int64_t epochs,
                                          const Flags& more = {});
+  // Waits until a line of this file holds `words`.
+  static testing::AssertionResult WaitForLine(const std::string& path,
+                                              const std::string& words);
   // Waits until an object is gone.
   bool WaitGone(const Resource& resource, const std::string& name);
   // Called when the pods of the test are gone; the last one first.

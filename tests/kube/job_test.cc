@@ -97,7 +97,7 @@ TEST_F(JobTest, HelloWorld) {
 
 TEST_F(JobTest, CommandsOnARunningJob) {
   // Far longer than the test looks at it.
-  const auto job = Train("long", {"--num_epochs=100", "--num_workers=1"});
+  const auto job = Train("long", {"--num_epochs=1000", "--num_workers=1"});
   ASSERT_FALSE(job->WaitForWorld(1).is_null());
   EXPECT_THAT(Elasticdl("list", {}).out, ContainsRegex("long +running"));
   const Flags name = {"--job_name=long"};
@@ -122,7 +122,7 @@ TEST_F(JobTest, CommandsOnARunningJob) {
   EXPECT_EQ(stopped.exit_code, 0) << stopped.err;
   EXPECT_EQ(job->Wait(kPatience), 1) << job->Output();
   EXPECT_THAT(job->Output(), HasSubstr("asked by elasticdl stop"));
-  EXPECT_TRUE(LedgerIsExact(job->audit(), 100, {"--partial"}));
+  EXPECT_TRUE(LedgerIsExact(job->audit(), 1000, {"--partial"}));
   for (int id : {0, 1}) {
     EXPECT_TRUE(pods().WaitUntil([&](const PodBoard::PodMap& pods) {
       const auto found = pods.find(job->Worker(id));
