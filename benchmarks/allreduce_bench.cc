@@ -2,7 +2,6 @@
 // of this project against Gloo and Open MPI, interleaved.
 //   allreduce_bench [--ranks=2,4] [--rounds=5] [--only=shm,tcp,gloo,mpi]
 // gloo is gloo::allreduce, gloo-chunked the older AllreduceRingChunked.
-#include <sys/wait.h>
 #include <unistd.h>
 
 #include <cstdio>
@@ -22,28 +21,18 @@
 #include "allreduce_bind.h"
 #include "allreduce_plan.h"
 #include "elasticdl/collective/communicator.h"
+#include "local_ranks.h"
 
 namespace elasticdl::benchmarks {
 namespace {
 
-using collective::BackendOptions;
 using collective::Communicator;
-using collective::Connector;
 using collective::DataType;
-using collective::WorldSpec;
 
 constexpr absl::Duration kTimeout = absl::Seconds(60);
 
 // Seconds by bytes.
 using Times = std::map<size_t, double>;
-
-void Die(const std::string& why) {
-  std::cerr << "allreduce_bench: " << why << "\n";
-  _exit(1);
-}
-void Check(const absl::Status& status) {
-  if (!status.ok()) Die(status.ToString());
-}
 
 Times ReadTimes(FILE* file) {
   Times times;
@@ -55,99 +44,24 @@ Times ReadTimes(FILE* file) {
   return times;
 }
 
-std::string ReadExactly(int fd, size_t bytes) {
-  std::string text(bytes, '\0');
-  size_t done = 0;
-  while (done < bytes) {
-    const ssize_t got = read(fd, text.data() + done, bytes - done);
-    if (got <= 0) Die("a rank ended too early");
-    done += static_cast<size_t>(got);
-  }
-  return text;
-}
-
-void WriteText(int fd, const std::string& text) {
-  const auto size = static_cast<uint32_t>(text.size());
-  std::string framed(reinterpret_cast<const char*>(&size), sizeof(size));
-  framed += text;
-  if (write(fd, framed.data(), framed.size()) !=
-      static_cast<ssize_t>(framed.size())) {
-    Die("cannot write to a pipe");
-  }
-}
-
-std::string ReadText(int fd) {
-  uint32_t size = 0;
-  const std::string head = ReadExactly(fd, sizeof(size));
-  head.copy(reinterpret_cast<char*>(&size), sizeof(size));
-  return ReadExactly(fd, size);
-}
-
-struct RankPipes {
-  int to_rank[2];
-  int to_parent[2];
-};
-
-void RunRank(const std::string& backend, int rank, int size,
-             const RankPipes& pipes) {
-  WorldSpec world;
-  world.generation = 1;
-  world.rank = rank;
-  world.hosts.assign(static_cast<size_t>(size), collective::LocalHost());
-  world.secret = "benchmark";
-  BackendOptions options;
-  options.backend = backend;
-  auto connector = BeginConnect(world, options);
-  Check(connector.status());
-  WriteText(pipes.to_parent[1], (*connector)->offer());
-  std::vector<std::string> offers;
-  for (int i = 0; i < size; ++i) offers.push_back(ReadText(pipes.to_rank[0]));
-  auto communicator = (*connector)->Connect(offers, kTimeout);
-  Check(communicator.status());
-  Bind(rank, size);
-  dup2(pipes.to_parent[1], STDOUT_FILENO);
+void RunRank(Communicator& communicator) {
+  Bind(communicator.rank(), communicator.size());
   Measure(
-      rank == 0,
+      communicator.rank() == 0, communicator.size(),
       [&](float* data, size_t count) {
-        Check((*communicator)
-                  ->AllReduce(data, count, DataType::kFloat32, kTimeout));
+        Check(
+            communicator.AllReduce(data, count, DataType::kFloat32, kTimeout));
       },
-      [&] { Check((*communicator)->Barrier(kTimeout)); });
+      [&] { Check(communicator.Barrier(kTimeout)); });
 }
 
-// Forks ranks, hands their offers round and reads what rank 0 prints.
 Times RunBackend(const std::string& backend, int size) {
-  std::vector<RankPipes> pipes(static_cast<size_t>(size));
-  std::vector<pid_t> children;
-  // Else the ranks would print it again.
-  std::cout.flush();
-  for (int rank = 0; rank < size; ++rank) {
-    RankPipes& own = pipes[rank];
-    if (pipe(own.to_rank) != 0 || pipe(own.to_parent) != 0) Die("no pipes");
-    const pid_t child = fork();
-    if (child == 0) {
-      RunRank(backend, rank, size, own);
-      _exit(0);
-    }
-    close(own.to_parent[1]);
-    children.push_back(child);
-  }
-  std::vector<std::string> offers;
-  for (const RankPipes& rank : pipes) {
-    offers.push_back(ReadText(rank.to_parent[0]));
-  }
-  for (const RankPipes& rank : pipes) {
-    for (const std::string& offer : offers) WriteText(rank.to_rank[1], offer);
-  }
-  FILE* const results = fdopen(pipes[0].to_parent[0], "r");
+  FILE* const results =
+      RunRanks(backend, size, [](std::unique_ptr<Communicator> communicator) {
+        RunRank(*communicator);
+      });
   const Times times = ReadTimes(results);
-  std::fclose(results);
-  for (int rank = 0; rank < size; ++rank) {
-    waitpid(children[rank], nullptr, 0);
-    close(pipes[rank].to_rank[0]);
-    close(pipes[rank].to_rank[1]);
-    if (rank > 0) close(pipes[rank].to_parent[0]);
-  }
+  FinishRanks(results);
   return times;
 }
 

@@ -66,7 +66,7 @@ int main(int argc, char** argv) {
   elasticdl::benchmarks::Bind(rank, size);
   Chunked chunked(context);
   elasticdl::benchmarks::Measure(
-      rank == 0,
+      rank == 0, size,
       [&](float* data, size_t count) {
         if (kind == "plain") {
           Plain(context, data, count);

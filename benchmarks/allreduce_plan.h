@@ -18,28 +18,41 @@ inline const std::vector<size_t>& AllReduceSizes() {
 }
 
 // Calls in a row per sample: about 3 ms' worth for small sizes, so that the
-// clock and the ranks' skew do not count.
-inline int CallsPerSample(size_t bytes) {
+// clock and the ranks' skew do not count; fewer where a peer is so slow that
+// they would take more than 50 ms.
+inline int MostCallsPerSample(size_t bytes) {
   return static_cast<int>(std::max<size_t>(1, 1500000 / (bytes + 3000)));
 }
+constexpr double kMostSecondsPerSample = 0.05;
 inline int Samples(size_t bytes) { return bytes > (10 << 20) ? 5 : 15; }
 
-// Median seconds per call of `all_reduce(data, count)`; `barrier()` before each
-// sample. Prints "<bytes> <seconds>" when `print`.
+// Median seconds per call of `all_reduce(data, count)`, on each of `size`
+// ranks; `barrier()` before each sample. Prints "<bytes> <seconds>" when
+// `print`.
 template <typename AllReduce, typename Barrier>
-void Measure(bool print, const AllReduce& all_reduce, const Barrier& barrier) {
+void Measure(bool print, int size, const AllReduce& all_reduce,
+             const Barrier& barrier) {
   using Clock = std::chrono::steady_clock;
   for (const size_t bytes : AllReduceSizes()) {
     std::vector<float> data(bytes / sizeof(float), 0);
-    const int calls = CallsPerSample(bytes);
-    std::vector<double> seconds;
-    for (int sample = -1; sample < Samples(bytes); ++sample) {
+    const auto seconds_per_call = [&](int calls) {
       barrier();
       const Clock::time_point start = Clock::now();
       for (int i = 0; i < calls; ++i) all_reduce(data.data(), data.size());
       const std::chrono::duration<double> spent = Clock::now() - start;
-      // The first is for warming up.
-      if (sample >= 0) seconds.push_back(spent.count() / calls);
+      return spent.count() / calls;
+    };
+    const int most = MostCallsPerSample(bytes);
+    // Warms up, and tells how many fit. The ranks agree on their mean.
+    const double first = seconds_per_call(std::max(1, most / 50));
+    float wish = static_cast<float>(
+        std::max(1.0, std::min<double>(most, kMostSecondsPerSample / first)));
+    all_reduce(&wish, 1);
+    const int calls =
+        std::max(1, static_cast<int>(wish / static_cast<float>(size)));
+    std::vector<double> seconds;
+    for (int sample = 0; sample < Samples(bytes); ++sample) {
+      seconds.push_back(seconds_per_call(calls));
     }
     std::sort(seconds.begin(), seconds.end());
     if (print) std::printf("%zu %.9f\n", bytes, seconds[seconds.size() / 2]);

@@ -22,7 +22,7 @@ import sys
 import tempfile
 import time
 
-from single_worker import BATCH, MODELS
+from single_worker import BATCH, MODELS, make_net
 
 # name: (steps of a round, least ratio to DDP)
 WANT = {"CNN": (150, 1.3), "MLP 784-128-64-10": (1500, 3.0)}
@@ -38,21 +38,8 @@ def ddp_round(name, steps):
     torch.set_num_threads(1)
     torch.manual_seed(0)
     torch.distributed.init_process_group("gloo")
-    if name == "CNN":
-        net = nn.Sequential(
-            nn.Conv2d(1, 16, 5), nn.ReLU(), nn.MaxPool2d(2),
-            nn.Conv2d(16, 32, 5), nn.ReLU(), nn.MaxPool2d(2), nn.Flatten(),
-            nn.Linear(512, 128), nn.ReLU(), nn.Linear(128, 10))
-        shape = (1, 28, 28)
-    else:
-        net = nn.Sequential(nn.Linear(784, 128), nn.ReLU(), nn.Linear(128, 64),
-                            nn.ReLU(), nn.Linear(64, 10))
-        shape = (784,)
+    net, shape, optimizer = make_net(name)
     model = DistributedDataParallel(net)
-    if name == "CNN":
-        optimizer = torch.optim.Adam(model.parameters(), lr=0.001)
-    else:
-        optimizer = torch.optim.SGD(model.parameters(), lr=0.1, momentum=0.9)
     images = torch.rand(60000, *shape)
     labels = torch.randint(0, 10, (60000,))
     order = torch.randperm(60000)

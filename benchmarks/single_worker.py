@@ -28,6 +28,24 @@ MODELS = {
 BATCH = 64
 
 
+def make_net(name):
+    """The network, the shape of an image and the optimizer."""
+    import torch
+    from torch import nn
+
+    if name == "CNN":
+        net = nn.Sequential(
+            nn.Conv2d(1, 16, 5), nn.ReLU(), nn.MaxPool2d(2),
+            nn.Conv2d(16, 32, 5), nn.ReLU(), nn.MaxPool2d(2), nn.Flatten(),
+            nn.Linear(512, 128), nn.ReLU(), nn.Linear(128, 10))
+        return (net, (1, 28, 28),
+                torch.optim.Adam(net.parameters(), lr=0.001))
+    net = nn.Sequential(nn.Linear(784, 128), nn.ReLU(), nn.Linear(128, 64),
+                        nn.ReLU(), nn.Linear(64, 10))
+    return (net, (784,),
+            torch.optim.SGD(net.parameters(), lr=0.1, momentum=0.9))
+
+
 def python_round(name, steps):
     """Runs in a process of its own: `single_worker.py --python NAME STEPS`."""
     import torch
@@ -35,18 +53,7 @@ def python_round(name, steps):
 
     torch.set_num_threads(1)
     torch.manual_seed(0)
-    if name == "CNN":
-        net = nn.Sequential(
-            nn.Conv2d(1, 16, 5), nn.ReLU(), nn.MaxPool2d(2),
-            nn.Conv2d(16, 32, 5), nn.ReLU(), nn.MaxPool2d(2), nn.Flatten(),
-            nn.Linear(512, 128), nn.ReLU(), nn.Linear(128, 10))
-        optimizer = torch.optim.Adam(net.parameters(), lr=0.001)
-        shape = (1, 28, 28)
-    else:
-        net = nn.Sequential(nn.Linear(784, 128), nn.ReLU(), nn.Linear(128, 64),
-                            nn.ReLU(), nn.Linear(64, 10))
-        optimizer = torch.optim.SGD(net.parameters(), lr=0.1, momentum=0.9)
-        shape = (784,)
+    net, shape, optimizer = make_net(name)
     images = torch.rand(60000, *shape)
     labels = torch.randint(0, 10, (60000,))
     order = torch.randperm(60000)

@@ -123,7 +123,7 @@ absl::StatusOr<std::unique_ptr<Communicator>> HierarchicalConnector::Connect(
   if (!parts.ok()) {
     // The leader of this host, or the others, must not wait for this member.
     Abort(std::string(parts.status().message()));
-    return parts.status();
+    return Annotate(parts.status(), kPartOfWorld);
   }
   return std::make_unique<HierarchicalCommunicator>(world_, groups_,
                                                     std::move(*parts));

@@ -7,6 +7,10 @@
 
 namespace elasticdl::collective {
 
+// In front of errors of a world within a host or of the hosts' leaders: ranks
+// that follow are those of that world.
+inline constexpr char kPartOfWorld[] = "in a part of the world";
+
 // Hosts in the order of their first rank, which is the leader.
 struct HostGroups {
   // Ranks of the world by host, ascending.

@@ -14,6 +14,7 @@
 #include "elasticdl/common/status.h"
 #include "elasticdl/rendezvous/stream_client.h"
 #include "elasticdl/v1/master.grpc.pb.h"
+#include "lock_checks.h"
 
 namespace elasticdl::rendezvous {
 namespace {
@@ -259,6 +260,7 @@ class StreamServerImpl : public StreamServer,
 absl::StatusOr<std::unique_ptr<StreamServer>> StreamServer::Start(
     const Options& options, StreamSink& sink) {
   ELASTICDL_CHECK(!options.token.empty());
+  IgnoreLockOrder();
   auto server = std::make_unique<StreamServerImpl>(options.token, sink);
   ELASTICDL_RETURN_IF_ERROR(server->Listen(options));
   return server;

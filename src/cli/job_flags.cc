@@ -255,6 +255,12 @@ void AddWorkers(JobFlags* f, FlagSet* set) {
            Info(kWorkers, "A worker silent for so many seconds is lost.")
                .Value("SECS")
                .Min(0.1));
+  set->Add("worker_start_timeout", &f->worker_start_timeout,
+           Info(kWorkers,
+                "A worker that runs for so many seconds without coming to the "
+                "master is replaced.")
+               .Value("SECS")
+               .Min(0.1));
   set->Add("master_timeout", &f->master_timeout,
            Info(kWorkers,
                 "How many seconds workers keep their model and wait for a "

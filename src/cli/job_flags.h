@@ -77,6 +77,7 @@ struct JobFlags {
   int64_t max_workers = 0;
   int64_t num_threads = 0;
   double worker_timeout = 30;
+  double worker_start_timeout = 120;
   double master_timeout = 0;
   int64_t task_max_failures = 3;
   double task_timeout_secs = 0;

@@ -124,6 +124,7 @@ absl::StatusOr<master::MasterOptions> MakeMasterOptions(
   options.min_workers = std::max<int64_t>(1, flags.min_workers);
   options.max_workers = flags.max_workers;
   options.worker_timeout = absl::Seconds(flags.worker_timeout);
+  options.worker_start_timeout = absl::Seconds(flags.worker_start_timeout);
   const auto cores =
       static_cast<int64_t>(std::max(1u, std::thread::hardware_concurrency()));
   options.job.set_num_threads(static_cast<int32_t>(

@@ -1,9 +1,7 @@
 // elasticdl-worker: one worker of a job.
-#include <malloc.h>
 #include <unistd.h>
 
 #include <iostream>
-#include <limits>
 #include <string>
 #include <vector>
 
@@ -16,17 +14,8 @@
 namespace elasticdl::cli {
 namespace {
 
-// A step allocates and frees the same large buffers as the one before. By
-// default their pages go back to the kernel each time and are cleared when they
-// come again, which took a quarter of a convolution's time.
-void KeepFreedMemory() {
-  constexpr int kLargestBuffer = 1 << 30;
-  mallopt(M_MMAP_THRESHOLD, kLargestBuffer);
-  mallopt(M_TRIM_THRESHOLD, std::numeric_limits<int>::max());
-}
-
 int Main(const std::vector<std::string>& args) {
-  KeepFreedMemory();
+  worker::KeepFreedMemory();
   // Before any thread starts, so that all of them inherit the mask.
   SignalWatcher signals({SIGTERM, SIGINT});
   JobFlags flags;

@@ -12,7 +12,7 @@ enum Field : size_t {
   kSwitchSeen,
   kStop,
   kEvaluate,
-  kTaskFinished,
+  kReportWanted,
   kNumFields,
 };
 
@@ -31,7 +31,7 @@ void FillControlWord(const MemberWord& mine, int rank, int world_size,
   fields[kSwitchSeen] = mine.switch_seen ? 1 : 0;
   fields[kStop] = mine.stop ? 1 : 0;
   fields[kEvaluate] = mine.evaluate ? 1 : 0;
-  fields[kTaskFinished] = mine.task_finished ? 1 : 0;
+  fields[kReportWanted] = mine.report_wanted ? 1 : 0;
 }
 
 RoundSummary ReadControlWord(const float* word, int world_size) {
@@ -46,7 +46,7 @@ RoundSummary ReadControlWord(const float* word, int world_size) {
     summary.switch_seen += fields[kSwitchSeen] != 0 ? 1 : 0;
     summary.stop |= fields[kStop] != 0;
     summary.evaluate |= fields[kEvaluate] != 0;
-    summary.task_finished |= fields[kTaskFinished] != 0;
+    summary.report_wanted |= fields[kReportWanted] != 0;
   }
   if (summary.total_records > 0) {
     summary.mean_loss = loss_sum / static_cast<double>(summary.total_records);

@@ -10,6 +10,17 @@
 
 namespace elasticdl::elastic {
 
+v1::WorkerMessage MakeWorldFailed(int64_t generation,
+                                  const absl::Status& status) {
+  v1::WorkerMessage message;
+  v1::WorldFailed& failed = *message.mutable_world_failed();
+  failed.set_generation(generation);
+  failed.set_reason(std::string(status.message()));
+  const int accused = collective::BlamedRank(status);
+  if (accused >= 0) failed.set_accused_rank(accused);
+  return message;
+}
+
 WorldLink::WorldLink(Options options,
                      std::function<void(v1::WorkerMessage)> send,
                      std::function<void(int64_t generation)> connected)
@@ -162,10 +173,7 @@ void WorldLink::Fail(int64_t generation, const absl::Status& status) {
     if (generation != newest_) return;
   }
   LogWarning("world ", generation, " cannot be made: ", status.message());
-  v1::WorkerMessage message;
-  message.mutable_world_failed()->set_generation(generation);
-  message.mutable_world_failed()->set_reason(std::string(status.message()));
-  send_(std::move(message));
+  send_(MakeWorldFailed(generation, status));
 }
 
 std::shared_ptr<collective::Communicator> WorldLink::Use(int64_t generation) {

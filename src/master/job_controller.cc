@@ -10,6 +10,11 @@
 namespace elasticdl::master {
 namespace {
 
+// A worker holds what it trains in this time, so that a job of quick steps does
+// not exchange a message for every few of them; but no more tasks than this.
+constexpr absl::Duration kHandedAhead = absl::Milliseconds(100);
+constexpr int kMostHanded = 16;
+
 absl::StatusOr<TaskManager> CreateTasks(const JobController::Options& options) {
   TaskManagerOptions task_options = options.tasks;
   // What there is to evaluate will be known with the first worker.
@@ -306,6 +311,7 @@ int64_t JobController::Commit(
     }
   }
   if (records > 0) crashes_without_commit_ = 0;
+  rate_.Add(now, records);
   const absl::Status status = tasks_.SetStep(step);
   if (!status.ok()) LogWarning(status.message());
   return records;
@@ -490,6 +496,7 @@ void JobController::AdvanceEvaluation(absl::Time now) {
 // One to each in turn: when there are few left, nobody holds what another waits
 // for.
 void JobController::GrantTasks(absl::Time now) {
+  training_window_ = TrainingWindow(now);
   bool granted = true;
   while (granted) {
     granted = false;
@@ -504,8 +511,22 @@ bool JobController::HasRoom(int64_t worker_id, v1::TaskType type) const {
   return WantsMore(worker_id, type);
 }
 
+int JobController::TrainingWindow(absl::Time now) {
+  if (active_size_ == 0) return options_.window;
+  const auto workers = static_cast<double>(active_size_);
+  const double in_use = rate_.PerSecond(now) / workers *
+                        absl::ToDoubleSeconds(kHandedAhead) /
+                        static_cast<double>(tasks_.training_task_size());
+  // Near the end nobody holds what another could train.
+  const double fair =
+      static_cast<double>(tasks_.NumLastTrainingRanges()) / (2 * workers);
+  const double window = std::min({in_use + 1, fair, double{kMostHanded}});
+  return std::max(options_.window, static_cast<int>(window));
+}
+
 bool JobController::WantsMore(int64_t worker_id, v1::TaskType type) const {
-  if (tasks_.NumHeld(worker_id, type) < options_.window) return true;
+  const int window = type == v1::TRAINING ? training_window_ : options_.window;
+  if (tasks_.NumHeld(worker_id, type) < window) return true;
   if (type != v1::TRAINING || active_size_ == 0) return false;
   // Its share of a few steps: what it has used is known here a step later.
   const auto share = static_cast<double>(options_.job.global_batch_size()) /

@@ -23,6 +23,7 @@
 #include "elasticdl/v1/journal.pb.h"
 #include "elasticdl/v1/master.pb.h"
 #include "evaluation.h"
+#include "rate_meter.h"
 #include "task_manager.h"
 #include "world_change.h"
 
@@ -101,7 +102,8 @@ class JobController {
     std::optional<v1::Ledger> restore_ledger;
     // Of a training job.
     rendezvous::MembershipOptions membership;
-    // One task in use, one read ahead.
+    // One task in use, one read ahead; of training tasks more when they are
+    // short (TrainingWindow).
     int window = 2;
     // Workers are pods of ours: how one ended will be told by OnWorkerEnded.
     bool has_pods = true;
@@ -281,6 +283,8 @@ class JobController {
   // It may be given one more task; it holds less than it should as a rule.
   bool HasRoom(int64_t worker_id, v1::TaskType type) const;
   bool WantsMore(int64_t worker_id, v1::TaskType type) const;
+  // How many training tasks a worker should hold.
+  int TrainingWindow(absl::Time now);
   void SendToAll(v1::MasterMessage message);
   // Lets all members go on, as one message among others that all of them hear
   // in the same order.
@@ -305,6 +309,9 @@ class JobController {
   rendezvous::Membership membership_;
   // Members of the last world that was level.
   size_t active_size_ = 0;
+  RateMeter rate_{absl::Seconds(2)};
+  // The last TrainingWindow.
+  int training_window_ = 0;
   std::map<int64_t, Gone> gone_;
   // Records of each worker that are in the model, as it has counted them.
   std::unordered_map<int64_t, int64_t> committed_totals_;

@@ -4,9 +4,7 @@
 #include <set>
 #include <utility>
 
-#include "absl/strings/numbers.h"
 #include "absl/strings/str_cat.h"
-#include "absl/strings/string_view.h"
 #include "elasticdl/common/log.h"
 #include "job_controller.h"
 
@@ -15,28 +13,6 @@ namespace elasticdl::master {
 using rendezvous::Membership;
 using rendezvous::MembershipDecision;
 using rendezvous::WorldMember;
-
-namespace {
-
-// The rank that a member's words about a broken world blame; -1 = none. The
-// words are those of the collectives (collective/tcp_mesh.cc and others): who
-// does not hear a peer names it, and so does who only saw a peer give up. The
-// ends of a cut are blamed by each other and by the rest, the rest by nobody.
-int64_t AccusedRank(absl::string_view reason) {
-  for (const absl::string_view words :
-       {" lost rank ", "connect to rank ", "rank "}) {
-    const size_t at = reason.find(words);
-    if (at == absl::string_view::npos) continue;
-    absl::string_view rest = reason.substr(at + words.size());
-    const size_t digits =
-        std::min(rest.find_first_not_of("0123456789"), rest.size());
-    int64_t rank = -1;
-    if (absl::SimpleAtoi(rest.substr(0, digits), &rank)) return rank;
-  }
-  return -1;
-}
-
-}  // namespace
 
 bool JobController::IsActive(int64_t worker_id) const {
   const int64_t generation = membership_.active_generation();
@@ -64,12 +40,12 @@ void JobController::OnWorldMessage(absl::Time now, const WorkerState& worker,
       const v1::WorldFailed& failed = message.world_failed();
       LogInfo("world ", failed.generation(), " failed at worker ", worker.id,
               ": ", failed.reason());
-      Execute(
-          now, had_level,
-          membership_.Broken(now, worker.id, failed.generation(),
-                             membership_.MemberAt(failed.generation(),
-                                                  AccusedRank(failed.reason())),
-                             failed.reason()));
+      const int64_t accused = membership_.MemberAt(
+          failed.generation(),
+          failed.has_accused_rank() ? failed.accused_rank() : -1);
+      Execute(now, had_level,
+              membership_.Broken(now, worker.id, failed.generation(), accused,
+                                 failed.reason()));
       break;
     }
     case v1::WorkerMessage::kIdle:

@@ -3,7 +3,6 @@
 #pragma once
 
 #include <cstdint>
-#include <deque>
 #include <functional>
 #include <memory>
 #include <optional>
@@ -20,26 +19,13 @@
 #include "http_status.h"
 #include "pod_manager.h"
 #include "progress_display.h"
+#include "rate_meter.h"
 #include "status_board.h"
 #include "task_manager.h"
 #include "tensorboard.h"
 #include "world_change.h"
 
 namespace elasticdl::master {
-
-// Records per second over the last seconds. Thread-compatible.
-class RateMeter {
- public:
-  explicit RateMeter(absl::Duration window = absl::Seconds(5))
-      : window_(window) {}
-  void Add(absl::Time now, int64_t records);
-  double PerSecond(absl::Time now);
-
- private:
-  const absl::Duration window_;
-  std::deque<std::pair<absl::Time, int64_t>> samples_;
-  int64_t sum_ = 0;
-};
 
 // Runs on the master's loop thread; the status page's threads see snapshots.
 class JobReporter {

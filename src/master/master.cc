@@ -286,6 +286,7 @@ absl::Status MasterImpl::SetUpPods() {
   options.num_workers = num_workers_;
   options.relaunch_on_worker_failure = options_.relaunch_on_worker_failure;
   options.relaunch = options_.relaunch;
+  options.attach_timeout = options_.worker_start_timeout;
   ELASTICDL_ASSIGN_OR_RETURN(options.priority,
                              ParseWorkerPriority(options_.worker_pod_priority));
   options.first_worker_id = controller_->next_worker_id();
@@ -364,7 +365,8 @@ int MasterImpl::Run() {
 void MasterImpl::OnTimers(absl::Time now) {
   if (controller_->NextTimer() <= now) controller_->OnTimer(now);
   if (pods_ != nullptr && pods_->next_wake() <= now) {
-    Execute(pods_->OnTimer(now));
+    Execute(pods_->OnTimer(
+        now, [this](int64_t id) { return controller_->IsAttached(id); }));
   }
   reporter_->Tick(now, controller_->progress(),
                   controller_->evaluation_progress(),

@@ -135,6 +135,9 @@ PodManager::Decisions PodManager::Start(absl::Time now) {
   if (started_ || ending()) return out;
   started_ = true;
   const bool adopted = !slots_.empty();
+  for (auto& [slot, lineage] : slots_) {
+    lineage.attach_by = now + options_.attach_timeout;
+  }
   AddLineages(target_ - NumActive(), adopted ? "missing after a restart of the "
                                                "master"
                                              : "start of the job");
@@ -205,8 +208,23 @@ PodManager::Decisions PodManager::CreateFailed(const std::string& name,
   return out;
 }
 
-PodManager::Decisions PodManager::OnTimer(absl::Time now) {
+PodManager::Decisions PodManager::OnTimer(
+    absl::Time now, const std::function<bool(int64_t id)>& attached) {
   Decisions out;
+  for (auto& [slot, lineage] : slots_) {
+    if (lineage.attach_by > now) continue;
+    lineage.attach_by = absl::InfiniteFuture();
+    if (lineage.state != LineageState::kRunning || lineage.deleting ||
+        attached(lineage.id)) {
+      continue;
+    }
+    Delete(lineage,
+           absl::StrCat("has run for ",
+                        absl::FormatDuration(options_.attach_timeout),
+                        " without coming to the master"),
+           out);
+    out.back().grace = absl::ZeroDuration();
+  }
   Reconcile(now, out);
   return out;
 }
@@ -323,6 +341,7 @@ void PodManager::Alive(Lineage& lineage, const PodEvent& event, absl::Time now,
       lineage.state != LineageState::kRunning) {
     lineage.state = LineageState::kRunning;
     lineage.started = now;
+    lineage.attach_by = now + options_.attach_timeout;
     lineage.pid = event.pid;
   } else if (lineage.state == LineageState::kWaiting) {
     lineage.state = LineageState::kCreating;

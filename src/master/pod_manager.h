@@ -63,6 +63,9 @@ struct PodManagerOptions {
   // tries to create a pod.
   absl::Duration backoff_initial = absl::Seconds(1);
   absl::Duration backoff_max = absl::Seconds(30);
+  // A pod that runs for so long without its worker having attached hangs: it is
+  // replaced. Infinite: for programs that never attach.
+  absl::Duration attach_timeout = absl::InfiniteDuration();
   // The work is done when every lineage is done (exit code 0). Without it, that
   // is the caller's to say (SetWorkDone), and workers that all leave before are
   // a failure.
@@ -148,8 +151,10 @@ class PodManager {
   Decisions CreateFailed(const std::string& name, const absl::Status& error,
                          absl::Time now);
 
-  // Call at or after next_wake().
-  Decisions OnTimer(absl::Time now);
+  // Call at or after next_wake(). `attached` knows which workers have come.
+  Decisions OnTimer(
+      absl::Time now, const std::function<bool(int64_t id)>& attached =
+                          [](int64_t) { return true; });
   // When OnTimer has something to do; InfiniteFuture for never.
   absl::Time next_wake() const;
 
@@ -211,6 +216,8 @@ class PodManager {
     std::string why;  // reason of the next kCreate
     absl::Time not_before = absl::InfinitePast();
     absl::Time started;  // Create decided, then running
+    // When its worker should have attached by.
+    absl::Time attach_by = absl::InfiniteFuture();
     pid_t pid = 0;
     int64_t failures = 0;
     int64_t quick_ends = 0;

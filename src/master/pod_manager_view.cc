@@ -42,6 +42,7 @@ absl::Time PodManager::next_wake() const {
     if (lineage.state == LineageState::kWaiting) {
       next = std::min(next, lineage.not_before);
     }
+    next = std::min(next, lineage.attach_by);
   }
   return next;
 }

@@ -2,6 +2,7 @@
 #include "task_manager.h"
 
 #include <algorithm>
+#include <limits>
 #include <utility>
 
 #include "absl/strings/str_cat.h"
@@ -182,6 +183,11 @@ int64_t TaskManager::TrainingRecordsHeld(int64_t worker_id) const {
     if (held.type == v1::TRAINING) records += held.range.end - held.range.begin;
   }
   return records;
+}
+
+int64_t TaskManager::NumLastTrainingRanges() const {
+  return training_.InLastEpoch() ? training_.NumRangesLeft()
+                                 : std::numeric_limits<int64_t>::max();
 }
 
 RangeQueue* TaskManager::QueueOf(v1::TaskType type) {

@@ -42,6 +42,12 @@ class TaskManager {
   int NumHeld(int64_t worker_id, v1::TaskType type) const;
   // Records of its training tasks that are not committed yet.
   int64_t TrainingRecordsHeld(int64_t worker_id) const;
+  // Records of a whole training task.
+  int64_t training_task_size() const {
+    return training_.blocks().records_per_block();
+  }
+  // What is left to hand out when no epoch follows; else without end.
+  int64_t NumLastTrainingRanges() const;
 
   // TRAINING: all positions before `end` are in the model. Returns what is new;
   // begin == end when the same commit came before. Going backwards, or beyond

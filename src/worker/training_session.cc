@@ -309,10 +309,7 @@ void TrainingSession::BreakWorld(const absl::Status& status) {
   const int64_t generation = world()->generation;
   if (!loop_.Failed(generation)) return;
   LogInfo("world ", generation, " is broken: ", status.message());
-  v1::WorkerMessage message;
-  message.mutable_world_failed()->set_generation(generation);
-  message.mutable_world_failed()->set_reason(std::string(status.message()));
-  send_(std::move(message));
+  send_(elastic::MakeWorldFailed(generation, status));
 }
 
 // ---- rounds ----
@@ -360,7 +357,9 @@ absl::StatusOr<std::vector<WeightedBatch>> TrainingSession::TakeBatches(
       next.batch = *std::move(batch);
     }
     batches.push_back({&*next.batch, next.minibatch->records()});
-    word.task_finished |= next.minibatch->last_of_task();
+    // Who still has tasks to read needs no more yet.
+    word.report_wanted |=
+        next.minibatch->last_of_task() && undelivered_.load() <= 1;
   }
   return batches;
 }
@@ -390,9 +389,9 @@ void TrainingSession::FinishRound(const Round& round, size_t used,
   done.loss = summary.mean_loss;
   if (round.stepped) last_loss_ = summary.mean_loss;
   const bool was_due = report_soon_ || reported_step_ == level_step_;
-  report_soon_ = summary.task_finished && !alone;
+  report_soon_ = summary.report_wanted && !alone;
   last_round_end_ = Clock::Real().Now();
-  if (was_due || (summary.task_finished && alone) ||
+  if (was_due || (summary.report_wanted && alone) ||
       last_round_end_ - last_report_ >= kReportInterval) {
     Report();
   }

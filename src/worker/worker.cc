@@ -1,5 +1,6 @@
 #include "elasticdl/worker.h"
 
+#include <malloc.h>
 #include <torch/torch.h>
 #include <unistd.h>
 
@@ -245,6 +246,12 @@ void WorkerImpl::ReceiveMessages(const v1::Welcome& welcome,
 
 std::unique_ptr<Worker> Worker::Create(WorkerOptions options) {
   return std::make_unique<WorkerImpl>(std::move(options));
+}
+
+void KeepFreedMemory() {
+  constexpr int kLargestBuffer = 1 << 30;
+  mallopt(M_MMAP_THRESHOLD, kLargestBuffer);
+  mallopt(M_TRIM_THRESHOLD, std::numeric_limits<int>::max());
 }
 
 absl::StatusOr<std::string> CompileModel(const WorkerOptions& options) {

@@ -136,6 +136,7 @@ const Row kRows[] = {
     {"collective", "string", "auto", kAll, "shm", "nccl2"},
     {"grad_compression", "string", "none", kAll, "bf16", "int8"},
     {"worker_timeout", "float", "30", kAll, "1.5", "0"},
+    {"worker_start_timeout", "float", "120", kAll, "1.5", "0"},
     {"master_timeout", "float", "0", kAll, "300", "-1"},
     {"detach", "bool", "false", kAll, "true", "x"},
     {"display", "string", "auto", kAll, "plain", "loud"},

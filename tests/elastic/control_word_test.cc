@@ -26,13 +26,13 @@ TEST(ControlWordTest, TheSumTellsWhatEachMemberSaid) {
   members[2].records = 32;
   members[2].loss_sum = 32 * 2.0F;
   members[1].switch_seen = members[2].switch_seen = true;
-  members[2].task_finished = true;
+  members[2].report_wanted = true;
   const RoundSummary summary = ReadControlWord(Sum(members).data(), 3);
   EXPECT_EQ(summary.records, (std::vector<int64_t>{64, 0, 32}));
   EXPECT_EQ(summary.total_records, 96);
   EXPECT_NEAR(summary.mean_loss, 1.0, 1e-6);
   EXPECT_EQ(summary.switch_seen, 2);
-  EXPECT_TRUE(summary.task_finished);
+  EXPECT_TRUE(summary.report_wanted);
   EXPECT_FALSE(summary.stop);
   EXPECT_FALSE(summary.evaluate);
 }

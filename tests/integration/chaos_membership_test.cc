@@ -76,6 +76,15 @@ TEST_F(ChaosMembershipTest, WorkerThatStopsAtItsStartDoesNotHoldUpTheEnd) {
   Finish(*job, 1);
 }
 
+TEST_F(ChaosMembershipTest, WorkerThatStopsAtItsStartIsReplaced) {
+  const auto job = StartJob(1, {"--num_epochs=1", "--worker_start_timeout=8"});
+  Signal(*job, 0, SIGSTOP);
+  ASSERT_TRUE(WaitForSize(*job, 1));
+  Finish(*job, 1);
+  EXPECT_THAT(job->Events("pod_ended")[0].at("reason").get<std::string>(),
+              HasSubstr("without coming to the master"));
+}
+
 TEST_F(ChaosMembershipTest, WorkerThatStopsAtTheEndDoesNotHoldItUp) {
   Go();
   const auto job =

@@ -3,6 +3,7 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <map>
 #include <string>
 #include <utility>
@@ -298,6 +299,54 @@ TEST_F(JobControllerTest, GrantsOneTaskInUseAndOneAhead) {
   EXPECT_TRUE(Tasks(1).empty());
   Commit(1, tasks[0], tasks[0].range().end());
   EXPECT_EQ(Tasks(1).size(), 1u);
+}
+
+TEST_F(JobControllerTest, QuickTasksAreHandedOutFurtherAhead) {
+  options_.tasks.training_shards = {MakeShard("train", 2000)};
+  Start();
+  Attach(1, 0);
+  std::vector<v1::Task> held = Tasks(1);
+  ASSERT_EQ(held.size(), 2u);
+  const auto next = [&] {
+    Commit(1, held.front(), held.front().range().end());
+    held.erase(held.begin());
+    const std::vector<v1::Task> more = Tasks(1);
+    held.insert(held.end(), more.begin(), more.end());
+    return more.size();
+  };
+  // A task in a millisecond.
+  next();
+  EXPECT_EQ(held.size(), 16u);
+  // Ten seconds for each: nothing more until there is one in use and one ahead.
+  for (int i = 0; i < 14; ++i) {
+    now_ += absl::Seconds(10);
+    EXPECT_EQ(next(), 0u);
+  }
+  now_ += absl::Seconds(10);
+  EXPECT_EQ(next(), 1u);
+  EXPECT_EQ(held.size(), 2u);
+}
+
+TEST_F(JobControllerTest, QuickTasksAreNotHoardedAtTheEnd) {
+  options_.tasks.training_shards = {MakeShard("train", 2000)};
+  Start();
+  Attach(1, 0);
+  std::vector<v1::Task> held = Tasks(1);
+  size_t left = 100 - held.size();
+  size_t most = 0;
+  while (left > 0) {
+    Commit(1, held.front(), held.front().range().end());
+    held.erase(held.begin());
+    const std::vector<v1::Task> more = Tasks(1);
+    held.insert(held.end(), more.begin(), more.end());
+    if (!more.empty()) {
+      EXPECT_LE(held.size(), std::max<size_t>(2, left / 2));
+    }
+    left -= more.size();
+    most = std::max(most, held.size());
+  }
+  EXPECT_EQ(most, 16u);
+  EXPECT_EQ(held.size(), 2u);
 }
 
 TEST_F(JobControllerTest, GrantsEnoughForTheGlobalBatch) {

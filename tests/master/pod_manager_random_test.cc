@@ -123,6 +123,7 @@ class Simulation {
     options.job_name = "r";
     options.num_workers = workers;
     options.relaunch_on_worker_failure = relaunches_;
+    options.attach_timeout = absl::Seconds(10);
     return options;
   }
 
@@ -187,7 +188,8 @@ class Simulation {
         if (!name.empty() && !pods_[name].running) Pend(name);
         break;
       default:
-        Execute(manager_->OnTimer(now_));
+        Execute(
+            manager_->OnTimer(now_, [this](int64_t) { return Chance(80); }));
         AdvanceToTimer();
     }
   }

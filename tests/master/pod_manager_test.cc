@@ -390,6 +390,30 @@ TEST(PodManagerTest, ReplaceDeletesAndRelaunchesWithoutAFailure) {
   EXPECT_FALSE(manager.Replace(0, "gone", At(102)).ok());
 }
 
+TEST(PodManagerTest, AWorkerThatNeverComesIsReplaced) {
+  PodManagerOptions options = Options(2, 0);
+  options.attach_timeout = absl::Seconds(60);
+  PodManager manager = Started(options);
+  const auto attached = [](int64_t id) { return id == 0; };
+  const absl::Time due = manager.next_wake();
+  EXPECT_THAT(Show(manager.OnTimer(due - absl::Seconds(1), attached)),
+              IsEmpty());
+  const Decisions hangs = manager.OnTimer(due, attached);
+  EXPECT_THAT(Show(hangs), ElementsAre("delete 1"));
+  EXPECT_EQ(hangs[0].grace, absl::ZeroDuration());
+  // Whoever has come is not asked again.
+  EXPECT_EQ(manager.next_wake(), absl::InfiniteFuture());
+  const absl::Time later = due + absl::Seconds(1);
+  const Decisions out = manager.OnPodEvent(Exit(1, 137), later);
+  EXPECT_THAT(Show(out), ElementsAre("ended 1", "create 2"));
+  EXPECT_FALSE(out[0].process_failure);
+  EXPECT_THAT(out[0].reason, HasSubstr("without coming to the master"));
+  // The clock starts when it runs, not while it is pending.
+  EXPECT_EQ(manager.next_wake(), absl::InfiniteFuture());
+  manager.OnPodEvent(Running(2), later + absl::Hours(1));
+  EXPECT_EQ(manager.next_wake(), later + absl::Hours(1) + absl::Seconds(60));
+}
+
 TEST(PodManagerTest, WhenTheWorkIsDoneThoseThatNeverCameAreDeleted) {
   PodManager manager = Started(Options(2));
   EXPECT_THAT(

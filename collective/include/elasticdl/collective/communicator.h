@@ -69,6 +69,12 @@ struct WorldSpec {
   int size() const { return static_cast<int>(hosts.size()); }
 };
 
+// The rank that an error of a communicator or connector blames for the broken
+// world; -1 = none. Who does not hear a peer blames it, and so does who only
+// saw a peer give up: the ends of a cut are blamed by each other and by the
+// rest, the rest by nobody.
+int BlamedRank(const absl::Status& status);
+
 // Names this process's host, as far as sharing memory goes: two processes with
 // the same name see the same /dev/shm and each other's process ids.
 std::string LocalHost();

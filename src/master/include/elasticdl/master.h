@@ -65,6 +65,9 @@ struct MasterOptions {
   int64_t max_workers = 0;
   // A worker that is silent for so long is lost.
   absl::Duration worker_timeout = absl::Seconds(30);
+  // One whose process runs for so long without coming to the master is
+  // replaced.
+  absl::Duration worker_start_timeout = absl::Minutes(2);
   int64_t relaunch_on_worker_failure = 1;
   // A worker that is gone is replaced.
   bool relaunch = true;

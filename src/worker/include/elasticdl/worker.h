@@ -49,6 +49,12 @@ class Worker {
 inline constexpr int kExitFailed = 1;      // this job cannot work here
 inline constexpr int kExitMasterLost = 3;  // the stream to the master broke
 
+// Of this process, before it trains: a step allocates and frees the same large
+// buffers as the one before. By default their pages go back to the kernel each
+// time and are cleared when they come again, which took a quarter of a
+// convolution's time.
+void KeepFreedMemory();
+
 // Compiles the model and returns the path of the result (--compile_only).
 absl::StatusOr<std::string> CompileModel(const WorkerOptions& options);
 

@@ -19,8 +19,9 @@ struct MemberWord {
   // A callback wants no more training; an evaluation is asked for.
   bool stop = false;
   bool evaluate = false;
-  // A task ends with this step: the master should hear of it soon.
-  bool task_finished = false;
+  // A task ends with this step and few are left here: the master should hear of
+  // it soon.
+  bool report_wanted = false;
 };
 
 inline constexpr int64_t kMaxRecordsPerStep = (int64_t{1} << 24) - 1;
@@ -43,7 +44,7 @@ struct RoundSummary {
   int switch_seen = 0;
   bool stop = false;
   bool evaluate = false;
-  bool task_finished = false;
+  bool report_wanted = false;
 };
 RoundSummary ReadControlWord(const float* word, int world_size);
 

@@ -17,6 +17,11 @@
 
 namespace elasticdl::elastic {
 
+// What the master hears when a world, or the try to make it, failed with
+// `status`.
+v1::WorkerMessage MakeWorldFailed(int64_t generation,
+                                  const absl::Status& status);
+
 // Thread-safe. The On… functions are called by the thread that receives from
 // the master, Use and Drop by the one that trains.
 class WorldLink {
