@@ -291,6 +291,20 @@ testing::AssertionResult KubeJobTest::WaitForLine(const std::string& path,
   return testing::AssertionFailure() << words << " is not in\n" << seen;
 }
 
+testing::AssertionResult KubeJobTest::TopShows(
+    const std::string& job,
+    const testing::Matcher<const std::string&>& wanted) {
+  const absl::Time deadline = absl::Now() + kPatience;
+  Outcome top;
+  do {
+    top = Elasticdl("top", {"--job_name=" + job, "--json"});
+    if (top.exit_code == 0 && wanted.Matches(top.out)) {
+      return testing::AssertionSuccess();
+    }
+  } while (top.exit_code == 0 && absl::Now() < deadline);
+  return testing::AssertionFailure() << top.exit_code << top.out << top.err;
+}
+
 bool KubeJobTest::WaitGone(const Resource& resource, const std::string& name) {
   Queue<int> gone(100);
   Watch::Options options;

@@ -7,6 +7,7 @@
 //   ELASTICDL_TEST_OUT        folder that nodes and tests both see; pods write
 #pragma once
 
+#include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
 #include <cstdint>
@@ -160,6 +161,11 @@ class KubeJobTest : public ::testing::Test {
   // Waits until a line of this file holds `words`.
   static testing::AssertionResult WaitForLine(const std::string& path,
                                               const std::string& words);
+  // Asks `elasticdl top` until its answer is as `wanted`: what the master tells
+  // of itself is up to a fifth of a second old.
+  testing::AssertionResult TopShows(
+      const std::string& job,
+      const testing::Matcher<const std::string&>& wanted);
   // Waits until an object is gone.
   bool WaitGone(const Resource& resource, const std::string& name);
   // Called when the pods of the test are gone; the last one first.

@@ -225,6 +225,7 @@ TEST_F(JobNodeTest, DrainedNodeGivesTheWorkersBack) {
         << id;
   }
   EXPECT_TRUE(WaitForLine(job->client().out_path(), "unschedulable"));
+  EXPECT_TRUE(TopShows("drained", HasSubstr("unschedulable")));
   ASSERT_TRUE(Cordon(name, false).ok());
   const Json after = job->WaitForWorld(2);
   ASSERT_FALSE(after.is_null());

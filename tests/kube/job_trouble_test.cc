@@ -58,11 +58,9 @@ TEST_F(JobTroubleTest, ImageOfAWorkerCannotBePulled) {
             {"--num_workers=1", "--cluster_spec_json=" + spec.dump()});
   ASSERT_TRUE(WaitForLine(job->client().out_path(), "ImagePull"))
       << job->Output();
-  const Outcome top =
-      Elasticdl("top", {"--job_name=no-worker-image", "--json"});
-  EXPECT_EQ(top.exit_code, 0) << top.err;
-  EXPECT_THAT(top.out,
-              AnyOf(HasSubstr("ErrImagePull"), HasSubstr("ImagePullBackOff")));
+  EXPECT_TRUE(TopShows(
+      "no-worker-image",
+      AnyOf(HasSubstr("ErrImagePull"), HasSubstr("ImagePullBackOff"))));
   const Outcome stopped = Elasticdl("stop", {"--job_name=no-worker-image"});
   EXPECT_EQ(stopped.exit_code, 0) << stopped.err;
   EXPECT_NE(job->Wait(kPatience), -1) << job->Output();
