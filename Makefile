@@ -7,6 +7,9 @@
 #   make lint      formatting, clang's thread-safety analysis, clang-tidy
 #   make asan tsan tests under the sanitizers
 #   make chaos     random kills, stops and joins: MINUTES=10 SEED=any
+#   make testbed   a Kubernetes cluster, a Docker engine and a registry on this
+#                  machine (Debian 12, root); make testbed-down
+#   make test-kube all tests that need a cluster, on one that comes and goes
 
 PREFIX ?= /usr/local
 JOBS ?= $(shell nproc)
@@ -14,7 +17,7 @@ DATA_DIR ?= $(or $(XDG_CACHE_HOME),$(HOME)/.cache)/elasticdl/data
 CMAKE_FLAGS ?=
 
 .PHONY: all deps deps-dev configure build demo test install lint format asan tsan \
-        bench chaos clean
+        bench chaos clean testbed testbed-down test-kube
 
 all: build
 
@@ -71,6 +74,16 @@ SEED ?=
 chaos: configure
 	@cmake --build build -j $(JOBS) --target chaos
 	@build/tests/integration/chaos --minutes=$(MINUTES) --seed=$(SEED)
+
+testbed:
+	@scripts/testbed/up.sh
+
+testbed-down:
+	@scripts/testbed/down.sh
+
+test-kube: configure
+	@cmake --build build -j $(JOBS)
+	@DATA_DIR=$(DATA_DIR) scripts/testbed/kube-ci.sh
 
 bench: configure
 	@scripts/install-deps.sh --bench

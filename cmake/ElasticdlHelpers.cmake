@@ -62,14 +62,15 @@ endfunction()
 
 # elasticdl_test(<module>/<unit> [LABEL unit|contract|integration|kube|gpu|mpi]
 #                [SRCS helper.cc ...] [DEPS ...] [PROGRAMS target ...]
-#                [TIMEOUT seconds] [SERIAL] [THREADS])
+#                [TIMEOUT seconds] [COST number] [SERIAL] [THREADS])
 # Registers tests/<module>/<unit>_test.cc. The test sees the private headers of
-# its own module and links GoogleTest. PROGRAMS are built before it. THREADS: the
+# its own module and links GoogleTest. PROGRAMS are built before it. COST: ctest
+# starts those with the highest first, so that the longest do not end alone. THREADS: the
 # code under test has threads of its own and needs no gRPC, so that ThreadSanitizer
 # can judge it: `make tsan` runs it. Its label gets "-threads" at the end, which
 # ctest's -L unit matches too.
 function(elasticdl_test path)
-  cmake_parse_arguments(arg "SERIAL;THREADS" "LABEL;TIMEOUT"
+  cmake_parse_arguments(arg "SERIAL;THREADS" "LABEL;TIMEOUT;COST"
                         "SRCS;DEPS;PROGRAMS"
                         ${ARGN})
   if(NOT arg_LABEL)
@@ -100,13 +101,16 @@ function(elasticdl_test path)
   if(arg_PROGRAMS)
     add_dependencies(${target} ${arg_PROGRAMS})
   endif()
-  set(serial)
+  set(schedule)
   if(arg_SERIAL)
-    set(serial RUN_SERIAL TRUE)
+    list(APPEND schedule RUN_SERIAL TRUE)
+  endif()
+  if(arg_COST)
+    list(APPEND schedule COST ${arg_COST})
   endif()
   gtest_discover_tests(${target}
     TEST_PREFIX ${module}/
-    PROPERTIES LABELS ${arg_LABEL} TIMEOUT ${arg_TIMEOUT} ${serial}
+    PROPERTIES LABELS ${arg_LABEL} TIMEOUT ${arg_TIMEOUT} ${schedule}
     # A busy machine may take long to load libtorch.
     DISCOVERY_MODE PRE_TEST DISCOVERY_TIMEOUT 120)
   set_property(GLOBAL APPEND PROPERTY ELASTICDL_TESTS ${source})

@@ -1,5 +1,6 @@
 #include "elasticdl/common/failpoint.h"
 
+#include <poll.h>
 #include <signal.h>
 #include <unistd.h>
 
@@ -20,13 +21,14 @@
 namespace elasticdl {
 namespace {
 
-enum class Action { kError, kKill, kStop, kExit };
+enum class Action { kError, kKill, kStop, kExit, kDelay };
 
 struct Armed {
   // -1: any.
   int64_t worker_id = -1;
   Action action = Action::kError;
-  int exit_code = 0;
+  // The code of kExit, the milliseconds of kDelay.
+  int argument = 0;
   int64_t first = 1;
   int64_t count = std::numeric_limits<int64_t>::max();
   int64_t visits = 0;
@@ -45,7 +47,13 @@ Registry& GetRegistry() {
 absl::Status BadSpec(absl::string_view part) {
   return absl::InvalidArgumentError(absl::StrCat(
       "failpoint '", part, "': expected [worker:]name=action[@first][xcount], ",
-      "action one of error, kill, stop, exit(code)"));
+      "action one of error, kill, stop, exit(code), delay(ms)"));
+}
+
+// `text` is "name(number)".
+bool IsCall(absl::string_view text, absl::string_view name, int& number) {
+  return absl::ConsumePrefix(&text, name) && absl::ConsumePrefix(&text, "(") &&
+         absl::ConsumeSuffix(&text, ")") && absl::SimpleAtoi(text, &number);
 }
 
 // Cuts `separator` and the positive number behind it off the end of `text`.
@@ -84,10 +92,10 @@ absl::StatusOr<std::pair<std::string, Armed>> ParseOne(absl::string_view part) {
     armed.action = Action::kKill;
   } else if (action == "stop") {
     armed.action = Action::kStop;
-  } else if (absl::ConsumePrefix(&action, "exit(") &&
-             absl::ConsumeSuffix(&action, ")") &&
-             absl::SimpleAtoi(action, &armed.exit_code)) {
+  } else if (IsCall(action, "exit", armed.argument)) {
     armed.action = Action::kExit;
+  } else if (IsCall(action, "delay", armed.argument) && armed.argument >= 0) {
+    armed.action = Action::kDelay;
   } else {
     return BadSpec(part);
   }
@@ -126,7 +134,10 @@ absl::Status VisitFailpoint(absl::string_view name) {
       raise(SIGSTOP);
       break;
     case Action::kExit:
-      _exit(hit.exit_code);
+      _exit(hit.argument);
+    case Action::kDelay:
+      poll(nullptr, 0, hit.argument);
+      break;
   }
   return absl::OkStatus();
 }

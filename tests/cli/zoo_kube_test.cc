@@ -3,6 +3,7 @@
 //   ELASTICDL_BASE_IMAGE   the worker image of docker/Dockerfile, in a registry
 //                          to which the engine pushes and from which the
 //                          cluster pulls
+// and an engine with TLS, as docker/real_engine_test.cc says.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
@@ -46,8 +47,10 @@ class ZooKubeTest : public ::testing::Test {
     ASSERT_FALSE(error) << error.message();
   }
   // What `elasticdl ARGS…` printed, run in the folder above the zoo.
-  std::string Elasticdl(const std::vector<std::string>& args, int code) {
+  std::string Elasticdl(const std::vector<std::string>& args, int code,
+                        const std::vector<std::string>& environment = {}) {
     test::ChildProcess::Options options;
+    options.environment = environment;
     options.argv = {"env", "-C", dir_.path(), ELASTICDL_PROGRAM};
     options.argv.insert(options.argv.end(), args.begin(), args.end());
     options.log = dir_.Path(absl::StrCat("run", ++runs_));
@@ -86,6 +89,29 @@ TEST_F(ZooKubeTest, InitBuildPushTrain) {
   // The image has it compiled.
   EXPECT_THAT(Elasticdl({"logs", "--job_name=zoo", space}, 0),
               Not(HasSubstr("compiling model file")));
+}
+
+TEST_F(ZooKubeTest, BuildAndPushOverTls) {
+  const char* host = std::getenv("ELASTICDL_TEST_DOCKER_TLS");
+  const char* certificates = std::getenv("ELASTICDL_TEST_DOCKER_CERTS");
+  if (host == nullptr || certificates == nullptr) {
+    GTEST_SKIP() << "ELASTICDL_TEST_DOCKER_TLS or _CERTS is not set";
+  }
+  const std::vector<std::string> tls = {
+      absl::StrCat("DOCKER_HOST=", host), "DOCKER_TLS_VERIFY=1",
+      absl::StrCat("DOCKER_CERT_PATH=", certificates)};
+  const std::string image = absl::StrCat(registry_, "/zoo-kube-test:tls");
+  ASSERT_TRUE(WriteFileAtomic(dir_.Path("Dockerfile"),
+                              "FROM scratch\nCOPY zoo /model_zoo\n")
+                  .ok());
+  EXPECT_THAT(Elasticdl({"zoo", "build", "--image=" + image, "."}, 0, tls),
+              HasSubstr("Built " + image));
+  EXPECT_THAT(Elasticdl({"zoo", "push", image}, 0, tls),
+              HasSubstr("Pushed " + image));
+  // The same port without certificates.
+  EXPECT_THAT(Elasticdl({"zoo", "push", image}, 2,
+                        {absl::StrCat("DOCKER_HOST=", host)}),
+              HasSubstr("HTTPS"));
 }
 
 TEST_F(ZooKubeTest, ModelThatDoesNotCompileFailsTheBuild) {

@@ -2,6 +2,9 @@
 
 #include <gtest/gtest.h>
 
+#include "absl/time/clock.h"
+#include "absl/time/time.h"
+
 namespace elasticdl {
 namespace {
 
@@ -40,11 +43,18 @@ TEST_F(FailpointTest, HitsTheNamedWorkerOnly) {
 TEST_F(FailpointTest, RejectsBadSpecifications) {
   for (const char* bad :
        {"a", "a=", "=error", "a=explode", "a=error@0", "a=exit(x)", "a=errorx0",
-        "x:a=kill", "-1:a=kill", "1:=kill"}) {
+        "a=delay", "a=delay(-1)", "x:a=kill", "-1:a=kill", "1:=kill"}) {
     const absl::Status status = InitFailpoints(bad);
     EXPECT_EQ(status.code(), absl::StatusCode::kInvalidArgument) << bad;
     EXPECT_NE(status.message().find(bad), std::string::npos) << status;
   }
+}
+
+TEST_F(FailpointTest, DelayWaits) {
+  ASSERT_TRUE(InitFailpoints("a=delay(20)x1").ok());
+  const absl::Time before = absl::Now();
+  EXPECT_TRUE(Failpoint("a").ok());
+  EXPECT_GE(absl::Now() - before, absl::Milliseconds(19));
 }
 
 TEST_F(FailpointTest, KillAndExitEndTheProcess) {

@@ -1,5 +1,7 @@
 // With a real Docker engine, where there is one: DOCKER_HOST or the usual
-// socket. K8S_TESTS=False turns it off.
+// socket. K8S_TESTS=False turns it off. For TLS:
+//   ELASTICDL_TEST_DOCKER_TLS     tcp://HOST:PORT of an engine
+//   ELASTICDL_TEST_DOCKER_CERTS   folder with ca.pem, cert.pem, key.pem for it
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 #include <unistd.h>
@@ -104,6 +106,65 @@ TEST_F(RealEngineTest, CancelEndsTheBuild) {
   build.Join();
   EXPECT_TRUE(in_time);
   EXPECT_TRUE(absl::IsCancelled(status)) << status;
+}
+
+class TlsEngineTest : public ::testing::Test {
+ protected:
+  void SetUp() override {
+    if (Env("K8S_TESTS") == "False") GTEST_SKIP() << "K8S_TESTS=False";
+    options_.host = Env("ELASTICDL_TEST_DOCKER_TLS");
+    options_.cert_path = Env("ELASTICDL_TEST_DOCKER_CERTS");
+    options_.tls_verify = true;
+    options_.config_dir = dir_.Path("config");
+    if (options_.host.empty() || options_.cert_path.empty()) {
+      GTEST_SKIP() << "ELASTICDL_TEST_DOCKER_TLS or _CERTS is not set";
+    }
+  }
+  // A folder of certificates like the right one; the caller spoils it.
+  void CopyCertificates() {
+    ASSERT_TRUE(MakeDirectories(dir_.Path("certs")).ok());
+    for (const char* name : {"ca.pem", "cert.pem", "key.pem"}) {
+      const auto text = ReadFile(JoinPath(options_.cert_path, name));
+      ASSERT_TRUE(text.ok()) << text.status();
+      ASSERT_TRUE(
+          WriteFileAtomic(JoinPath(dir_.Path("certs"), name), *text).ok());
+    }
+    options_.cert_path = dir_.Path("certs");
+  }
+
+  const test::TempDir dir_;
+  EngineOptions options_;
+};
+
+TEST_F(TlsEngineTest, Builds) {
+  const auto engine = Engine::Connect(options_);
+  ASSERT_TRUE(engine.ok()) << engine.status();
+  ASSERT_TRUE(MakeDirectories(dir_.Path("zoo")).ok());
+  ASSERT_TRUE(WriteFileAtomic(dir_.Path("zoo/hello"), "hello\n").ok());
+  BuildOptions build;
+  build.context.folder = dir_.Path("zoo");
+  build.context.dockerfile_text = "FROM scratch\nCOPY hello /hello\n";
+  build.image = "elasticdl-test:tls";
+  const auto id = (*engine)->Build(build, [](const Progress&) {});
+  ASSERT_TRUE(id.ok()) << id.status();
+  EXPECT_EQ((*engine)->ImageId("elasticdl-test:tls").value(), *id);
+}
+
+TEST_F(TlsEngineTest, ServerOfAnotherAuthorityIsRefused) {
+  ASSERT_NO_FATAL_FAILURE(CopyCertificates());
+  // Signed by the authority, but none itself.
+  const auto stranger = ReadFile(JoinPath(options_.cert_path, "cert.pem"));
+  ASSERT_TRUE(
+      WriteFileAtomic(JoinPath(options_.cert_path, "ca.pem"), *stranger).ok());
+  const absl::Status status = Engine::Connect(options_).status();
+  EXPECT_FALSE(status.ok());
+  EXPECT_THAT(std::string(status.message()), HasSubstr("certificate"));
+}
+
+TEST_F(TlsEngineTest, PlainConnectionIsRefused) {
+  options_.tls_verify = false;
+  const absl::Status status = Engine::Connect(options_).status();
+  EXPECT_FALSE(status.ok());
 }
 
 }  // namespace

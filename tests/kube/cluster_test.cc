@@ -22,7 +22,7 @@ using ::testing::HasSubstr;
 using Kind = WatchEvent::Kind;
 
 // Deleting a pod takes seconds, pulling an image may take a minute.
-constexpr absl::Duration kPatience = absl::Seconds(90);
+constexpr absl::Duration kPatience = absl::Seconds(120);
 
 class ClusterTest : public ::testing::Test {
  protected:

@@ -8,6 +8,7 @@
 #include <set>
 #include <utility>
 
+#include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_format.h"
 #include "elasticdl/common/file.h"
@@ -37,6 +38,8 @@ std::vector<std::string> Argv(const std::string& command,
 bool HasPhase(const Json& pod, const std::string& phase) {
   return TextAt(pod, "/status/phase") == phase;
 }
+
+double TimeOf(const Json& event) { return event.value("time", 0.0); }
 
 PodBoard::PodBoard(Client& client) {
   Watch::Options options;
@@ -93,7 +96,7 @@ KubeJob::KubeJob(std::string name, const std::string& out,
                  const ChildProcess::Options& options)
     : name_(std::move(name)),
       audit_(absl::StrCat(out, "/", name_, ".audit")),
-      events_(absl::StrCat(out, "/", name_, ".events")),
+      lines_(absl::StrCat(out, "/", name_, ".events")),
       client_(options) {}
 
 std::string KubeJob::Worker(int id) const {
@@ -102,21 +105,36 @@ std::string KubeJob::Worker(int id) const {
 
 Json KubeJob::WaitForEvent(const std::string& event,
                            const std::function<bool(const Json&)>& wanted) {
-  std::string seen;
-  while (auto line = events_.Next(kPatience)) {
-    absl::StrAppend(&seen, *line, "\n");
-    Json json = Json::parse(*line, nullptr, false);
-    if (TextAt(json, "/event") == event && wanted(json)) return json;
-    if (TextAt(json, "/event") == "job_end") break;
+  size_t& next = next_[event];
+  bool ended = false;
+  while (true) {
+    for (; next < events_.size(); ++next) {
+      const Json& json = events_[next];
+      ended |= TextAt(json, "/event") == "job_end";
+      if (TextAt(json, "/event") == event && wanted(json)) {
+        return events_[next++];
+      }
+    }
+    if (ended) break;
+    const auto line = lines_.Next(kPatience);
+    if (!line.has_value()) break;
+    events_.push_back(Json::parse(*line, nullptr, false));
   }
   ADD_FAILURE() << name_ << ": no such event " << event << " in\n"
-                << seen << Output();
+                << Json(events_).dump(1) << "\n"
+                << Output();
   return nullptr;
 }
 
 Json KubeJob::WaitForWorld(size_t members) {
   return WaitForEvent("world", [&](const Json& event) {
     return ListAt(event, "/members").size() == members;
+  });
+}
+
+Json KubeJob::WaitForFirstStep(const Json& world) {
+  return WaitForEvent("first_step", [&](const Json& event) {
+    return event["generation"] == world["generation"];
   });
 }
 
@@ -193,9 +211,9 @@ Flags KubeJobTest::JobFlags(const std::string& name, const Flags& more) const {
       "--minibatch_size=64",
       "--num_threads=1",
       Volumes(),
-      "--master_resource_request=cpu=100m,memory=128Mi",
+      "--master_resource_request=cpu=50m,memory=128Mi",
       "--master_resource_limit=cpu=1,memory=1024Mi",
-      "--worker_resource_request=cpu=200m,memory=256Mi",
+      "--worker_resource_request=cpu=100m,memory=256Mi",
       "--worker_resource_limit=cpu=1,memory=2048Mi",
       absl::StrCat("--event_log=/out/", name, ".events"),
   };
@@ -262,6 +280,31 @@ testing::AssertionResult KubeJobTest::LedgerIsExact(const std::string& audit,
   return testing::AssertionFailure() << check.out << check.err;
 }
 
+testing::AssertionResult KubeJobTest::WaitForLine(const std::string& path,
+                                                  const std::string& words) {
+  LineFollower lines(path);
+  std::string seen;
+  while (auto line = lines.Next(kPatience)) {
+    if (absl::StrContains(*line, words)) return testing::AssertionSuccess();
+    absl::StrAppend(&seen, *line, "\n");
+  }
+  return testing::AssertionFailure() << words << " is not in\n" << seen;
+}
+
+testing::AssertionResult KubeJobTest::TopShows(
+    const std::string& job,
+    const testing::Matcher<const std::string&>& wanted) {
+  const absl::Time deadline = absl::Now() + kPatience;
+  Outcome top;
+  do {
+    top = Elasticdl("top", {"--job_name=" + job, "--json"});
+    if (top.exit_code == 0 && wanted.Matches(top.out)) {
+      return testing::AssertionSuccess();
+    }
+  } while (top.exit_code == 0 && absl::Now() < deadline);
+  return testing::AssertionFailure() << top.exit_code << top.out << top.err;
+}
+
 bool KubeJobTest::WaitGone(const Resource& resource, const std::string& name) {
   Queue<int> gone(100);
   Watch::Options options;
@@ -295,6 +338,23 @@ std::string KubeJobTest::Log(const std::string& pod) {
                                               return true;
                                             });
   return status.ok() ? log : absl::StrCat(log, status.ToString(), "\n");
+}
+
+Json KubeJobTest::Killable(const std::string& program) {
+  constexpr char kScript[] = R"("$0" "$@" & child=$!
+trap 'kill -TERM $child' TERM
+file=/out/kill-$POD_NAME
+while [ ! -e $file ] && kill -0 $child 2>/dev/null; do sleep 0.1; done
+if [ -e $file ]; then rm $file; kill -KILL $child; fi
+wait $child)";
+  return {{"container", {{"command", {"bash", "-c", kScript, program}}}}};
+}
+
+testing::AssertionResult KubeJobTest::KillContainer(const std::string& pod) {
+  const absl::Status status =
+      WriteFileAtomic(JoinPath(out(), "kill-" + pod), "", 0666);
+  if (status.ok()) return testing::AssertionSuccess();
+  return testing::AssertionFailure() << status;
 }
 
 void KubeJobTest::GrantRights() {

@@ -7,6 +7,7 @@
 //   ELASTICDL_TEST_OUT        folder that nodes and tests both see; pods write
 #pragma once
 
+#include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
 #include <cstdint>
@@ -33,9 +34,15 @@ using elasticdl::test::LineFollower;
 using elasticdl::test::TempDir;
 using Flags = std::vector<std::string>;
 
+// Bounds the speed of a training job whatever the machine: an epoch takes one
+// worker at least 4.7 seconds (938 batches), two workers half of it. For jobs
+// that must still run when something has happened to them; they leave the
+// processor to others.
+inline constexpr char kPaced[] = "--failpoints=worker.step=delay(5)";
+
 // How long a test waits for anything: a small cluster takes its time to pull,
 // schedule and start.
-inline constexpr absl::Duration kPatience = absl::Seconds(90);
+inline constexpr absl::Duration kPatience = absl::Seconds(120);
 
 // The pods of a namespace, as the API server tells them. Thread-safe.
 class PodBoard {
@@ -65,6 +72,8 @@ class PodBoard {
 };
 
 bool HasPhase(const Json& pod, const std::string& phase);
+// Of an event, in seconds since 1970.
+double TimeOf(const Json& event);
 
 // One job that was submitted. Thread-compatible.
 class KubeJob {
@@ -80,14 +89,16 @@ class KubeJob {
   std::string Master() const { return "elasticdl-master-" + name_; }
   std::string Worker(int id) const;
 
-  // The next event called `event` that `wanted` accepts; earlier ones are
-  // passed over. A null value, and a failure of the test, when it does not come
-  // in time.
+  // The next event called `event` that `wanted` accepts, after the last one of
+  // this name that was returned; events of other names may come in any order. A
+  // null value, and a failure of the test, when it does not come in time.
   Json WaitForEvent(
       const std::string& event, const std::function<bool(const Json&)>& wanted =
                                     [](const Json&) { return true; });
   // The next world with so many members.
   Json WaitForWorld(size_t members);
+  // The event that tells of the first step of this world.
+  Json WaitForFirstStep(const Json& world);
   // Exit code of the client, -1 when it does not end.
   int Wait(absl::Duration timeout);
   // What the client wrote, for messages of assertions.
@@ -96,7 +107,10 @@ class KubeJob {
  private:
   const std::string name_;
   const std::string audit_;
-  LineFollower events_;
+  LineFollower lines_;
+  // All that came so far, and for each name the first that was not looked at.
+  std::vector<Json> events_;
+  std::map<std::string, size_t> next_;
   ChildProcess client_;
 };
 
@@ -144,12 +158,26 @@ class KubeJobTest : public ::testing::Test {
   testing::AssertionResult LedgerIsExact(const std::string& audit,
                                          int64_t epochs,
                                          const Flags& more = {});
+  // Waits until a line of this file holds `words`.
+  static testing::AssertionResult WaitForLine(const std::string& path,
+                                              const std::string& words);
+  // Asks `elasticdl top` until its answer is as `wanted`: what the master tells
+  // of itself is up to a fifth of a second old.
+  testing::AssertionResult TopShows(
+      const std::string& job,
+      const testing::Matcher<const std::string&>& wanted);
   // Waits until an object is gone.
   bool WaitGone(const Resource& resource, const std::string& name);
   // Called when the pods of the test are gone; the last one first.
   void AtEnd(std::function<void()> clean_up);
   // The whole log of a pod.
   std::string Log(const std::string& pod);
+
+  // A part of a pod's --cluster_spec that runs `program` so that KillContainer
+  // works: the API has no way to kill a container.
+  static Json Killable(const std::string& program);
+  // SIGKILL to the program of this pod, which is Killable; once.
+  testing::AssertionResult KillContainer(const std::string& pod);
 
   // Grants the default account the rights of a master.
   void GrantRights();

@@ -97,8 +97,9 @@ TEST_F(JobTest, HelloWorld) {
 
 TEST_F(JobTest, CommandsOnARunningJob) {
   // Far longer than the test looks at it.
-  const auto job = Train("long", {"--num_epochs=100", "--num_workers=1"});
+  const auto job = Train("long", {"--num_epochs=1000", "--num_workers=1"});
   ASSERT_FALSE(job->WaitForWorld(1).is_null());
+  ASSERT_TRUE(WaitForPhase(job->Master(), "Running"));
   EXPECT_THAT(Elasticdl("list", {}).out, ContainsRegex("long +running"));
   const Flags name = {"--job_name=long"};
   const Outcome top = Elasticdl("top", {"--job_name=long", "--json"});
@@ -107,6 +108,8 @@ TEST_F(JobTest, CommandsOnARunningJob) {
   EXPECT_EQ(TextAt(status, "/job"), "long") << top.out;
   EXPECT_THAT(Elasticdl("logs", {"--job_name=long", "master"}).out,
               HasSubstr("generation 1: 1 worker"));
+  // The kubelet has logs of pods that it knows to run.
+  ASSERT_TRUE(WaitForPhase(job->Worker(0), "Running"));
   const Outcome worker_log = Elasticdl("logs", {"--job_name=long", "0"});
   EXPECT_EQ(worker_log.exit_code, 0) << worker_log.err;
   EXPECT_FALSE(worker_log.out.empty());
@@ -116,13 +119,14 @@ TEST_F(JobTest, CommandsOnARunningJob) {
   EXPECT_EQ(scaled.exit_code, 0) << scaled.err;
   ASSERT_FALSE(job->WaitForWorld(2).is_null());
   EXPECT_TRUE(WaitForPhase(job->Worker(1), "Running"));
+  EXPECT_TRUE(TopShows("long", HasSubstr(job->Worker(1))));
   EXPECT_THAT(Elasticdl("top", name).out, HasSubstr(job->Worker(1)));
 
   const Outcome stopped = Elasticdl("stop", name);
   EXPECT_EQ(stopped.exit_code, 0) << stopped.err;
   EXPECT_EQ(job->Wait(kPatience), 1) << job->Output();
   EXPECT_THAT(job->Output(), HasSubstr("asked by elasticdl stop"));
-  EXPECT_TRUE(LedgerIsExact(job->audit(), 100, {"--partial"}));
+  EXPECT_TRUE(LedgerIsExact(job->audit(), 1000, {"--partial"}));
   for (int id : {0, 1}) {
     EXPECT_TRUE(pods().WaitUntil([&](const PodBoard::PodMap& pods) {
       const auto found = pods.find(job->Worker(id));

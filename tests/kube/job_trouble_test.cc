@@ -7,7 +7,6 @@
 #include <memory>
 #include <string>
 
-#include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
 #include "kube/job_fixture.h"
 
@@ -23,17 +22,6 @@ constexpr char kNoImage[] = "localhost:1/elasticdl/no-such-image:1";
 
 class JobTroubleTest : public KubeJobTest {
  protected:
-  // Waits until a line of this file holds `words`.
-  static testing::AssertionResult WaitForLine(const std::string& path,
-                                              const std::string& words) {
-    LineFollower lines(path);
-    std::string seen;
-    while (auto line = lines.Next(kPatience)) {
-      if (absl::StrContains(*line, words)) return testing::AssertionSuccess();
-      absl::StrAppend(&seen, *line, "\n");
-    }
-    return testing::AssertionFailure() << words << " is not in\n" << seen;
-  }
   void StopAndExpectNothing(const std::string& job) {
     const Outcome stopped = Elasticdl("stop", {"--job_name=" + job});
     EXPECT_EQ(stopped.exit_code, 0) << stopped.err;
@@ -70,11 +58,9 @@ TEST_F(JobTroubleTest, ImageOfAWorkerCannotBePulled) {
             {"--num_workers=1", "--cluster_spec_json=" + spec.dump()});
   ASSERT_TRUE(WaitForLine(job->client().out_path(), "ImagePull"))
       << job->Output();
-  const Outcome top =
-      Elasticdl("top", {"--job_name=no-worker-image", "--json"});
-  EXPECT_EQ(top.exit_code, 0) << top.err;
-  EXPECT_THAT(top.out,
-              AnyOf(HasSubstr("ErrImagePull"), HasSubstr("ImagePullBackOff")));
+  EXPECT_TRUE(TopShows(
+      "no-worker-image",
+      AnyOf(HasSubstr("ErrImagePull"), HasSubstr("ImagePullBackOff"))));
   const Outcome stopped = Elasticdl("stop", {"--job_name=no-worker-image"});
   EXPECT_EQ(stopped.exit_code, 0) << stopped.err;
   EXPECT_NE(job->Wait(kPatience), -1) << job->Output();

@@ -26,7 +26,7 @@ using kube::test::RealCluster;
 using ::testing::HasSubstr;
 
 // Deleting a pod takes seconds, pulling an image may take a minute.
-constexpr absl::Duration kPatience = absl::Seconds(90);
+constexpr absl::Duration kPatience = absl::Seconds(120);
 
 enum class Backend { kLocal, kCluster };
 

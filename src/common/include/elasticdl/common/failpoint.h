@@ -6,9 +6,11 @@
 //
 // Specification: `[worker:]name=action[@first][xcount]`, several joined by `;`.
 //   worker  a worker's id: only this worker is hit (default: every process)
-//   action  error | kill | stop | exit(code)
+//   action  error | kill | stop | exit(code) | delay(ms)
 //           error: Failpoint returns UNAVAILABLE; kill: SIGKILL to this
-//           process; stop: SIGSTOP; exit(code): _exit(code)
+//           process; stop: SIGSTOP; exit(code): _exit(code); delay(ms): this
+//           thread waits so many milliseconds, which bounds the speed of a job
+//           that a test has to catch in time
 //   first   the visit at which it starts, from 1 (default 1)
 //   count   for how many visits (default: all that follow)
 // e.g. `checkpoint.rename=kill@2;2:worker.reduce=error@1x3`.
