@@ -201,11 +201,12 @@ TEST_F(EngineTest, ConnectionThatBreaks) {
 
 // The engine stops a build when the connection closes.
 TEST_F(EngineTest, CancelClosesTheConnection) {
-  Queue<bool> hangups(1);
-  Start([&](const FakeEngine::Request&, FakeEngine::Reply& reply) {
+  // The engine's thread may still be busy with it when the test ends.
+  const auto hangups = std::make_shared<Queue<bool>>(1);
+  Start([hangups](const FakeEngine::Request&, FakeEngine::Reply& reply) {
     reply.Begin(200);
     reply.Chunk("{\"stream\":\"Step 1/1 : RUN sleep\\n\"}");
-    hangups.Push(reply.WaitForHangup());
+    hangups->Push(reply.WaitForHangup());
   });
   Queue<bool> began(1);
   absl::Status status;
@@ -217,7 +218,7 @@ TEST_F(EngineTest, CancelClosesTheConnection) {
   engine_->Cancel();
   build.Join();
   EXPECT_TRUE(absl::IsCancelled(status)) << status;
-  EXPECT_EQ(hangups.Pop(absl::Seconds(30)), true);
+  EXPECT_EQ(hangups->Pop(absl::Seconds(30)), true);
   EXPECT_TRUE(absl::IsCancelled(engine_->Push("a/b:1", nullptr)));
 }
 

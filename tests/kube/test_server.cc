@@ -16,10 +16,9 @@ constexpr absl::Duration kPatience = absl::Seconds(20);
 }  // namespace
 
 void Gate::Open() {
-  {
-    MutexLock lock(mu_);
-    open_ = true;
-  }
+  // Told under the lock: whoever waits may end the gate right after.
+  MutexLock lock(mu_);
+  open_ = true;
   changed_.NotifyAll();
 }
 

@@ -312,7 +312,7 @@ TEST(TransportTest, SilenceOfAStreamHasALimit) {
   });
   int pieces = 0;
   const auto response = Connect(server)->Stream(
-      Get({"x"}), absl::Milliseconds(300), nullptr, [&](absl::string_view) {
+      Get({"x"}), absl::Seconds(3), nullptr, [&](absl::string_view) {
         ++pieces;
         return true;
       });
