@@ -52,7 +52,7 @@ absl::Status HierarchicalCommunicator::RunSteps(
   Deadline deadline(timeout);
   for (const Step& step : steps) {
     ELASTICDL_RETURN_IF_ERROR(Failpoint(failpoint));
-    const absl::Status status = Annotate(step(deadline.Left()), kPartOfWorld);
+    absl::Status status = Annotate(step(deadline.Left()), kPartOfWorld);
     if (status.ok()) continue;
     absl::Status own = Own();
     if (!own.ok()) return own;
