@@ -62,8 +62,9 @@ if ! docker image inspect $registry/debian:bookworm > /dev/null 2>&1; then
   rm -rf "$tree"
   mirror=$(sed -nE 's/^URIs: +([^ ]+).*/\1/p' \
     /etc/apt/sources.list.d/debian.sources 2> /dev/null | head -n 1)
-  debootstrap --variant=minbase bookworm "$tree" \
-    "${mirror:-http://deb.debian.org/debian}" > "$log/debootstrap.log" 2>&1 ||
+  # Without one debootstrap knows where Debian is.
+  debootstrap --variant=minbase bookworm "$tree" ${mirror:+"$mirror"} \
+    > "$log/debootstrap.log" 2>&1 ||
     cannot "no Debian tree can be made: $log/debootstrap.log"
   # As in Debian's own images: what is interrupted is built again anyway.
   echo force-unsafe-io > "$tree/etc/dpkg/dpkg.cfg.d/docker"
