@@ -218,12 +218,11 @@ PodManager::Decisions PodManager::OnTimer(
         attached(lineage.id)) {
       continue;
     }
-    Delete(lineage,
-           absl::StrCat("has run for ",
-                        absl::FormatDuration(options_.attach_timeout),
-                        " without coming to the master"),
-           out);
-    out.back().grace = absl::ZeroDuration();
+    Kill(lineage,
+         absl::StrCat("has run for ",
+                      absl::FormatDuration(options_.attach_timeout),
+                      " without coming to the master"),
+         out);
   }
   Reconcile(now, out);
   return out;
@@ -241,9 +240,7 @@ absl::StatusOr<PodManager::Decisions> PodManager::Replace(
   }
   Decisions out;
   if (!HasPod(*lineage) || lineage->deleting) return out;
-  Delete(*lineage, reason, out);
-  // It hangs and its data is handed out again: nothing to wait for.
-  out.back().grace = absl::ZeroDuration();
+  Kill(*lineage, reason, out);
   return out;
 }
 
@@ -405,6 +402,13 @@ void PodManager::Delete(Lineage& lineage, const std::string& reason,
 
 // Takes a lineage out of the job. Its pod, if it has one, is deleted; the
 // lineage goes when that has ended.
+// It hangs, and what data it has is handed out again: nothing to wait for.
+void PodManager::Kill(Lineage& lineage, const std::string& reason,
+                      Decisions& out) {
+  Delete(lineage, reason, out);
+  out.back().grace = absl::ZeroDuration();
+}
+
 void PodManager::Remove(Slots::iterator it, const std::string& reason,
                         Decisions& out) {
   Lineage& lineage = it->second;

@@ -252,6 +252,7 @@ class PodManager {
   void Reconcile(absl::Time now, Decisions& out);
   void Create(Lineage& lineage, absl::Time now, Decisions& out);
   void Delete(Lineage& lineage, const std::string& reason, Decisions& out);
+  void Kill(Lineage& lineage, const std::string& reason, Decisions& out);
   void Remove(Slots::iterator it, const std::string& reason, Decisions& out);
   void Ended(Slots::iterator it, const PodEvent& event, absl::Time now,
              Decisions& out);
