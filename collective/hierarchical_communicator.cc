@@ -52,12 +52,13 @@ absl::Status HierarchicalCommunicator::RunSteps(
   Deadline deadline(timeout);
   for (const Step& step : steps) {
     ELASTICDL_RETURN_IF_ERROR(Failpoint(failpoint));
-    absl::Status status = Annotate(step(deadline.Left()), kPartOfWorld);
+    const absl::Status status = step(deadline.Left());
     if (status.ok()) continue;
     absl::Status own = Own();
     if (!own.ok()) return own;
+    // The others, who hear of it in their own step, add the same words.
     Abort(std::string(status.message()));
-    return status;
+    return Annotate(status, kPartOfWorld);
   }
   return absl::OkStatus();
 }
