@@ -5,6 +5,7 @@
 #include <string>
 #include <vector>
 
+#include "elasticdl/fork_server.h"
 #include "elasticdl/worker.h"
 #include "environment.h"
 #include "job_flags.h"
@@ -64,5 +65,9 @@ int Main(const std::vector<std::string>& args) {
 }  // namespace elasticdl::cli
 
 int main(int argc, char** argv) {
+  int fd = -1;
+  if (argc > 1 && elasticdl::process::IsForkServer(argv[1], &fd)) {
+    return elasticdl::process::ServeForks(fd, argv, elasticdl::cli::Main);
+  }
   return elasticdl::cli::Main({argv + 1, argv + argc});
 }

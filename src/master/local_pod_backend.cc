@@ -11,6 +11,7 @@
 #include <deque>
 #include <functional>
 #include <map>
+#include <set>
 #include <thread>
 #include <utility>
 
@@ -20,6 +21,7 @@
 #include "elasticdl/common/mutex.h"
 #include "elasticdl/common/status.h"
 #include "elasticdl/common/thread.h"
+#include "elasticdl/fork_server.h"
 #include "elasticdl/process.h"
 
 namespace elasticdl::master {
@@ -44,10 +46,17 @@ class LocalPodBackend::Loop {
 
  private:
   struct Pod {
+    // No process as long as the fork server has not answered.
     process::Process process;
+    process::Options options;
+    uint64_t request = 0;
     bool deleted = false;
-    // When SIGKILL follows SIGTERM.
+    absl::Duration grace = absl::InfiniteDuration();
+    // When SIGKILL follows SIGTERM; of a deleted pod that has no process yet:
+    // when the fork server is given up.
     absl::Time kill_at = absl::InfiniteFuture();
+
+    bool starting() const { return process.pid == 0; }
   };
   // Waits on the caller's stack for its command to be run.
   struct PendingCall {
@@ -59,6 +68,11 @@ class LocalPodBackend::Loop {
   void Run();
   void RunCalls();
   void Wait();
+  bool AskForkServer(const PodSpec& spec, const process::Options& options);
+  void ReadAnswers();
+  void Started(const std::string& name, absl::StatusOr<process::Process> made);
+  void ForkServerEnded();
+  void Terminate(bool first, Pod* pod);
   void ReapEnded();
   void KillOverdue();
   void KillAll();
@@ -72,6 +86,12 @@ class LocalPodBackend::Loop {
 
   // Only the thread uses these.
   std::map<std::string, Pod> pods_;
+  std::unique_ptr<process::ForkServer> fork_server_;
+  // It is not tried again when one ended without any answer.
+  bool fork_server_works_ = true;
+  uint64_t last_request_ = 0;
+  // Groups of pods that have ended: whoever is left of them is ours to collect.
+  std::set<pid_t> orphans_;
   std::thread::id thread_id_;
 
   Mutex mu_;
@@ -167,6 +187,7 @@ void LocalPodBackend::Loop::Run() {
       if (stopping_ && calls_.empty()) break;
     }
     Wait();
+    ReadAnswers();
     ReapEnded();
     KillOverdue();
   }
@@ -206,8 +227,9 @@ int LocalPodBackend::Loop::PollTimeoutMs() const {
 void LocalPodBackend::Loop::Wait() {
   std::vector<pollfd> fds = {{wakeup_.get(), POLLIN, 0}};
   for (const auto& [name, pod] : pods_) {
-    fds.push_back({pod.process.pidfd.get(), POLLIN, 0});
+    if (!pod.starting()) fds.push_back({pod.process.pidfd.get(), POLLIN, 0});
   }
+  if (fork_server_ != nullptr) fds.push_back({fork_server_->fd(), POLLIN, 0});
   if (poll(fds.data(), fds.size(), PollTimeoutMs()) <= 0) return;
   if (fds[0].revents != 0) {
     uint64_t count;
@@ -219,12 +241,21 @@ void LocalPodBackend::Loop::ReapEnded() {
   std::vector<PodEvent> events;
   for (auto it = pods_.begin(); it != pods_.end();) {
     pollfd fd = {it->second.process.pidfd.get(), POLLIN, 0};
-    if (poll(&fd, 1, 0) != 1) {
+    if (it->second.starting() || poll(&fd, 1, 0) != 1) {
       ++it;
       continue;
     }
     events.push_back(Reap(it->first, it->second.process, it->second.deleted));
+    if (fork_server_ != nullptr) orphans_.insert(it->second.process.pid);
     it = pods_.erase(it);
+  }
+  for (auto it = orphans_.begin(); it != orphans_.end();) {
+    const pid_t reaped = waitpid(-*it, nullptr, WNOHANG);
+    if (reaped < 0) {
+      it = orphans_.erase(it);
+    } else if (reaped == 0) {
+      ++it;
+    }
   }
   for (PodEvent& event : events) Emit(event);
 }
@@ -233,17 +264,24 @@ void LocalPodBackend::Loop::KillOverdue() {
   const absl::Time now = Clock::Real().Now();
   for (auto& [name, pod] : pods_) {
     if (pod.kill_at > now) continue;
+    pod.kill_at = absl::InfiniteFuture();
+    if (pod.starting()) {
+      LogWarning("the process that forks workers does not answer: killed");
+      fork_server_->Kill();
+      return ReadAnswers();
+    }
     LogWarning(name, " did not end after SIGTERM: killed");
     kill(-pod.process.pid, SIGKILL);
-    pod.kill_at = absl::InfiniteFuture();
   }
 }
 
 void LocalPodBackend::Loop::KillAll() {
-  for (auto& [name, pod] : pods_) {
-    pod.deleted = true;
-    kill(-pod.process.pid, SIGKILL);
+  for (auto& [name, pod] : pods_) pod.deleted = true;
+  if (fork_server_ != nullptr) {
+    fork_server_->Kill();
+    ReadAnswers();
   }
+  for (auto& [name, pod] : pods_) kill(-pod.process.pid, SIGKILL);
   std::map<std::string, Pod> pods = std::move(pods_);
   pods_.clear();
   for (auto& [name, pod] : pods) Emit(Reap(name, pod.process, true));
@@ -267,15 +305,110 @@ absl::Status LocalPodBackend::Loop::Create(const PodSpec& spec) {
   for (const auto& [key, value] : spec.env) {
     options.environment.push_back(absl::StrCat(key, "=", value));
   }
+  if (AskForkServer(spec, options)) return absl::OkStatus();
   absl::StatusOr<process::Process> started = process::Start(options);
   if (!started.ok()) return started.status();
-  PodEvent event;
-  event.name = spec.name;
-  event.phase = PodPhase::kRunning;
-  event.pid = started->pid;
-  pods_[spec.name].process = *std::move(started);
-  Emit(event);
+  pods_[spec.name] = Pod();
+  Started(spec.name, std::move(started));
   return absl::OkStatus();
+}
+
+// False when the pod has to be started in another way.
+bool LocalPodBackend::Loop::AskForkServer(const PodSpec& spec,
+                                          const process::Options& options) {
+  if (options_.fork_server.empty() || spec.argv.empty() ||
+      spec.argv[0] != options_.fork_server) {
+    return false;
+  }
+  if (fork_server_ == nullptr && !fork_server_works_) return false;
+  if (fork_server_ == nullptr) {
+    auto started =
+        process::ForkServer::Start(options_.fork_server, options_.environment);
+    // What is wrong with the program is told by the other way.
+    if (!started.ok()) return false;
+    fork_server_ = *std::move(started);
+    fork_server_works_ = false;
+  }
+  const absl::Status asked = fork_server_->Ask(last_request_ + 1, options);
+  if (!asked.ok()) {
+    LogWarning(asked.message());
+    return false;
+  }
+  Pod& pod = pods_[spec.name];
+  pod.options = options;
+  pod.request = ++last_request_;
+  return true;
+}
+
+void LocalPodBackend::Loop::ReadAnswers() {
+  while (fork_server_ != nullptr) {
+    auto answer = fork_server_->Next();
+    if (!answer.ok()) return ForkServerEnded();
+    if (!answer->has_value()) return;
+    fork_server_works_ = true;
+    for (auto& [name, pod] : pods_) {
+      if (!pod.starting() || pod.request != (*answer)->request) continue;
+      Started(name, std::move((*answer)->process));
+      break;
+    }
+  }
+}
+
+// Pods that were asked for in vain are started in the other way.
+void LocalPodBackend::Loop::ForkServerEnded() {
+  fork_server_.reset();
+  std::vector<std::string> names;
+  for (const auto& [name, pod] : pods_) {
+    if (pod.starting()) names.push_back(name);
+  }
+  for (const std::string& name : names) {
+    const Pod& pod = pods_[name];
+    if (pod.deleted) {
+      PodEvent event;
+      event.name = name;
+      event.phase = PodPhase::kDeleted;
+      event.reason = PodEndReason::kDeleted;
+      pods_.erase(name);
+      Emit(event);
+    } else {
+      LogInfo("the process that forks workers has ended: ", name,
+              " starts without it");
+      Started(name, process::Start(pod.options));
+    }
+  }
+}
+
+// Tells that the pod has its process, or that it cannot get one.
+void LocalPodBackend::Loop::Started(const std::string& name,
+                                    absl::StatusOr<process::Process> made) {
+  PodEvent event;
+  event.name = name;
+  if (!made.ok()) {
+    event.create_error = made.status();
+    pods_.erase(name);
+    return Emit(event);
+  }
+  Pod& pod = pods_[name];
+  pod.process = *std::move(made);
+  event.phase = PodPhase::kRunning;
+  event.pid = pod.process.pid;
+  pod.kill_at = absl::InfiniteFuture();
+  // Delete came first.
+  if (pod.deleted) Terminate(true, &pod);
+  Emit(event);
+}
+
+void LocalPodBackend::Loop::Terminate(bool first, Pod* pod) {
+  if (first) {
+    kill(pod->process.pid, SIGTERM);
+    // A stopped process would not see SIGTERM before the grace is over.
+    kill(pod->process.pid, SIGCONT);
+  }
+  if (pod->grace <= absl::ZeroDuration()) {
+    kill(-pod->process.pid, SIGKILL);
+  } else {
+    pod->kill_at = std::min(pod->kill_at, Clock::Real().Now() + pod->grace);
+  }
 }
 
 absl::Status LocalPodBackend::Loop::Delete(const std::string& name,
@@ -285,16 +418,14 @@ absl::Status LocalPodBackend::Loop::Delete(const std::string& name,
     return absl::NotFoundError(absl::StrCat("no pod ", name));
   }
   Pod& pod = it->second;
-  if (!pod.deleted) {
-    pod.deleted = true;
-    kill(pod.process.pid, SIGTERM);
-    // A stopped process would not see SIGTERM before the grace is over.
-    kill(pod.process.pid, SIGCONT);
-  }
-  if (grace <= absl::ZeroDuration()) {
-    kill(-pod.process.pid, SIGKILL);
+  const bool first = !pod.deleted;
+  pod.deleted = true;
+  pod.grace = std::min(pod.grace, grace);
+  if (pod.starting()) {
+    pod.kill_at = std::min(pod.kill_at,
+                           Clock::Real().Now() + options_.fork_server_patience);
   } else {
-    pod.kill_at = std::min(pod.kill_at, Clock::Real().Now() + grace);
+    Terminate(first, &pod);
   }
   return absl::OkStatus();
 }

@@ -6,13 +6,16 @@
 #include <vector>
 
 #include "absl/status/statusor.h"
+#include "absl/time/time.h"
 #include "pod_backend.h"
 
 namespace elasticdl::master {
 
 // Thread-safe. One thread forks, watches and reaps all processes, so the death
 // signal that ties them to this process (which follows the forking *thread*)
-// fires only when this process ends, however it ends.
+// fires only when this process ends, however it ends. Pods of the program
+// Options::fork_server are forked by a process of it that has loaded its
+// libraries before; when that does not work, they are started like the others.
 //
 // A pod is the leader of its own session: a terminal's Ctrl-C does not reach
 // it. Delete sends SIGTERM to the leader, as a kubelet does; when the leader
@@ -23,6 +26,11 @@ class LocalPodBackend : public PodBackend {
   struct Options {
     // KEY=VALUE of every pod; normally the environment of this process.
     std::vector<std::string> environment;
+    // A program that can be a process::ForkServer; empty = none.
+    std::string fork_server;
+    // How long a deleted pod waits for it; it may still load its libraries
+    // from a cold disk.
+    absl::Duration fork_server_patience = absl::Seconds(30);
   };
 
   // Starts the thread. INTERNAL, RESOURCE_EXHAUSTED, … when the kernel refuses

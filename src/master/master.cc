@@ -297,6 +297,7 @@ absl::Status MasterImpl::SetUpPods() {
   if (options_.cluster.has_value()) return StartClusterBackend(sink);
   LocalPodBackend::Options backend;
   backend.environment = options_.environment;
+  backend.fork_server = options_.worker_argv[0];
   ELASTICDL_ASSIGN_OR_RETURN(backend_, LocalPodBackend::Start(backend, sink));
   return absl::OkStatus();
 }

@@ -14,6 +14,7 @@
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_split.h"
 #include "elasticdl/common/status.h"
+#include "start_options.h"
 
 namespace elasticdl::process {
 namespace {
@@ -67,22 +68,6 @@ void ResetSignals() {
   for (const int fd : *plan.keep_fds) fcntl(fd, F_SETFD, 0);
   execve(plan.path, plan.argv, plan.envp);
   FailChild(plan.error_pipe);
-}
-
-// Later entries of one key win.
-std::vector<std::string> MergeEnvironment(const std::vector<std::string>& all) {
-  std::vector<std::string> merged;
-  for (const std::string& entry : all) {
-    const std::string key = entry.substr(0, entry.find('=')) + "=";
-    bool replaced = false;
-    for (std::string& other : merged) {
-      if (!absl::StartsWith(other, key)) continue;
-      other = entry;
-      replaced = true;
-    }
-    if (!replaced) merged.push_back(entry);
-  }
-  return merged;
 }
 
 absl::StatusOr<std::string> FindProgram(
@@ -157,6 +142,26 @@ void Reap(pid_t pid) {
 
 }  // namespace
 
+std::vector<std::string> MergeEnvironment(const std::vector<std::string>& all) {
+  std::vector<std::string> merged;
+  for (const std::string& entry : all) {
+    const std::string key = entry.substr(0, entry.find('=')) + "=";
+    bool replaced = false;
+    for (std::string& other : merged) {
+      if (!absl::StartsWith(other, key)) continue;
+      other = entry;
+      replaced = true;
+    }
+    if (!replaced) merged.push_back(entry);
+  }
+  return merged;
+}
+
+absl::StatusOr<Fd> OpenLog(const Options& options) {
+  return Open(options.log_file.empty() ? "/dev/null" : options.log_file,
+              O_WRONLY | O_CREAT | O_APPEND);
+}
+
 Fd OpenPidfd(pid_t pid) {
   // glibc 2.36 declares pidfd_open without extern "C".
   return Fd(static_cast<int>(syscall(SYS_pidfd_open, pid, 0)));
@@ -174,10 +179,7 @@ absl::StatusOr<Process> Start(const Options& options) {
   const std::vector<char*> envp = Pointers(environment);
 
   ELASTICDL_ASSIGN_OR_RETURN(const Fd input, Open("/dev/null", O_RDONLY));
-  ELASTICDL_ASSIGN_OR_RETURN(
-      const Fd log,
-      Open(options.log_file.empty() ? "/dev/null" : options.log_file,
-           O_WRONLY | O_CREAT | O_APPEND));
+  ELASTICDL_ASSIGN_OR_RETURN(const Fd log, OpenLog(options));
   int ends[2];
   if (pipe2(ends, O_CLOEXEC) != 0) return ErrnoToStatus(errno, "pipe");
   Fd read_end(ends[0]);

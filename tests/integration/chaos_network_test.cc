@@ -146,7 +146,7 @@ TEST_F(ChaosNetworkTest, HostThatOnlySpeaks) {
 }
 
 TEST_F(ChaosNetworkTest, Delay) {
-  const auto job = StartMaster({"--max_step=15"});
+  const auto job = StartMaster({"--max_step=15", "--min_workers=3"});
   StartWorkers();
   ASSERT_TRUE(WaitForWorld(*job, {0, 1, 2})) << Logs();
   Network::Path slow;
@@ -159,7 +159,7 @@ TEST_F(ChaosNetworkTest, Delay) {
 }
 
 TEST_F(ChaosNetworkTest, Loss) {
-  const auto job = StartMaster({"--max_step=60"});
+  const auto job = StartMaster({"--max_step=60", "--min_workers=3"});
   StartWorkers();
   ASSERT_TRUE(WaitForWorld(*job, {0, 1, 2})) << Logs();
   Network::Path bad;

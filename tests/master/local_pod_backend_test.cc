@@ -1,5 +1,6 @@
-// LocalPodBackend with real processes. Blockers wait on a FIFO that nobody
-// opens; synchronisation goes through FIFOs and events, never through time.
+// LocalPodBackend with real processes, started one by one and by a fork server.
+// Blockers wait on a FIFO that nobody opens; synchronisation goes through FIFOs
+// and events, never through time.
 #include "local_pod_backend.h"
 
 #include <fcntl.h>
@@ -16,8 +17,10 @@
 #include <string>
 #include <vector>
 
+#include "absl/strings/match.h"
 #include "absl/strings/numbers.h"
 #include "absl/strings/str_cat.h"
+#include "absl/strings/str_split.h"
 #include "elasticdl/common/file.h"
 #include "elasticdl/common/queue.h"
 #include "elasticdl/process.h"
@@ -37,21 +40,27 @@ bool EndsWithinPatience(int pidfd) {
          1;
 }
 
-class LocalPodBackendTest : public ::testing::Test {
+class LocalPodBackendTest : public ::testing::TestWithParam<bool> {
  protected:
   LocalPodBackendTest() : fifo_(dir_.Path("never")) {
     EXPECT_EQ(mkfifo(fifo_.c_str(), 0600), 0);
     auto backend = LocalPodBackend::Start(
-        {{"PATH=/usr/bin:/bin", "COLOUR=red"}},
-        [this](const PodEvent& event) { events_.Push(event); });
+        Options(), [this](const PodEvent& event) { events_.Push(event); });
     EXPECT_TRUE(backend.ok()) << backend.status();
     backend_ = *std::move(backend);
   }
 
+  static LocalPodBackend::Options Options() {
+    LocalPodBackend::Options options;
+    options.environment = {"PATH=/usr/bin:/bin", "COLOUR=red"};
+    if (GetParam()) options.fork_server = FORKING_SHELL;
+    options.fork_server_patience = absl::Milliseconds(20);
+    return options;
+  }
   PodSpec Shell(const std::string& name, const std::string& script) const {
     PodSpec spec;
     spec.name = name;
-    spec.argv = {"sh", "-c", script};
+    spec.argv = {FORKING_SHELL, "-c", script};
     spec.log_file = dir_.Path(name + ".log");
     return spec;
   }
@@ -82,7 +91,7 @@ class LocalPodBackendTest : public ::testing::Test {
   std::unique_ptr<LocalPodBackend> backend_;
 };
 
-TEST_F(LocalPodBackendTest, ExitZeroIsSuccess) {
+TEST_P(LocalPodBackendTest, ExitZeroIsSuccess) {
   ASSERT_TRUE(backend_->Create(Shell("a", "exit 0")).ok());
   const PodEvent end = NextAfterRunning();
   EXPECT_EQ(end.name, "a");
@@ -91,7 +100,7 @@ TEST_F(LocalPodBackendTest, ExitZeroIsSuccess) {
   EXPECT_EQ(end.reason, PodEndReason::kNone);
 }
 
-TEST_F(LocalPodBackendTest, ExitCodeIsReported) {
+TEST_P(LocalPodBackendTest, ExitCodeIsReported) {
   ASSERT_TRUE(backend_->Create(Shell("a", "exit 42")).ok());
   const PodEvent end = NextAfterRunning();
   EXPECT_EQ(end.phase, PodPhase::kFailed);
@@ -101,7 +110,7 @@ TEST_F(LocalPodBackendTest, ExitCodeIsReported) {
   EXPECT_EQ(DescribePodEnd(end), "exit code 42");
 }
 
-TEST_F(LocalPodBackendTest, KillFromOutsideIsSignalNine) {
+TEST_P(LocalPodBackendTest, KillFromOutsideIsSignalNine) {
   ASSERT_TRUE(backend_->Create(Blocker("a")).ok());
   const PodEvent running = Next();
   ASSERT_EQ(kill(running.pid, SIGKILL), 0);
@@ -112,7 +121,7 @@ TEST_F(LocalPodBackendTest, KillFromOutsideIsSignalNine) {
   EXPECT_EQ(DescribePodEnd(end), "signal 9 (SIGKILL)");
 }
 
-TEST_F(LocalPodBackendTest, OutputAndEnvironmentReachThePod) {
+TEST_P(LocalPodBackendTest, OutputAndEnvironmentReachThePod) {
   PodSpec spec = Shell("a", "echo out $COLOUR $SHAPE; echo err >&2");
   spec.env = {{"SHAPE", "a=b"}, {"COLOUR", "green"}};
   ASSERT_TRUE(backend_->Create(spec).ok());
@@ -120,14 +129,14 @@ TEST_F(LocalPodBackendTest, OutputAndEnvironmentReachThePod) {
   EXPECT_EQ(*ReadFile(spec.log_file), "out green a=b\nerr\n");
 }
 
-TEST_F(LocalPodBackendTest, PodLeadsItsOwnSession) {
+TEST_P(LocalPodBackendTest, PodLeadsItsOwnSession) {
   ASSERT_TRUE(backend_->Create(Blocker("a")).ok());
   const pid_t pid = Next().pid;
   EXPECT_EQ(getsid(pid), pid);
   EXPECT_NE(getpgid(pid), getpgrp());
 }
 
-TEST_F(LocalPodBackendTest, PodHasNoDescriptorOfOurs) {
+TEST_P(LocalPodBackendTest, PodHasNoDescriptorOfOurs) {
   const Fd leaky(open("/dev/null", O_RDONLY));  // no O_CLOEXEC on purpose
   PodSpec spec = Shell("a", "exec ls /proc/self/fd");
   ASSERT_TRUE(backend_->Create(spec).ok());
@@ -136,7 +145,7 @@ TEST_F(LocalPodBackendTest, PodHasNoDescriptorOfOurs) {
   EXPECT_EQ(*ReadFile(spec.log_file), "0\n1\n2\n3\n");
 }
 
-TEST_F(LocalPodBackendTest, DeleteLetsThePodLeave) {
+TEST_P(LocalPodBackendTest, DeleteLetsThePodLeave) {
   const std::string ready = MakeFifo("ready");
   ASSERT_TRUE(
       backend_
@@ -153,7 +162,7 @@ TEST_F(LocalPodBackendTest, DeleteLetsThePodLeave) {
   EXPECT_EQ(*ReadFile(dir_.Path("a.log")), "left\n");
 }
 
-TEST_F(LocalPodBackendTest, DeleteKillsAfterTheGrace) {
+TEST_P(LocalPodBackendTest, DeleteKillsAfterTheGrace) {
   const std::string ready = MakeFifo("ready");
   ASSERT_TRUE(backend_
                   ->Create(Shell("a", absl::StrCat("trap '' TERM; echo up >",
@@ -166,7 +175,7 @@ TEST_F(LocalPodBackendTest, DeleteKillsAfterTheGrace) {
   EXPECT_EQ(end.signal, SIGKILL);
 }
 
-TEST_F(LocalPodBackendTest, SecondDeleteShortensTheGrace) {
+TEST_P(LocalPodBackendTest, SecondDeleteShortensTheGrace) {
   const std::string ready = MakeFifo("ready");
   ASSERT_TRUE(backend_
                   ->Create(Shell("a", absl::StrCat("trap '' TERM; echo up >",
@@ -180,7 +189,7 @@ TEST_F(LocalPodBackendTest, SecondDeleteShortensTheGrace) {
             absl::StatusCode::kNotFound);
 }
 
-TEST_F(LocalPodBackendTest, EndOfTheLeaderEndsItsChildren) {
+TEST_P(LocalPodBackendTest, EndOfTheLeaderEndsItsChildren) {
   const std::string pids = MakeFifo("pids");
   ASSERT_TRUE(
       backend_
@@ -195,7 +204,7 @@ TEST_F(LocalPodBackendTest, EndOfTheLeaderEndsItsChildren) {
   EXPECT_TRUE(!pidfd.valid() || EndsWithinPatience(pidfd.get()));
 }
 
-TEST_F(LocalPodBackendTest, ErrorsOfCreateSayWhatIsWrong) {
+TEST_P(LocalPodBackendTest, ErrorsOfCreateSayWhatIsWrong) {
   PodSpec spec;
   spec.name = "a";
   spec.argv = {"/no/such/program"};
@@ -222,7 +231,7 @@ TEST_F(LocalPodBackendTest, ErrorsOfCreateSayWhatIsWrong) {
             absl::StatusCode::kAlreadyExists);
 }
 
-TEST_F(LocalPodBackendTest, ManyPodsAreWatchedAtOnce) {
+TEST_P(LocalPodBackendTest, ManyPodsAreWatchedAtOnce) {
   constexpr int kPods = 60;
   for (int i = 0; i < kPods; ++i) {
     const std::string name = absl::StrCat("p", i);
@@ -243,7 +252,7 @@ TEST_F(LocalPodBackendTest, ManyPodsAreWatchedAtOnce) {
   }
 }
 
-TEST_F(LocalPodBackendTest, StopKillsAllAndIsFinal) {
+TEST_P(LocalPodBackendTest, StopKillsAllAndIsFinal) {
   std::vector<Fd> pidfds;
   for (int i = 0; i < 3; ++i) {
     ASSERT_TRUE(backend_->Create(Blocker(absl::StrCat("p", i))).ok());
@@ -257,24 +266,23 @@ TEST_F(LocalPodBackendTest, StopKillsAllAndIsFinal) {
   backend_->Stop();
 }
 
-TEST_F(LocalPodBackendTest, DestructionKillsAll) {
+TEST_P(LocalPodBackendTest, DestructionKillsAll) {
   ASSERT_TRUE(backend_->Create(Blocker("a")).ok());
   const pid_t pid = Next().pid;
   backend_.reset();
   EXPECT_EQ(kill(pid, 0), -1);  // gone and reaped
 }
 
-TEST_F(LocalPodBackendTest, SinkMayCreateAndDelete) {
+TEST_P(LocalPodBackendTest, SinkMayCreateAndDelete) {
   LocalPodBackend* backend = nullptr;
   Queue<PodEvent> events(10);
-  auto made = LocalPodBackend::Start(
-      {{"PATH=/usr/bin:/bin"}}, [&](const PodEvent& event) {
-        if (event.phase == PodPhase::kSucceeded) {
-          EXPECT_TRUE(backend->Create(Blocker("second")).ok());
-          EXPECT_TRUE(backend->Delete("second", absl::ZeroDuration()).ok());
-        }
-        events.Push(event);
-      });
+  auto made = LocalPodBackend::Start(Options(), [&](const PodEvent& event) {
+    if (event.phase == PodPhase::kSucceeded) {
+      EXPECT_TRUE(backend->Create(Blocker("second")).ok());
+      EXPECT_TRUE(backend->Delete("second", absl::ZeroDuration()).ok());
+    }
+    events.Push(event);
+  });
   ASSERT_TRUE(made.ok());
   backend = made->get();
   ASSERT_TRUE(backend->Create(Shell("first", "exit 0")).ok());
@@ -290,15 +298,15 @@ TEST_F(LocalPodBackendTest, SinkMayCreateAndDelete) {
 }
 
 // A master that is SIGKILLed leaves no pod behind.
-TEST_F(LocalPodBackendTest, PodsDieWithAKilledParent) {
+TEST_P(LocalPodBackendTest, PodsDieWithAKilledParent) {
   backend_.reset();  // fork below needs a process with one thread
   int ends[2];
   ASSERT_EQ(pipe(ends), 0);
   const pid_t master = fork();
   ASSERT_GE(master, 0);
   if (master == 0) {
-    auto backend = LocalPodBackend::Start(
-        {{"PATH=/usr/bin:/bin"}}, [&](const PodEvent& event) {
+    auto backend =
+        LocalPodBackend::Start(Options(), [&](const PodEvent& event) {
           (void)!write(ends[1], &event.pid, sizeof(event.pid));
         });
     if (!backend.ok() || !(*backend)->Create(Blocker("a")).ok()) _exit(1);
@@ -314,6 +322,74 @@ TEST_F(LocalPodBackendTest, PodsDieWithAKilledParent) {
   close(ends[0]);
   close(ends[1]);
 }
+
+// With a fork server.
+class ForkServerTest : public LocalPodBackendTest {
+ protected:
+  // The process that forks, which one pod at least has needed. `pod` has the
+  // same arguments for a moment.
+  static pid_t Server(pid_t pod) {
+    const auto tasks = ListDirectory("/proc/self/task");
+    for (const std::string& task : *tasks) {
+      const auto children =
+          ReadFile(absl::StrCat("/proc/self/task/", task, "/children"));
+      for (const auto child : absl::StrSplit(*children, ' ')) {
+        const auto line = ReadFile(absl::StrCat("/proc/", child, "/cmdline"));
+        pid_t pid = 0;
+        if (line.ok() && absl::StrContains(*line, "--fork_server_fd=") &&
+            absl::SimpleAtoi(child, &pid) && pid != pod) {
+          return pid;
+        }
+      }
+    }
+    return 0;
+  }
+};
+
+TEST_P(ForkServerTest, PodsGoOnWhenItIsKilledAndTheNextGetAnother) {
+  const std::string ready = MakeFifo("ready");
+  ASSERT_TRUE(backend_
+                  ->Create(Shell("a", absl::StrCat("echo up >", ready,
+                                                   "; exec cat ", fifo_)))
+                  .ok());
+  const pid_t first = Next().pid;
+  EXPECT_EQ(*ReadFile(ready), "up\n");
+  const pid_t server = Server(first);
+  ASSERT_GT(server, 0);
+  ASSERT_EQ(kill(server, SIGKILL), 0);
+  ASSERT_TRUE(backend_->Create(Shell("b", "exit 4")).ok());
+  EXPECT_EQ(NextAfterRunning().exit_code, 4);
+  ASSERT_TRUE(backend_->Create(Shell("c", "exit 5")).ok());
+  EXPECT_EQ(NextAfterRunning().exit_code, 5);
+  EXPECT_NE(Server(first), server);
+  EXPECT_EQ(kill(first, 0), 0);
+  ASSERT_TRUE(backend_->Delete("a", absl::ZeroDuration()).ok());
+  EXPECT_EQ(Next().phase, PodPhase::kDeleted);
+}
+
+TEST_P(ForkServerTest, OneThatHangsIsGivenUpForADeletedPod) {
+  ASSERT_TRUE(backend_->Create(Shell("a", "exit 0")).ok());
+  EXPECT_EQ(NextAfterRunning().phase, PodPhase::kSucceeded);
+  const pid_t server = Server(0);
+  ASSERT_GT(server, 0);
+  ASSERT_EQ(kill(server, SIGSTOP), 0);
+  const std::string trace = dir_.Path("trace");
+  ASSERT_TRUE(backend_->Create(Shell("b", "touch " + trace)).ok());
+  ASSERT_TRUE(backend_->Create(Shell("c", "exit 6")).ok());
+  ASSERT_TRUE(backend_->Delete("b", absl::ZeroDuration()).ok());
+  const PodEvent deleted = Next();
+  EXPECT_EQ(deleted.name, "b");
+  EXPECT_EQ(deleted.phase, PodPhase::kDeleted);
+  EXPECT_EQ(NextAfterRunning().exit_code, 6);
+  EXPECT_EQ(access(trace.c_str(), F_OK), -1);
+}
+
+INSTANTIATE_TEST_SUITE_P(Ways, ForkServerTest, ::testing::Values(true));
+
+INSTANTIATE_TEST_SUITE_P(Ways, LocalPodBackendTest, ::testing::Bool(),
+                         [](const ::testing::TestParamInfo<bool>& info) {
+                           return info.param ? "ForkServer" : "OneByOne";
+                         });
 
 TEST(PodNameTest, IsThatOfTheSeeds) {
   EXPECT_EQ(PodName(PodType::kWorker, "test-mnist", 3),

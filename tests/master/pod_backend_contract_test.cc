@@ -57,7 +57,9 @@ class PodBackendContract : public ::testing::TestWithParam<Backend> {
   void Start(const Json& pod_template = Json()) {
     const auto sink = [this](const PodEvent& event) { events_.Push(event); };
     if (GetParam() == Backend::kLocal) {
-      backend_ = *LocalPodBackend::Start({{"PATH=/usr/bin:/bin"}}, sink);
+      LocalPodBackend::Options options;
+      options.environment = {"PATH=/usr/bin:/bin"};
+      backend_ = *LocalPodBackend::Start(std::move(options), sink);
       return;
     }
     KubePodBackend::Options options;
