@@ -335,7 +335,8 @@ void JobController::OnTaskDone(absl::Time now, const WorkerState& worker,
       return;
     }
   } else {
-    status = tasks_.Done(now, worker.id, done.task_id()).status();
+    status = tasks_.Done(now, worker.id, done.task_id(), done.output_bytes())
+                 .status();
   }
   if (!status.ok()) {
     LogWarning("report of worker ", worker.id, " refused: ", status.message());

@@ -162,6 +162,10 @@ class JobController {
   bool continues() const { return !options_.replay.empty(); }
 
   TaskProgress progress() const { return tasks_.progress(); }
+  // How much of each worker's file of predictions is reported.
+  const std::map<int64_t, int64_t>& prediction_bytes() const {
+    return tasks_.output_bytes();
+  }
   std::optional<EvaluationProgress> evaluation_progress() const {
     return evaluation_.running() ? tasks_.evaluation() : std::nullopt;
   }

@@ -566,8 +566,10 @@ absl::Status JobRunner::Predict(Minibatch& minibatch) {
   }
   if (minibatch.last_of_task()) {
     if (writer_.has_value()) ELASTICDL_RETURN_IF_ERROR(writer_->Flush());
+    ELASTICDL_RETURN_IF_ERROR(Failpoint("worker.predicted"));
     const v1::LedgerRange& range = minibatch.task().range();
-    SendDone(minibatch.task(), range.end() - range.begin(), {});
+    SendDone(minibatch.task(), range.end() - range.begin(), {},
+             writer_.has_value() ? writer_->bytes() : 0);
   }
   return absl::OkStatus();
 }
@@ -585,11 +587,13 @@ absl::Status JobRunner::TrainEnd(const v1::Task& task) {
 }
 
 void JobRunner::SendDone(const v1::Task& task, int64_t records,
-                         std::vector<model::MetricSums> metrics) {
+                         std::vector<model::MetricSums> metrics,
+                         int64_t output_bytes) {
   v1::WorkerMessage message;
   v1::TaskDone& done = *message.mutable_task_done();
   done.set_task_id(task.task_id());
   done.set_records(records);
+  done.set_output_bytes(output_bytes);
   for (const model::MetricSums& metric : metrics) {
     v1::MetricSums& sums = *done.add_metrics();
     sums.set_name(metric.name);

@@ -122,7 +122,8 @@ class JobRunner {
   void SaveLast();
   void StartLeaving();
   void SendDone(const v1::Task& task, int64_t records,
-                std::vector<model::MetricSums> metrics);
+                std::vector<model::MetricSums> metrics,
+                int64_t output_bytes = 0);
   void Fail(const absl::Status& status);
   bool CheckpointsWanted() const { return !job_.checkpoint_dir().empty(); }
 
