@@ -64,10 +64,28 @@ Membership::Decisions Membership::Leave(absl::Time now, int64_t worker_id) {
   if (it == workers_.end() || it->second.leaving) return {};
   it->second.leaving = true;
   ++num_leaving_;
-  if (!(active_ && active_->Has(worker_id)) &&
-      !(try_ && try_->world.Has(worker_id))) {
+  const bool in_world = (active_ && active_->Has(worker_id)) ||
+                        (try_ && try_->world.Has(worker_id));
+  if (!in_world && !(it->second.level && MustSave())) {
     Release(worker_id, "is in no world");
   }
+  Settle(now);
+  return Take();
+}
+
+Membership::Decisions Membership::LeaveAll(absl::Time now) {
+  for (auto& [id, worker] : workers_) {
+    if (!worker.leaving) ++num_leaving_;
+    worker.leaving = true;
+  }
+  Settle(now);
+  return Take();
+}
+
+Membership::Decisions Membership::Saved(absl::Time now, int64_t worker_id,
+                                        int64_t generation) {
+  if (!InLastWorld() || !CheckActive(worker_id, generation).ok()) return {};
+  saved_ = true;
   Settle(now);
   return Take();
 }
@@ -178,6 +196,9 @@ void Membership::Activate(absl::Time now) {
   num_more_causes_ = 0;
   was_active_ = true;
   num_abandoned_ = 0;
+  saved_ = false;
+  save_by_ =
+      active_->last ? now + options_.save_timeout : absl::InfiniteFuture();
   // What was said of the world before is history.
   if (break_) {
     break_->of_active = std::exchange(break_->of_try, {});
@@ -333,6 +354,9 @@ Membership::Decisions Membership::OnTimer(absl::Time now) {
     CountBreak(now, break_->cause, break_->first_reporter);
   } else if (try_ && now >= try_->deadline) {
     HandleLate(now);
+  } else if (InLastWorld() && now >= save_by_) {
+    saved_ = true;
+    save_by_ = absl::InfiniteFuture();
   }
   Settle(now);
   return Take();
@@ -346,6 +370,7 @@ absl::Time Membership::NextTimer() const {
   if (retries && retry_at_ > absl::InfinitePast()) {
     next = std::min(next, retry_at_);
   }
+  if (InLastWorld() && !try_ && !break_) next = std::min(next, save_by_);
   return next;
 }
 

@@ -50,8 +50,8 @@ std::string Workers(const std::vector<int64_t>& ids) {
 }  // namespace text
 
 void Membership::Settle(absl::Time now) {
-  if (!workers_.empty() && num_leaving_ == workers_.size() &&
-      (active_ || try_)) {
+  const World* newest = try_ ? &try_->world : active_ ? &*active_ : nullptr;
+  if (newest != nullptr && NobodyStays() && !newest->last) {
     Drop(now, "all workers leave");
   }
   if (try_ || break_) return;
@@ -78,6 +78,10 @@ void Membership::PlanChange(absl::Time now) {
   }
   const size_t min = options_.min_workers;
   if (stayers.size() + joiners.size() < min) {
+    if (active_->last && !saved_) {
+      retry_at_ = absl::InfinitePast();
+      return;
+    }
     Drop(now, leavers.empty() ? "the minimum was raised"
                               : text::Workers(leavers) + " left");
     return FormWorld(now);
@@ -108,9 +112,24 @@ void Membership::PlanChange(absl::Time now) {
 void Membership::FormWorld(absl::Time now) {
   const size_t staying = workers_.size() - num_leaving_;
   const bool enough = staying >= static_cast<size_t>(options_.min_workers);
-  if (num_leaving_ > 0) ReleaseLeavers(/*keep_model=*/enough);
-  if (!enough) return Wait();
-  StartTry(now, ChooseMembers(), /*urgent=*/true, FormCause());
+  const bool save = !enough && MustSave();
+  if (num_leaving_ > 0) ReleaseLeavers(/*keep_model=*/enough || save);
+  if (!enough && !save) return Wait();
+  const std::string cause =
+      save && cause_.empty() ? "all that have the model leave" : FormCause();
+  StartTry(now, save ? LevelWorkers() : ChooseMembers(), /*urgent=*/true, cause,
+           /*last=*/save);
+}
+
+bool Membership::MustSave() const {
+  if (!options_.save_last || saved_ || num_level_ == 0) return false;
+  return std::all_of(workers_.begin(), workers_.end(), [](const auto& entry) {
+    return entry.second.leaving || !entry.second.level;
+  });
+}
+
+bool Membership::NobodyStays() const {
+  return !workers_.empty() && num_leaving_ == workers_.size();
 }
 
 // With `keep_model` those stay that have the trained model if nobody else has.
@@ -146,8 +165,16 @@ std::vector<int64_t> Membership::ChooseMembers() const {
   return ids;
 }
 
+std::vector<int64_t> Membership::LevelWorkers() const {
+  std::vector<int64_t> ids;
+  for (const auto& [order, id] : by_order_) {
+    if (workers_.at(id).level) ids.push_back(id);
+  }
+  return ids;
+}
+
 void Membership::StartTry(absl::Time now, const std::vector<int64_t>& ids,
-                          bool urgent, const std::string& cause) {
+                          bool urgent, const std::string& cause, bool last) {
   bool cold = true;
   Try next;
   next.urgent = urgent;
@@ -157,6 +184,7 @@ void Membership::StartTry(absl::Time now, const std::vector<int64_t>& ids,
   next.done.resize(ids.size());
   World& world = next.world;
   world.generation = next_generation_++;
+  world.last = last;
   world.members.reserve(ids.size());
   world.ranks.reserve(ids.size());
   for (const int64_t id : ids) {
@@ -172,6 +200,7 @@ void Membership::StartTry(absl::Time now, const std::vector<int64_t>& ids,
       Emit(Kind::kPrepare, try_->world.generation, cause);
   prepare.urgent = urgent;
   prepare.cold = cold;
+  prepare.last = last;
   prepare.members = try_->world.members;
   prepare.to = ids;
 }

@@ -19,6 +19,8 @@ World ToWorld(const v1::Prepare& prepare) {
   world.unsettled.assign(prepare.unsettled().begin(),
                          prepare.unsettled().end());
   world.saved_step = prepare.saved_step();
+  world.last = prepare.last();
+  world.evaluating = prepare.evaluating();
   return world;
 }
 

@@ -14,6 +14,9 @@ namespace {
 // not exchange a message for every few of them; but no more tasks than this.
 constexpr absl::Duration kHandedAhead = absl::Milliseconds(100);
 constexpr int kMostHanded = 16;
+// How long the workers of a job that is to stop may take to end their step and
+// form a last world, before they are stopped without a checkpoint.
+constexpr absl::Duration kStopGrace = absl::Seconds(30);
 
 absl::StatusOr<TaskManager> CreateTasks(const JobController::Options& options) {
   TaskManagerOptions task_options = options.tasks;
@@ -164,6 +167,7 @@ void JobController::OnMessage(absl::Time now, ConnectionId connection,
     case v1::WorkerMessage::kLevel:
     case v1::WorkerMessage::kWorldFailed:
     case v1::WorkerMessage::kIdle:
+    case v1::WorkerMessage::kSaved:
       OnWorldMessage(now, worker, message);
       break;
     case v1::WorkerMessage::kHello:
@@ -203,7 +207,7 @@ void JobController::OnHello(absl::Time now, ConnectionId connection,
   v1::JournalRecord taken;
   taken.set_worker(worker.id);
   Record(taken);
-  if (ending_.has_value()) {
+  if (ending_.has_value() || stopping_.has_value()) {
     Stop(connection, worker, "the job is ending", 0);
     output_.Close(connection, absl::OkStatus());
     return;
@@ -248,6 +252,10 @@ absl::Status JobController::LearnShards(const v1::Ready& ready) {
 void JobController::OnReady(absl::Time now, ConnectionId connection,
                             WorkerState& worker, const v1::Ready& ready) {
   worker.ready = true;
+  if (stopping_.has_value()) {
+    Stop(connection, worker, stopping_->reason, 0);
+    return;
+  }
   output_.OnWorkerReady(worker.id, worker.pid, ready.step());
   if (worker.resumed) {
     OnResumedReady(now, connection, worker, ready);
@@ -327,7 +335,8 @@ void JobController::OnTaskDone(absl::Time now, const WorkerState& worker,
       return;
     }
   } else {
-    status = tasks_.Done(now, worker.id, done.task_id()).status();
+    status = tasks_.Done(now, worker.id, done.task_id(), done.output_bytes())
+                 .status();
   }
   if (!status.ok()) {
     LogWarning("report of worker ", worker.id, " refused: ", status.message());
@@ -362,6 +371,11 @@ void JobController::OnCheckpointBegin(ConnectionId connection, int64_t step) {
   v1::MasterMessage message;
   v1::LedgerReply& reply = *message.mutable_ledger();
   reply.set_step(step);
+  // The world of that copy was given up before it could report the step.
+  if (step != tasks_.step()) {
+    output_.Send({connection}, std::move(message));
+    return;
+  }
   *reply.mutable_ledger() = tasks_.Snapshot();
   ledgers_[step] = reply.ledger();
   v1::JournalRecord record;
@@ -396,6 +410,16 @@ void JobController::Fail(absl::Time now, const std::string& reason) {
 
 void JobController::StopJob(absl::Time now, const std::string& reason) {
   if (ending_.has_value()) return;
+  const bool save = !stopping_.has_value() && options_.membership.save_last &&
+                    membership_.HasLevelMember() &&
+                    tasks_.step() > first_ledger_.step();
+  stopping_ = Stopping{reason, now + kStopGrace};
+  if (!save) return FinishStop();
+  Execute(now, /*had_level=*/true, membership_.LeaveAll(now));
+}
+
+void JobController::FinishStop() {
+  const std::string reason = stopping_->reason;
   SetEnding({kExitJobFailed, absl::StrCat("stopped: ", reason)});
   for (auto& [connection, worker] : workers_) {
     Stop(connection, worker, reason, 0);
@@ -445,6 +469,10 @@ void JobController::SetEnding(const JobResult& result) {
 
 void JobController::Advance(absl::Time now) {
   if (ending_.has_value() || !shards_known_ || waiting_.has_value()) return;
+  if (stopping_.has_value()) {
+    if (!membership_.HasLevelMember()) FinishStop();
+    return;
+  }
   if (tasks_.TrainingDone() && IsTraining()) {
     for (auto& [connection, worker] : workers_) {
       // Who is not level yet hears it from the members.
@@ -614,6 +642,10 @@ void JobController::OnTimer(absl::Time now) {
     output_.KillWorker(id, gone.reason);
   }
   if (explained) FinishGone(now);
+  if (stopping_.has_value() && !ending_.has_value() &&
+      stopping_->deadline <= now && !membership_.InLastWorld()) {
+    return FinishStop();
+  }
   if (membership_.NextTimer() <= now && !ending_.has_value()) {
     const bool had_level = membership_.HasLevelMember();
     Execute(now, had_level, membership_.OnTimer(now));
@@ -637,6 +669,10 @@ absl::Time JobController::NextTimer() const {
                         : tasks_.NextExpiry();
   if (!ending_.has_value()) next = std::min(next, membership_.NextTimer());
   if (waiting_.has_value()) next = std::min(next, waiting_->deadline);
+  if (stopping_.has_value() && !ending_.has_value() &&
+      !membership_.InLastWorld()) {
+    next = std::min(next, stopping_->deadline);
+  }
   if (!evaluate_now_sent_ && num_ready_workers() > 0) {
     next = std::min(next, evaluation_.NextDueTime());
   }

@@ -140,7 +140,9 @@ class JobController {
   // How many workers may train together from now on.
   void SetWorkerLimits(absl::Time now, int64_t min_workers,
                        int64_t max_workers);
-  // Asked for by a person; the outcome is a failure unless all was done.
+  // Asked for by a person; the outcome is a failure unless all was done. If
+  // there is a place for checkpoints, the workers save the model first; the
+  // second time nobody waits for that.
   void StopJob(absl::Time now, const std::string& reason);
   void OnTimer(absl::Time now);
   // When OnTimer wants to be called next.
@@ -148,7 +150,8 @@ class JobController {
 
   // Set once every worker is told and gone.
   std::optional<JobResult> result() const;
-  // The job is ending: no worker shall be relaunched.
+  // The job is ending: no worker shall be relaunched. (While workers save the
+  // model of a job that is to stop, it is not ending yet.)
   bool ending() const { return ending_.has_value(); }
   // It is ending because all work is done.
   bool succeeding() const {
@@ -159,6 +162,10 @@ class JobController {
   bool continues() const { return !options_.replay.empty(); }
 
   TaskProgress progress() const { return tasks_.progress(); }
+  // How much of each worker's file of predictions is reported.
+  const std::map<int64_t, int64_t>& prediction_bytes() const {
+    return tasks_.output_bytes();
+  }
   std::optional<EvaluationProgress> evaluation_progress() const {
     return evaluation_.running() ? tasks_.evaluation() : std::nullopt;
   }
@@ -225,6 +232,8 @@ class JobController {
                   const v1::TaskDone& done);
   void OnEvaluationDue(absl::Time now, WorkerState& worker, int64_t step);
   void OnCheckpointBegin(ConnectionId connection, int64_t step);
+  // The end of StopJob.
+  void FinishStop();
   void OnCheckpointDone(const v1::CheckpointDone& done);
   // job_controller_world.cc: who trains together.
   void OnWorldMessage(absl::Time now, const WorkerState& worker,
@@ -367,6 +376,13 @@ class JobController {
   // The newest step that is saved, or whose save has failed.
   int64_t saved_step_ = -1;
   std::optional<JobResult> ending_;
+  // The job is to stop when the model is saved.
+  struct Stopping {
+    std::string reason;
+    // By when the workers must have come to rest.
+    absl::Time deadline;
+  };
+  std::optional<Stopping> stopping_;
 };
 
 }  // namespace elasticdl::master

@@ -240,6 +240,15 @@ void JobController::EndResume(absl::Time now) {
     if (connection_of_.count(joiner.worker_id) == 0) continue;
     JoinWorld(now, joiner.worker_id, joiner.host);
   }
+  // What they said while the membership did not know them.
+  std::vector<int64_t> leaving;
+  for (const auto& [connection, worker] : workers_) {
+    if (worker.leaving) leaving.push_back(worker.id);
+  }
+  for (const int64_t id : leaving) {
+    const bool had_level = membership_.HasLevelMember();
+    Execute(now, had_level, membership_.Leave(now, id));
+  }
 }
 
 }  // namespace elasticdl::master

@@ -54,6 +54,10 @@ void JobController::OnWorldMessage(absl::Time now, const WorkerState& worker,
         idle_generation_ = message.idle().generation();
       }
       break;
+    case v1::WorkerMessage::kSaved:
+      Execute(now, had_level,
+              membership_.Saved(now, worker.id, message.saved().generation()));
+      break;
     default:
       break;
   }
@@ -156,6 +160,7 @@ void JobController::SendPrepare(const MembershipDecision& decision) {
   prepare.set_generation(decision.generation);
   prepare.set_urgent(decision.urgent);
   prepare.set_cold(decision.cold);
+  prepare.set_last(decision.last);
   std::set<int64_t> members;
   for (const WorldMember& member : decision.members) {
     v1::Member& added = *prepare.add_members();
@@ -167,6 +172,7 @@ void JobController::SendPrepare(const MembershipDecision& decision) {
     committed_totals_.clear();
     prepare.set_restore_from(CheckpointToRestore());
     prepare.set_cold_step(tasks_.step());
+    prepare.set_evaluating(evaluation_.running() && !tasks_.TrainingDone());
     // What it is restored from need not be saved again.
     if (!prepare.restore_from().empty()) saved_step_ = tasks_.step();
   }
@@ -206,7 +212,9 @@ void JobController::Release(absl::Time now, int64_t worker_id) {
   const auto found = connection_of_.find(worker_id);
   if (found == connection_of_.end()) return;
   WorkerState& worker = workers_.at(found->second);
-  const std::string reason = absl::StrCat("left (", worker.leaving_reason, ")");
+  const std::string reason = absl::StrCat(
+      "left (",
+      stopping_.has_value() ? stopping_->reason : worker.leaving_reason, ")");
   Stop(found->second, worker, reason, 0);
   Gone gone;
   gone.settled = !IsTraining() || just_settled_ || cut_back_due_;

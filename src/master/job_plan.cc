@@ -80,6 +80,7 @@ absl::StatusOr<JobController::Options> PlanJob(const MasterOptions& options) {
   plan.membership.min_workers = std::max<int64_t>(1, options.min_workers);
   plan.membership.max_workers =
       job.distribution_strategy() == "Local" ? 1 : options.max_workers;
+  plan.membership.save_last = !job.checkpoint_dir().empty();
   TaskManagerOptions& tasks = plan.tasks;
   tasks.minibatch_size = job.minibatch_size();
   tasks.num_minibatches_per_task = options.num_minibatches_per_task;

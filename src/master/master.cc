@@ -11,7 +11,6 @@
 #include <set>
 #include <utility>
 
-#include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
 #include "command_job.h"
@@ -31,6 +30,7 @@
 #include "local_pod_backend.h"
 #include "master_pod.h"
 #include "pod_manager.h"
+#include "prediction_files.h"
 
 namespace elasticdl::master {
 namespace {
@@ -124,7 +124,9 @@ class MasterImpl : public Master,
   void Post(Task task) { posted_.Push(std::move(task)); }
   absl::Status OpenJournal(JobController::Options& plan);
   void Record(v1::JournalRecord record);
-  absl::Status RemoveOldPredictions();
+  bool predicts() const {
+    return options_.job.job_type() == v1::PREDICTION_ONLY;
+  }
   absl::Status Listen();
   absl::Status SetUpPods();
   absl::Status StartClusterBackend(const PodEventSink& sink);
@@ -198,7 +200,10 @@ absl::Status MasterImpl::SetUp() {
   if (options_.job.master_timeout_seconds() > 0) {
     ELASTICDL_RETURN_IF_ERROR(OpenJournal(plan));
   }
-  if (plan.replay.empty()) ELASTICDL_RETURN_IF_ERROR(RemoveOldPredictions());
+  if (plan.replay.empty() && predicts()) {
+    ELASTICDL_RETURN_IF_ERROR(
+        RemovePredictions(options_.job.prediction_output_dir()));
+  }
   ELASTICDL_ASSIGN_OR_RETURN(
       controller_,
       JobController::Create(std::move(plan), *this, Clock::Real().Now()));
@@ -243,22 +248,6 @@ void MasterImpl::Record(v1::JournalRecord record) {
   journal_failed_ = true;
   LogError("the journal is incomplete, a restart of the master would fail: ",
            status.message());
-}
-
-// Rows of an earlier job in the same folder would be taken for this one's.
-absl::Status MasterImpl::RemoveOldPredictions() {
-  const std::string& dir = options_.job.prediction_output_dir();
-  if (options_.job.job_type() != v1::PREDICTION_ONLY || !IsDirectory(dir)) {
-    return absl::OkStatus();
-  }
-  ELASTICDL_ASSIGN_OR_RETURN(const std::vector<std::string> names,
-                             ListDirectory(dir));
-  for (const std::string& name : names) {
-    if (!absl::StartsWith(name, "predictions-worker-")) continue;
-    LogInfo("removing ", name, " of an earlier job from ", dir);
-    ELASTICDL_RETURN_IF_ERROR(RemoveTree(JoinPath(dir, name)));
-  }
-  return absl::OkStatus();
 }
 
 absl::Status MasterImpl::Listen() {
@@ -349,9 +338,18 @@ int MasterImpl::Run() {
     CheckPods(now);
     if (controller_->ending() && !give_up_.has_value()) BeginEnding(now);
   }
-  const JobResult result = controller_->result().value_or(
+  JobResult result = controller_->result().value_or(
       JobResult{kExitJobFailed, "some workers did not end in time"});
   ShutDown();
+  if (predicts()) {
+    const absl::Status cut = CutPredictions(
+        options_.job.prediction_output_dir(), controller_->prediction_bytes());
+    if (!cut.ok() && result.exit_code == 0) {
+      result = {
+          kExitJobFailed,
+          absl::StrCat("some predictions may be there twice: ", cut.message())};
+    }
+  }
   reporter_->Publish(now, controller_->progress(), std::nullopt,
                      controller_->num_ready_workers(), {});
   reporter_->JobEnded(result.exit_code, result.message);

@@ -72,7 +72,8 @@ absl::StatusOr<std::optional<CommittedRange>> TaskManager::Apply(
     }
     case v1::TaskEvent::kDone: {
       const auto done =
-          Done(now, event.done().worker_id(), event.done().task_id());
+          Done(now, event.done().worker_id(), event.done().task_id(),
+               event.done().output_bytes());
       if (!done.ok()) return DoesNotFit(done.status().message());
       break;
     }

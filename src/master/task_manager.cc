@@ -308,7 +308,7 @@ std::optional<v1::Task> TaskManager::Sample() const {
 }
 
 absl::StatusOr<bool> TaskManager::Done(absl::Time now, int64_t worker_id,
-                                       int64_t task_id) {
+                                       int64_t task_id, int64_t output_bytes) {
   if (WasFinished(worker_id, task_id, std::nullopt)) return false;
   ELASTICDL_RETURN_IF_ERROR(CheckHeld(worker_id, task_id));
   const Held held = held_.at(task_id);
@@ -323,6 +323,7 @@ absl::StatusOr<bool> TaskManager::Done(absl::Time now, int64_t worker_id,
       break;
     case v1::PREDICTION:
       predicted_records_ += held.range.size();
+      output_bytes_[worker_id] = output_bytes;
       break;
     default:
       train_end_ = TrainEnd::kDone;
@@ -331,6 +332,7 @@ absl::StatusOr<bool> TaskManager::Done(absl::Time now, int64_t worker_id,
     v1::TaskEvent event;
     event.mutable_done()->set_worker_id(worker_id);
     event.mutable_done()->set_task_id(task_id);
+    event.mutable_done()->set_output_bytes(output_bytes);
     Record(event);
   }
   return true;

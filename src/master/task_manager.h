@@ -65,7 +65,13 @@ class TaskManager {
   std::optional<v1::Task> Sample() const;
   // EVALUATION, PREDICTION, TRAIN_END_CALLBACK: all of it is done. False when
   // the same report came before.
-  absl::StatusOr<bool> Done(absl::Time now, int64_t worker_id, int64_t task_id);
+  // `output_bytes`: how long the worker's file of predictions is with it.
+  absl::StatusOr<bool> Done(absl::Time now, int64_t worker_id, int64_t task_id,
+                            int64_t output_bytes = 0);
+  // The last of those, by worker.
+  const std::map<int64_t, int64_t>& output_bytes() const {
+    return output_bytes_;
+  }
   // OK when the worker holds the task, else FAILED_PRECONDITION.
   absl::Status CheckHeld(int64_t worker_id, int64_t task_id) const;
   // NONE when nobody holds the task.
@@ -243,6 +249,7 @@ class TaskManager {
   int64_t step_ = 0;
   int64_t committed_records_ = 0;
   int64_t predicted_records_ = 0;
+  std::map<int64_t, int64_t> output_bytes_;
   std::optional<Range> last_committed_;
   int64_t evaluated_version_ = -1;
   std::string stop_reason_;  // Not empty: training was stopped.

@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <utility>
 
+#include "absl/cleanup/cleanup.h"
 #include "elasticdl/checkpoint/checkpoint.h"
 #include "elasticdl/common/failpoint.h"
 #include "elasticdl/common/log.h"
@@ -339,6 +340,10 @@ absl::Status JobRunner::Handle(Event event) {
     case Event::Kind::kLeave:
       StartLeaving();
       return absl::OkStatus();
+    case Event::Kind::kSaveDone:
+      --saves_under_way_;
+      SaveLast();
+      return absl::OkStatus();
     case Event::Kind::kMasterBack:
       RepeatReports();
       return absl::OkStatus();
@@ -420,6 +425,7 @@ absl::Status JobRunner::Train() {
 
 void JobRunner::AfterEntering() {
   // Its step may have been overtaken in the change of worlds.
+  if (unsettled_snapshot_.has_value()) last_checkpoint_step_ = -1;
   unsettled_snapshot_.reset();
   const elastic::World& world = *session_->world();
   last_checkpoint_step_ =
@@ -427,6 +433,10 @@ void JobRunner::AfterEntering() {
                  : std::max(last_checkpoint_step_, world.saved_step);
   if (leaving_) StartLeaving();
   if (session_->halted()) AfterHalt();
+  if (!world.last) return;
+  // Also who was not asked to leave: the whole job is to stop.
+  session_->StopTakingData();
+  SaveLast();
 }
 
 void JobRunner::AfterStep(const WorkDone& done) {
@@ -556,8 +566,10 @@ absl::Status JobRunner::Predict(Minibatch& minibatch) {
   }
   if (minibatch.last_of_task()) {
     if (writer_.has_value()) ELASTICDL_RETURN_IF_ERROR(writer_->Flush());
+    ELASTICDL_RETURN_IF_ERROR(Failpoint("worker.predicted"));
     const v1::LedgerRange& range = minibatch.task().range();
-    SendDone(minibatch.task(), range.end() - range.begin(), {});
+    SendDone(minibatch.task(), range.end() - range.begin(), {},
+             writer_.has_value() ? writer_->bytes() : 0);
   }
   return absl::OkStatus();
 }
@@ -575,11 +587,13 @@ absl::Status JobRunner::TrainEnd(const v1::Task& task) {
 }
 
 void JobRunner::SendDone(const v1::Task& task, int64_t records,
-                         std::vector<model::MetricSums> metrics) {
+                         std::vector<model::MetricSums> metrics,
+                         int64_t output_bytes) {
   v1::WorkerMessage message;
   v1::TaskDone& done = *message.mutable_task_done();
   done.set_task_id(task.task_id());
   done.set_records(records);
+  done.set_output_bytes(output_bytes);
   for (const model::MetricSums& metric : metrics) {
     v1::MetricSums& sums = *done.add_metrics();
     sums.set_name(metric.name);
@@ -601,10 +615,18 @@ void JobRunner::BeginCheckpoint() {
 }
 
 void JobRunner::AskLedger() {
+  // It was the last round of a world that goes on without this worker: there is
+  // nobody to report the step.
+  if (session_->world() == nullptr) {
+    unsettled_snapshot_.reset();
+    last_checkpoint_step_ = -1;
+    return;
+  }
   // The master answers with the ledger of the last report.
   session_->Report();
   waiting_snapshots_[unsettled_step_] = *std::move(unsettled_snapshot_);
   unsettled_snapshot_.reset();
+  asked_generation_ = session_->world()->generation;
   v1::WorkerMessage message;
   message.mutable_checkpoint_begin()->set_step(unsettled_step_);
   send_(std::move(message));
@@ -615,11 +637,29 @@ void JobRunner::SubmitCheckpoint(const v1::LedgerReply& reply) {
   if (found == waiting_snapshots_.end()) return;
   checkpoint::OwnedSnapshot snapshot = std::move(found->second);
   waiting_snapshots_.erase(found);
+  if (!reply.has_ledger()) {
+    LogInfo("the copy of step ", reply.step(), " is dropped: its world ended");
+    last_checkpoint_step_ = -1;
+    // A world that came since has relied on that copy.
+    if (session_->world() != nullptr &&
+        session_->world()->generation != asked_generation_) {
+      if (session_->over() && session_->halted()) AfterHalt();
+      SaveLast();
+    }
+    return;
+  }
   snapshot.snapshot.ledger = reply.ledger();
   const absl::Time start = Clock::Real().Now();
+  ++saves_under_way_;
   saver_->Submit(
-      std::move(snapshot), [send = send_, step = reply.step(),
-                            start](const absl::StatusOr<std::string>& path) {
+      std::move(snapshot),
+      [&events = events_, send = send_, step = reply.step(),
+       start](const absl::StatusOr<std::string>& path) {
+        const absl::Cleanup over = [&events] {
+          Event event;
+          event.kind = Event::Kind::kSaveDone;
+          events.Push(std::move(event));
+        };
         if (absl::IsCancelled(path.status())) {
           LogDebug("checkpoint of step ", step,
                    " was overtaken by a newer one");
@@ -636,7 +676,6 @@ void JobRunner::SubmitCheckpoint(const v1::LedgerReply& reply) {
         }
         send(std::move(message));
       });
-  if (leaving_ && waiting_snapshots_.empty()) StartLeaving();
 }
 
 void JobRunner::FinishCheckpoints() {
@@ -651,21 +690,33 @@ void JobRunner::StartLeaving() {
   // data there, and the others must not wait for its part of a step.
   if (session_ != nullptr) session_->StopTakingData();
   if (leaving_sent_) return;
-  if (session_ != nullptr && session_->world() != nullptr) {
-    session_->Report();
-    // A lone worker takes the model with it: leave a copy behind.
-    if (session_->world()->size() == 1 && CheckpointsWanted() &&
-        last_checkpoint_step_ != replica_->step()) {
-      BeginCheckpoint();
-    }
-    if (session_->world()->size() == 1 && !waiting_snapshots_.empty()) return;
-    if (session_->world()->size() == 1) FinishCheckpoints();
-  }
   leaving_sent_ = true;
+  if (session_ != nullptr) session_->Report();
   v1::WorkerMessage message;
   message.mutable_leaving()->set_reason("SIGTERM");
   send_(std::move(message));
-  // The master says Stop when this worker is not needed any more.
+  // The master says Stop when this worker is not needed any more: when others
+  // have the model, or when it is saved (SaveLast).
+}
+
+void JobRunner::SaveLast() {
+  const elastic::World* world =
+      session_ == nullptr ? nullptr : session_->world();
+  if (world == nullptr || !world->last || !session_->is_reporter() ||
+      saved_generation_ == world->generation) {
+    return;
+  }
+  if (CheckpointsWanted() && last_checkpoint_step_ != replica_->step()) {
+    BeginCheckpoint();
+  }
+  if (unsettled_snapshot_.has_value() || !waiting_snapshots_.empty() ||
+      saves_under_way_ > 0) {
+    return;
+  }
+  saved_generation_ = world->generation;
+  v1::WorkerMessage message;
+  message.mutable_saved()->set_generation(world->generation);
+  send_(std::move(message));
 }
 
 void JobRunner::Fail(const absl::Status& status) {

@@ -33,6 +33,7 @@ struct Event {
     kOther,
     kWorldConnected,
     kLeave,
+    kSaveDone,
     kMasterBack,
     kMasterLost
   };
@@ -116,9 +117,13 @@ class JobRunner {
   void AskLedger();
   void SubmitCheckpoint(const v1::LedgerReply& reply);
   void FinishCheckpoints();
+  // In a last world, as its rank 0: sees to it that the model is saved, and
+  // says so when it is. To be called again when a save is over.
+  void SaveLast();
   void StartLeaving();
   void SendDone(const v1::Task& task, int64_t records,
-                std::vector<model::MetricSums> metrics);
+                std::vector<model::MetricSums> metrics,
+                int64_t output_bytes = 0);
   void Fail(const absl::Status& status);
   bool CheckpointsWanted() const { return !job_.checkpoint_dir().empty(); }
 
@@ -165,6 +170,12 @@ class JobRunner {
   int64_t unsettled_step_ = -1;
   std::map<int64_t, checkpoint::OwnedSnapshot> waiting_snapshots_;
   int64_t last_checkpoint_step_ = -1;
+  // The world in which a ledger was asked for last.
+  int64_t asked_generation_ = 0;
+  // Given to the saver and not heard of since.
+  int64_t saves_under_way_ = 0;
+  // The last world for which Saved was said.
+  int64_t saved_generation_ = 0;
 
   std::unique_ptr<elastic::Watchdog> watchdog_;
   std::unique_ptr<elastic::WorldLink> link_;

@@ -78,6 +78,7 @@ absl::Status PredictionWriter::Add(const std::string& shard,
 
 absl::Status PredictionWriter::Flush() {
   ELASTICDL_RETURN_IF_ERROR(WriteAll(fd_.get(), pending_, path_));
+  bytes_ += static_cast<int64_t>(pending_.size());
   pending_.clear();
   return absl::OkStatus();
 }

@@ -12,8 +12,9 @@
 namespace elasticdl::worker {
 
 // Thread-compatible. Rows `shard,record,<output 0>,<output 1>…`; the rows of a
-// task reach the file together (Flush), so a worker that dies leaves whole
-// tasks. Outputs with a name have it in the header.
+// task reach the file together (Flush). What a worker has written and not
+// reported when it dies is cut off by the master, which knows the length of
+// what was. Outputs with a name have it in the header.
 class PredictionWriter {
  public:
   // Writes <dir>/predictions-worker-<id>.csv anew: ids are never used twice in
@@ -24,11 +25,14 @@ class PredictionWriter {
   absl::Status Add(const std::string& shard,
                    const std::vector<int64_t>& records, const Outputs& outputs);
   absl::Status Flush();
+  // The length of the file.
+  int64_t bytes() const { return bytes_; }
 
  private:
   Fd fd_;
   std::string path_;
   std::string pending_;
+  int64_t bytes_ = 0;
   bool header_written_ = false;
 };
 

@@ -209,8 +209,8 @@ absl::Status TrainingSession::StartCold(const elastic::World& world) {
   // Whatever this worker had is not part of the job's history.
   other_totals_.clear();
   DropMinibatches(std::numeric_limits<int64_t>::max());
-  halt_ = Halt::kNone;
-  halted_ = false;
+  halt_ = world.evaluating ? Halt::kEvaluation : Halt::kNone;
+  halted_ = world.evaluating;
   stop_reason_.clear();
   has_state_ = world.rank == 0;
   if (!has_state_) return absl::OkStatus();

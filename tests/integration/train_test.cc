@@ -183,6 +183,39 @@ TEST_F(TrainTest, SeveralWorkersEvaluateAndPredictTogether) {
   }
 }
 
+// It dies between writing a task's rows and reporting them: another does the
+// task again.
+TEST_F(TrainTest, PredictsEveryRecordOnceWhenAWorkerDies) {
+  const std::string checkpoints = Path("checkpoints");
+  const auto job = Train(
+      "train", {"--checkpoint_steps=1000", "--checkpoint_dir=" + checkpoints});
+  ASSERT_EQ(job->Wait(), 0) << job->Output();
+  const std::string out = Path("predictions");
+  const auto predict =
+      Predict("predict",
+              {"--checkpoint_dir_for_init=" + checkpoints,
+               "--num_minibatches_per_task=1", "--prediction_output_dir=" + out,
+               // Worker 1 before its first report.
+               "--failpoints=0:worker.predicted=kill@2;"
+               "1:worker.predicted=kill"});
+  ASSERT_EQ(predict->Wait(), 0) << predict->Output();
+  EXPECT_THAT(predict->Events("worker_lost"), SizeIs(2));
+  EXPECT_EQ(Contents(out + "/predictions-worker-1.csv"), "");
+  EXPECT_THAT(predict->Log("master"), HasSubstr("did not report the rest"));
+  std::multiset<std::string> records;
+  for (const std::string& file : List(out)) {
+    const std::vector<std::string> rows = Lines(absl::StrCat(out, "/", file));
+    for (size_t i = 1; i < rows.size(); ++i) {
+      const std::vector<std::string> fields = absl::StrSplit(rows[i], ',');
+      records.insert(fields.at(1));
+    }
+  }
+  EXPECT_THAT(records, SizeIs(kTestRecords));
+  for (int64_t i = 0; i < kTestRecords; ++i) {
+    EXPECT_EQ(records.count(std::to_string(i)), 1u) << i;
+  }
+}
+
 // Without end, until the third evaluation brings nothing better.
 TEST_F(TrainTest, EvaluatesByTime) {
   const auto job = Train(

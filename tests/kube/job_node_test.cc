@@ -232,6 +232,11 @@ TEST_F(JobNodeTest, DrainedNodeGivesTheWorkersBack) {
   EXPECT_THAT(after["members"], AnyOf(Json({2, 3}), Json({3, 2})));
   ASSERT_EQ(job->Wait(kWholeJob), 0) << job->Output();
   EXPECT_TRUE(LedgerIsExact(job->audit(), 4));
+  // Whoever went last saved the model; no step was trained again.
+  EXPECT_THAT(ReadFile(job->audit()).value_or(""), Not(HasSubstr("cut_back")));
+  const std::string restored = "restored /out/c/version-";
+  EXPECT_TRUE(absl::StrContains(Log(job->Worker(2)), restored) ||
+              absl::StrContains(Log(job->Worker(3)), restored));
 }
 
 TEST_F(JobNodeTest, ApiServerAwayWhileAWorkerDies) {

@@ -731,6 +731,180 @@ TEST_F(JobControllerTest, LeavingIsNoFailure) {
   EXPECT_FALSE(controller_->BlamedOnTask(0));
 }
 
+// ---- nobody stays ----
+
+class LastWorldTest : public JobControllerTest {
+ protected:
+  void SetUp() override {
+    JobControllerTest::SetUp();
+    options_.job.set_checkpoint_dir("checkpoints");
+    options_.membership.save_last = true;
+    Start();
+    Attach(1, 0);
+    Attach(2, 1);
+    const auto tasks = Tasks(1);
+    ASSERT_EQ(tasks.size(), 2u);
+    Commit(1, tasks[0], tasks[0].range().end());
+    // Not reported; the last world tells it.
+    ++step_;
+    totals_[0] += 10;
+  }
+  void Leave(ConnectionId connection) {
+    v1::WorkerMessage leaving;
+    leaving.mutable_leaving()->set_reason("SIGTERM");
+    Say(connection, leaving);
+  }
+  void SayWorldSaved(ConnectionId connection) {
+    v1::WorkerMessage saved;
+    saved.mutable_saved()->set_generation(prepared_[connection].generation());
+    Say(connection, saved);
+  }
+  size_t Stops(ConnectionId connection) {
+    return output_.Take(connection, v1::MasterMessage::kStop).size();
+  }
+};
+
+TEST_F(LastWorldTest, WhenAllLeaveTheJobGoesOnWhereTheyStopped) {
+  Leave(1);
+  Leave(2);
+  Form();
+  EXPECT_TRUE(prepared_[1].last());
+  EXPECT_TRUE(prepared_[1].urgent());
+  EXPECT_EQ(prepared_[1].members_size(), 2);
+  EXPECT_EQ(controller_->progress().committed_records, 30);
+  Checkpoint(1);
+  EXPECT_EQ(Stops(1) + Stops(2), 0u);
+  SayWorldSaved(1);
+  EXPECT_EQ(Stops(1), 1u);
+  EXPECT_EQ(Stops(2), 1u);
+  EXPECT_THAT(output_.lost,
+              testing::ElementsAre("0: left (SIGTERM)", "1: left (SIGTERM)"));
+  EXPECT_THAT(output_.cut_backs, testing::IsEmpty());
+  EXPECT_FALSE(controller_->ending());
+  Break(1);
+  Break(2);
+  id_of_.clear();
+  EXPECT_EQ(Attach(3, 2).restore_from, "version-2");
+  EXPECT_TRUE(prepared_[3].cold());
+  EXPECT_EQ(prepared_[3].cold_step(), 2);
+  EXPECT_FALSE(prepared_[3].last());
+  TrainAll(3);
+  EXPECT_EQ(controller_->progress().committed_records, 100);
+}
+
+TEST_F(LastWorldTest, WhatIsNotSavedIsTrainedAgain) {
+  Leave(1);
+  Leave(2);
+  Form();
+  v1::WorkerMessage begin;
+  begin.mutable_checkpoint_begin()->set_step(step_);
+  Say(1, begin);
+  for (const ConnectionId connection : {1, 2}) {
+    Break(connection);
+    controller_->OnWorkerEnded(now_, connection - 1, {false, "signal 9"});
+  }
+  EXPECT_THAT(output_.cut_backs, testing::ElementsAre(0));
+  id_of_.clear();
+  EXPECT_EQ(Attach(3, 2).restore_from, "");
+  TrainAll(3);
+  EXPECT_EQ(controller_->progress().committed_records, 100);
+}
+
+// Of a world that was given up before it could report.
+TEST_F(LastWorldTest, ACopyOfAnUnknownStepGetsNoLedger) {
+  v1::WorkerMessage begin;
+  begin.mutable_checkpoint_begin()->set_step(step_);
+  Say(1, begin);
+  auto replies = output_.Take(1, v1::MasterMessage::kLedger);
+  ASSERT_EQ(replies.size(), 1u);
+  EXPECT_EQ(replies[0].ledger().step(), step_);
+  EXPECT_FALSE(replies[0].ledger().has_ledger());
+}
+
+TEST_F(LastWorldTest, AJobThatIsStoppedSavesFirst) {
+  controller_->StopJob(now_, "enough");
+  EXPECT_FALSE(controller_->ending());
+  EXPECT_EQ(Stops(1), 0u);
+  // Too late to join.
+  v1::WorkerMessage hello;
+  hello.mutable_hello()->set_worker_id(2);
+  Say(3, hello);
+  EXPECT_EQ(Stops(3), 1u);
+  Form();
+  EXPECT_TRUE(prepared_[1].last());
+  Checkpoint(1);
+  EXPECT_FALSE(controller_->ending());
+  SayWorldSaved(1);
+  EXPECT_TRUE(controller_->ending());
+  EXPECT_FALSE(controller_->succeeding());
+  EXPECT_EQ(Stops(1), 1u);
+  EXPECT_EQ(Stops(2), 1u);
+  EXPECT_THAT(output_.cut_backs, testing::IsEmpty());
+  Break(1);
+  Break(2);
+  ASSERT_TRUE(controller_->result().has_value());
+  EXPECT_EQ(controller_->result()->message, "stopped: enough");
+}
+
+TEST_F(LastWorldTest, TheSecondStopDoesNotWait) {
+  controller_->StopJob(now_, "enough");
+  controller_->StopJob(now_, "at once");
+  EXPECT_TRUE(controller_->ending());
+  EXPECT_EQ(Stops(1), 1u);
+  EXPECT_EQ(Stops(2), 1u);
+}
+
+TEST_F(LastWorldTest, AStopDoesNotWaitForWorkersThatHang) {
+  controller_->StopJob(now_, "enough");
+  // Both answer to the end of their patience, and again and again.
+  for (int i = 0; i < 10 && !controller_->ending(); ++i) {
+    now_ = std::max(now_, controller_->NextTimer());
+    controller_->OnTimer(now_);
+  }
+  EXPECT_TRUE(controller_->ending());
+}
+
+TEST_F(LastWorldTest, AStopEndsWithTheLastWorker) {
+  controller_->StopJob(now_, "enough");
+  Form();
+  for (const ConnectionId connection : {1, 2}) {
+    EXPECT_FALSE(controller_->ending());
+    Break(connection);
+    controller_->OnWorkerEnded(now_, connection - 1, {false, "signal 9"});
+  }
+  EXPECT_TRUE(controller_->ending());
+  EXPECT_THAT(controller_->result()->message, "stopped: enough");
+}
+
+// The evaluation goes on with those who come, who must not train meanwhile.
+TEST_F(JobControllerTest, AColdWorldWaitsForAnEvaluationThatHasBegun) {
+  options_.job.set_job_type(v1::TRAINING_WITH_EVALUATION);
+  options_.evaluation.evaluation_steps = 1;
+  options_.tasks.validation_shards = {MakeShard("valid", 30)};
+  Start();
+  Attach(1, 0);
+  EXPECT_FALSE(prepared_[1].evaluating());
+  Commit(1, Tasks(1)[0], 20);
+  Checkpoint(1);
+  v1::WorkerMessage due;
+  due.mutable_evaluation_due()->set_step(1);
+  Say(1, due);
+  Break(1);
+  controller_->OnWorkerEnded(now_, 0, {false, "signal 9"});
+  id_of_.clear();
+  EXPECT_EQ(Attach(2, 1).restore_from, "version-1");
+  EXPECT_TRUE(prepared_[2].evaluating());
+  Say(2, due);
+  for (int round = 0; round < 2; ++round) {
+    for (const v1::Task& task : Tasks(2)) {
+      if (task.type() == v1::EVALUATION) Done(2, task, 3);
+    }
+  }
+  ASSERT_EQ(output_.evaluations.size(), 1u);
+  EXPECT_EQ(output_.evaluations[0].records, 30);
+  EXPECT_EQ(output_.Take(2, v1::MasterMessage::kEvaluationDone).size(), 1u);
+}
+
 TEST_F(JobControllerTest, ShardsOfTheModelsReaderReplaceUnreadableData) {
   options_.data_error = absl::NotFoundError("no such folder");
   options_.tasks.training_shards.clear();
@@ -931,6 +1105,21 @@ TEST_F(SuccessionTest, WithoutTheModelItFallsBackToTheCheckpoint) {
   EXPECT_EQ(controller_->progress().committed_records, 20);
   EXPECT_THAT(output_.cut_backs, testing::ElementsAre(1));
   EXPECT_EQ(Attach(2, -1).restore_from, "version-1");
+}
+
+// It said so before the others were back.
+TEST_F(SuccessionTest, WhoLeavesIsNotForgotten) {
+  Begin();
+  Attach(1, 0);
+  Attach(2, 1);
+  Restart();
+  ComeBack(3, 0, 100);
+  v1::WorkerMessage leaving;
+  leaving.mutable_leaving()->set_reason("SIGTERM");
+  Say(3, leaving);
+  ComeBack(4, 1, 100);
+  EXPECT_EQ(output_.worlds.back().members, std::vector<int64_t>{1});
+  EXPECT_EQ(output_.Take(3, v1::MasterMessage::kStop).size(), 1);
 }
 
 TEST_F(SuccessionTest, IdsAndGenerationsAreNeverUsedAgain) {

@@ -32,6 +32,7 @@ class MembershipTest : public ::testing::Test {
     MembershipOptions options;
     options.min_workers = min_workers;
     options.max_workers = max_workers;
+    options.save_last = save_last_;
     m_.emplace(options);
   }
 
@@ -41,6 +42,7 @@ class MembershipTest : public ::testing::Test {
   }
   void Ready(int64_t id) { Got(m_->Ready(now_, id, absl::StrCat("host", id))); }
   void Leave(int64_t id) { Got(m_->Leave(now_, id)); }
+  void Saved(int64_t id, int64_t g) { Got(m_->Saved(now_, id, g)); }
   void Lost(int64_t id) { Got(m_->Lost(now_, id, "stream closed")); }
   void Offer(int64_t id, int64_t g) {
     Got(m_->Offered(now_, id, g, absl::StrCat("offer", id)));
@@ -109,6 +111,7 @@ class MembershipTest : public ::testing::Test {
     EXPECT_EQ(prepare.to, ids);
   }
 
+  bool save_last_ = false;
   std::optional<Membership> m_;
   absl::Time now_ = absl::FromUnixSeconds(1000);
   Membership::Decisions last_;

@@ -29,13 +29,15 @@ TEST(MembershipScheduleTest, HoldsItsPromisesUnderRandomFaults) {
     sum.dissolved += counts.dissolved;
     sum.commits += counts.commits;
     sum.ahead += counts.ahead;
+    sum.saved += counts.saved;
     if (HasFailure()) return;
   }
   const std::string summary = absl::StrCat(
       sum.events, " events, ", sum.deaths, " deaths, ", sum.active, " worlds, ",
       sum.switches, " switches, ", sum.cold, " cold, ", sum.evicted,
       " evicted, ", sum.released, " released, ", sum.dissolved, " dissolved, ",
-      sum.commits, " commits, ", sum.ahead, " steps ahead");
+      sum.commits, " commits, ", sum.ahead, " steps ahead, ", sum.saved,
+      " saved");
   RecordProperty("summary", summary);
   // The schedules reach everything often.
   SCOPED_TRACE(summary);
@@ -49,6 +51,7 @@ TEST(MembershipScheduleTest, HoldsItsPromisesUnderRandomFaults) {
   EXPECT_GT(sum.dissolved, often);
   EXPECT_GT(sum.commits, often);
   EXPECT_GT(sum.ahead, often);
+  EXPECT_GT(sum.saved, often);
 }
 
 }  // namespace

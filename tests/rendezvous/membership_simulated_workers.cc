@@ -167,7 +167,20 @@ void MembershipSimulator::FinishLevel(int64_t generation) {
   ToMaster(donor, [this, donor, generation, best] {
     HandleLevel(donor, generation, best);
   });
+  if (world.last) Save(donor, generation);
   At(Short(), [this, generation] { Step(generation); });
+}
+
+// The member that speaks for all saves the model, however long that takes, and
+// says so if it still is in that world.
+void MembershipSimulator::Save(int64_t id, int64_t generation) {
+  At(Chance(0.5) ? Short() : Seconds(0, 20), [this, id, generation] {
+    const Worker& worker = workers_.at(id);
+    if (!Acts(id) || worker.world != generation) return;
+    ToMaster(id, [this, id, generation, model = worker.model] {
+      HandleSaved(id, generation, model);
+    });
+  });
 }
 
 // The world all members have seen the switch to, or 0.
@@ -200,10 +213,13 @@ void MembershipSimulator::Step(int64_t generation) {
   const World& world = worlds_.at(generation);
   CheckFenced(world, generation);
   const int64_t target = SwitchTarget(world);
-  for (const int64_t id : world.members) ++workers_.at(id).model.step;
+  // Who leaves puts no data into a step, and without data there is none.
+  if (!world.last) {
+    for (const int64_t id : world.members) ++workers_.at(id).model.step;
+  }
   const int64_t first = world.members[0];
   Model settled = workers_.at(first).model;
-  if (world.members.size() > 1) --settled.step;
+  if (world.members.size() > 1 && !world.last) --settled.step;
   ToMaster(first, [this, first, generation, settled] {
     HandleProgress(first, generation, settled);
   });
@@ -249,7 +265,7 @@ void MembershipSimulator::Break(int64_t generation, int64_t culprit) {
       worker.model = best;
       continue;
     }
-    ++worker.model.step;
+    if (!world.last) ++worker.model.step;
     if (target != 0) GoOver(id, target);
   }
 }

@@ -21,6 +21,7 @@ MembershipSimulator::MembershipSimulator(uint64_t seed)
     : seed_(seed), random_(seed) {
   options_.min_workers = Number(1, 3);
   options_.max_workers = Chance(0.5) ? 0 : Number(3, 6);
+  options_.save_last = Chance(0.7);
   membership_ = std::make_unique<Membership>(options_);
   seconds_to_surprise_ = absl::ToDoubleSeconds(Seconds(0.2, 20));
 }
@@ -92,7 +93,7 @@ void MembershipSimulator::Surprise() {
   At(Seconds(0, 2 * seconds_to_surprise_), [this] {
     if (!faults_) return;
     const int64_t id = AnyWorker();
-    switch (Number(0, 10)) {
+    switch (Number(0, 11)) {
       case 0:
       case 1:
       case 2:
@@ -111,14 +112,12 @@ void MembershipSimulator::Surprise() {
         if (!worlds_.empty()) Break(worlds_.rbegin()->first, id);
         break;
       case 7:
-        if (Acts(id)) {
-          ToMaster(id, [this, id] {
-            if (known_.count(id) > 0) leaving_.insert(id);
-            Handle(membership_->Leave(now_, id));
-          });
-        }
+        AskToLeave(id);
         break;
       case 8:
+        AskAllToLeave();
+        break;
+      case 9:
         options_.min_workers = Number(1, 4);
         options_.max_workers = Chance(0.3) ? 0 : Number(1, 6);
         Handle(membership_->SetLimits(now_, options_.min_workers,
@@ -139,6 +138,25 @@ void MembershipSimulator::AddWorker() {
     known_.insert(id);
     Handle(membership_->Ready(now_, id, absl::StrCat("host", id % 3)));
   });
+}
+
+void MembershipSimulator::AskToLeave(int64_t id) {
+  if (!Acts(id)) return;
+  ToMaster(id, [this, id] {
+    if (known_.count(id) > 0) leaving_.insert(id);
+    Handle(membership_->Leave(now_, id));
+  });
+}
+
+void MembershipSimulator::AskAllToLeave() {
+  if (Chance(0.2)) {
+    leaving_ = known_;
+    Handle(membership_->LeaveAll(now_));
+    return;
+  }
+  std::vector<int64_t> ids;
+  for (const auto& [id, worker] : workers_) ids.push_back(id);
+  for (const int64_t id : ids) AskToLeave(id);
 }
 
 int64_t MembershipSimulator::AnyWorker() {
@@ -245,6 +263,7 @@ void MembershipSimulator::Check(const MembershipDecision& decision) {
       }
       level_.clear();
       level_.insert(last_active_.begin(), last_active_.end());
+      saved_ = false;
       return;
     case Kind::kEvict:
     case Kind::kRelease: {
@@ -261,6 +280,8 @@ void MembershipSimulator::Check(const MembershipDecision& decision) {
       // The last one that has the model goes only if nobody can take it over.
       if (level && level_.empty()) {
         EXPECT_LT(NumStaying(), static_cast<size_t>(options_.min_workers));
+        // And not before it is saved.
+        EXPECT_TRUE(saved_ || !options_.save_last) << id;
       }
       return;
     }
@@ -280,7 +301,6 @@ void MembershipSimulator::CheckPrepare(const MembershipDecision& decision) {
     ids.push_back(member.worker_id);
   }
   EXPECT_EQ(decision.to, ids);
-  EXPECT_GE(ids.size(), static_cast<size_t>(options_.min_workers));
   // Survivors come first, in their order.
   const std::set<int64_t> members(ids.begin(), ids.end());
   EXPECT_EQ(members.size(), ids.size());
@@ -294,11 +314,22 @@ void MembershipSimulator::CheckPrepare(const MembershipDecision& decision) {
   EXPECT_EQ(decision.cold, !level);
   EXPECT_EQ(decision.cold, level_.empty());
   if (decision.cold) ++counts_.cold;
-  EXPECT_GE(NumStaying(), static_cast<size_t>(options_.min_workers));
+  const auto min = static_cast<size_t>(options_.min_workers);
+  if (decision.last) {
+    // Only when nobody could take the model over, and of all that have it.
+    EXPECT_TRUE(decision.urgent);
+    EXPECT_LT(NumStaying(), min);
+    EXPECT_EQ(members, level_);
+    for (const int64_t id : ids) EXPECT_EQ(leaving_.count(id), 1u) << id;
+  } else {
+    EXPECT_GE(ids.size(), min);
+    EXPECT_GE(NumStaying(), min);
+  }
   World& world = worlds_[decision.generation];
   world.members = ids;
   world.urgent = decision.urgent;
   world.cold = decision.cold;
+  world.last = decision.last;
 }
 
 // Whenever there is no timer, there is nothing left to do or somebody trains.
@@ -364,6 +395,17 @@ void MembershipSimulator::HandleProgress(int64_t id, int64_t generation,
   for (const int64_t member : level_) {
     EXPECT_FALSE(workers_.at(member).model < committed_) << member;
   }
+}
+
+void MembershipSimulator::HandleSaved(int64_t id, int64_t generation,
+                                      Model model) {
+  if (membership_->CheckActive(id, generation).ok()) {
+    ++counts_.saved;
+    saved_ = true;
+    // Nothing was trained since the world is level.
+    EXPECT_FALSE(model < committed_ || committed_ < model);
+  }
+  Handle(membership_->Saved(now_, id, generation));
 }
 
 // All that are here and can be in a world train in it.

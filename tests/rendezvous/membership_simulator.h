@@ -38,6 +38,7 @@ class MembershipSimulator {
     int64_t dissolved = 0;
     int64_t commits = 0;
     int64_t ahead = 0;
+    int64_t saved = 0;
   };
   const Counts& counts() const { return counts_; }
 
@@ -70,6 +71,7 @@ class MembershipSimulator {
     std::vector<int64_t> members;
     bool urgent = false;
     bool cold = false;
+    bool last = false;
     bool broken = false;
     bool level = false;
     std::set<int64_t> connecting;
@@ -97,6 +99,8 @@ class MembershipSimulator {
   // Faults and other surprises.
   void Surprise();
   void AddWorker();
+  void AskToLeave(int64_t id);
+  void AskAllToLeave();
   int64_t AnyWorker();
   void Die(int64_t id, bool master_sees);
   void Exit(int64_t id);
@@ -113,6 +117,7 @@ class MembershipSimulator {
   void Deliver(const MembershipDecision& decision);
   void HandleLevel(int64_t id, int64_t generation, Model model);
   void HandleProgress(int64_t id, int64_t generation, Model model);
+  void HandleSaved(int64_t id, int64_t generation, Model model);
   bool AllIsWell();
   size_t NumStaying() const;
 
@@ -125,6 +130,7 @@ class MembershipSimulator {
   void ConnectDone(int64_t id, int64_t generation);
   void Enter(int64_t id, int64_t generation);
   void FinishLevel(int64_t generation);
+  void Save(int64_t id, int64_t generation);
   void Step(int64_t generation);
   void CheckFenced(const World& world, int64_t generation);
   void GoOver(int64_t id, int64_t generation);
@@ -161,6 +167,8 @@ class MembershipSimulator {
   int64_t newest_ = 0;
   int64_t newest_committed_ = 0;
   Model committed_;
+  // The active world is a last one and its model is saved.
+  bool saved_ = false;
 };
 
 }  // namespace elasticdl::rendezvous

@@ -35,6 +35,11 @@ struct MembershipOptions {
   // between evicts the member that was accused most. A background preparation
   // that fails so often because of the same worker evicts that one.
   int max_broken = 3;
+  // The model can be saved: when nobody that has it stays, those who leave form
+  // a last world, save it and go then. Otherwise they go at once.
+  bool save_last = false;
+  // From Level() of the last world to Saved(). Who waits longer goes without.
+  absl::Duration save_timeout = absl::Minutes(10);
 };
 
 struct WorldMember {
@@ -73,6 +78,8 @@ struct MembershipDecision {
   // No member has a trained model: they start from a checkpoint or from
   // scratch. With kPrepare.
   bool cold = false;
+  // All members leave: they save the model. With kPrepare.
+  bool last = false;
   std::vector<WorldMember> members;
   std::vector<std::string> offers;
   std::vector<int64_t> to;
@@ -100,6 +107,11 @@ class Membership {
                    const std::string& reason);
   // It wants to go in an orderly way.
   Decisions Leave(absl::Time now, int64_t worker_id);
+  // All that are here shall go.
+  Decisions LeaveAll(absl::Time now);
+  // The model of a last world is saved, or cannot be: the member that said
+  // Level() says so.
+  Decisions Saved(absl::Time now, int64_t worker_id, int64_t generation);
   // It is dead, or its stream is. Unknown ids are ignored.
   Decisions Lost(absl::Time now, int64_t worker_id, const std::string& reason);
   Decisions Offered(absl::Time now, int64_t worker_id, int64_t generation,
@@ -130,6 +142,8 @@ class Membership {
   int64_t MemberAt(int64_t generation, int64_t rank) const;
   // FAILED_PRECONDITION unless the worker is a member of that active world.
   absl::Status CheckActive(int64_t worker_id, int64_t generation) const;
+  // The active world is a last one.
+  bool InLastWorld() const { return active_ && active_->last; }
   // At least one worker that is here has the trained model.
   bool HasLevelMember() const;
   bool IsLevel(int64_t worker_id) const;
@@ -150,6 +164,7 @@ class Membership {
   struct World {
     bool Has(int64_t worker_id) const { return ranks.count(worker_id) > 0; }
     int64_t generation = 0;
+    bool last = false;
     std::vector<WorldMember> members;
     std::unordered_map<int64_t, size_t> ranks;
   };
@@ -200,9 +215,14 @@ class Membership {
   void PlanChange(absl::Time now);
   void FormWorld(absl::Time now);
   void ReleaseLeavers(bool keep_model);
+  // The model would go with those who leave, and it can be saved.
+  bool MustSave() const;
+  bool NobodyStays() const;
   std::vector<int64_t> ChooseMembers() const;
+  std::vector<int64_t> LevelWorkers() const;
+  // A `last` world is urgent, too.
   void StartTry(absl::Time now, const std::vector<int64_t>& ids, bool urgent,
-                const std::string& cause);
+                const std::string& cause, bool last = false);
   // Gives up the active world and the one being made.
   void Drop(absl::Time now, const std::string& cause);
   // Gives up a background preparation; the active world trains on.
@@ -250,6 +270,10 @@ class Membership {
   // Background preparations given up in a row, and when the next may start.
   int num_abandoned_ = 0;
   absl::Time retry_at_ = absl::InfinitePast();
+
+  // The model of the last world is saved, or was given up.
+  bool saved_ = false;
+  absl::Time save_by_ = absl::InfiniteFuture();
 
   // Of the event that is being handled.
   Decisions out_;

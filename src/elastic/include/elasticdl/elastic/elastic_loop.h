@@ -29,6 +29,8 @@ struct World {
   int64_t cold_step = 0;
   std::vector<int64_t> unsettled;
   int64_t saved_step = -1;
+  bool last = false;
+  bool evaluating = false;
 
   int size() const { return static_cast<int>(members.size()); }
 };
