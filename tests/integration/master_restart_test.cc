@@ -200,7 +200,8 @@ TEST_F(MasterRestartTest, AnotherWorkerMayComeWhileItIsAway) {
 
 TEST_F(MasterRestartTest, WithAllWorkersGoneItFallsBackToTheCheckpoint) {
   const Flags flags = {"--checkpoint_dir=" + Path("checkpoints"),
-                       "--checkpoint_steps=10", "--worker_timeout=2"};
+                       "--checkpoint_steps=10", "--worker_timeout=2",
+                       "--min_workers=2"};
   StartMaster(flags);
   StartWorkers(2);
   ASSERT_TRUE(WaitForEvents("checkpoint", 1)) << Everything();
