@@ -93,6 +93,15 @@ alive() {
   read -r pid start < "$run/$1.pid"
   [ -n "$start" ] && [ "$(start_time "$pid")" = "$start" ]
 }
+# Whether any daemon of a bed is there.
+bed_is_up() {
+  local file name
+  for file in "$run"/*.pid; do
+    name=${file##*/}
+    ! alive "${name%.pid}" || return 0
+  done
+  return 1
+}
 # stop NAME...: SIGTERM to all, SIGKILL to those that are there 10 seconds later.
 stop() {
   local name signal tries

