@@ -146,7 +146,8 @@ TEST_F(ChaosNetworkTest, HostThatOnlySpeaks) {
 }
 
 TEST_F(ChaosNetworkTest, Delay) {
-  const auto job = StartMaster({"--max_step=15", "--min_workers=3"});
+  const auto job =
+      StartMaster({"--max_step=15", "--num_workers=3", "--min_workers=3"});
   StartWorkers();
   ASSERT_TRUE(WaitForWorld(*job, {0, 1, 2})) << Logs();
   Network::Path slow;
@@ -159,7 +160,8 @@ TEST_F(ChaosNetworkTest, Delay) {
 }
 
 TEST_F(ChaosNetworkTest, Loss) {
-  const auto job = StartMaster({"--max_step=60", "--min_workers=3"});
+  const auto job =
+      StartMaster({"--max_step=60", "--num_workers=3", "--min_workers=3"});
   StartWorkers();
   ASSERT_TRUE(WaitForWorld(*job, {0, 1, 2})) << Logs();
   Network::Path bad;
