@@ -87,7 +87,7 @@ std::string Unescape(absl::string_view segment) {
   return absl::StrReplaceAll(segment, {{"~0", "~"}, {"~1", "/"}});
 }
 
-const Json* Find(const Json& object, const std::string& pointer) {
+const Json* Find(const Json& object, absl::string_view pointer) {
   const Json* at = &object;
   for (const absl::string_view key :
        absl::StrSplit(pointer, '/', absl::SkipEmpty())) {
@@ -101,21 +101,21 @@ const Json* Find(const Json& object, const std::string& pointer) {
 
 }  // namespace
 
-std::string TextAt(const Json& object, const std::string& pointer,
+std::string TextAt(const Json& object, absl::string_view pointer,
                    const std::string& fallback) {
   const Json* found = Find(object, pointer);
   return found != nullptr && found->is_string() ? found->get<std::string>()
                                                 : fallback;
 }
 
-int64_t NumberAt(const Json& object, const std::string& pointer,
+int64_t NumberAt(const Json& object, absl::string_view pointer,
                  int64_t fallback) {
   const Json* found = Find(object, pointer);
   return found != nullptr && found->is_number_integer() ? found->get<int64_t>()
                                                         : fallback;
 }
 
-const Json& ListAt(const Json& object, const std::string& pointer) {
+const Json& ListAt(const Json& object, absl::string_view pointer) {
   static const Json& empty = *new Json(Json::array());
   const Json* found = Find(object, pointer);
   return found != nullptr && found->is_array() ? *found : empty;

@@ -5,6 +5,7 @@
 #include <string>
 #include <vector>
 
+#include "absl/strings/str_cat.h"
 #include "elasticdl/fork_server.h"
 #include "elasticdl/worker.h"
 #include "environment.h"

@@ -10,6 +10,7 @@
 
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
+#include "absl/strings/string_view.h"
 #include "absl/time/time.h"
 #include "elasticdl/kube/transport.h"
 
@@ -42,12 +43,12 @@ absl::Status ToStatus(const Request& request, const Response& response);
 
 // Fields of server data with type guards: `fallback` when the path is not there
 // or holds something else. Path as in "/status/phase" (JSON pointer).
-std::string TextAt(const Json& object, const std::string& pointer,
+std::string TextAt(const Json& object, absl::string_view pointer,
                    const std::string& fallback = "");
-int64_t NumberAt(const Json& object, const std::string& pointer,
+int64_t NumberAt(const Json& object, absl::string_view pointer,
                  int64_t fallback = 0);
 // The array there, or an empty one.
-const Json& ListAt(const Json& object, const std::string& pointer);
+const Json& ListAt(const Json& object, absl::string_view pointer);
 
 // Thread-safe. Each call has a deadline; UNAVAILABLE may be tried again. An
 // object that is sent may name its namespace; else it is the client's.
