@@ -46,6 +46,7 @@ test: configure
 	  -LE 'kube|gpu'
 
 install: build
+	@cmake --build build -j $(JOBS) --target elasticdl_model_pch
 	@cmake --install build --prefix $(PREFIX)
 
 format:

@@ -60,7 +60,8 @@ if(CMAKE_CXX_COMPILER_ID STREQUAL GNU)
     COMMENT "Precompiling the header of model files"
     VERBATIM)
   add_custom_target(elasticdl_model_pch ALL DEPENDS ${pch})
-  install(FILES ${pch} DESTINATION share/elasticdl/pch/elasticdl/model)
+  # It only saves time, and `make build` does not make it.
+  install(FILES ${pch} DESTINATION share/elasticdl/pch/elasticdl/model OPTIONAL)
 endif()
 
 foreach(module IN LISTS model_modules)
