@@ -18,6 +18,7 @@
 #include "absl/strings/str_join.h"
 #include "absl/strings/string_view.h"
 #include "absl/strings/strip.h"
+#include "elasticdl/common/file.h"
 #include "elasticdl/fork_server.h"
 #include "fork_wire.h"
 
@@ -83,14 +84,6 @@ bool ReadAll(int fd, void* to, size_t bytes) {
   return got == static_cast<ssize_t>(bytes);
 }
 
-bool WriteAll(int fd, const void* from, size_t bytes) {
-  ssize_t sent;
-  do {
-    sent = write(fd, from, bytes);
-  } while (sent < 0 && errno == EINTR);
-  return sent == static_cast<ssize_t>(bytes);
-}
-
 struct Pipe {
   Fd read;
   Fd write;
@@ -137,7 +130,10 @@ bool Server::Serve(Request* request) {
     if (Fork(&answer, &go)) return false;
     // The process goes on once its number is known to those who can kill it.
     const bool told = send(socket_, &answer, sizeof(answer), MSG_NOSIGNAL) > 0;
-    if (told && answer.pid != 0) WriteAll(go.write.get(), "g", 1);
+    if (told && answer.pid != 0) {
+      // One that was killed meanwhile does not hear it.
+      WriteAll(go.write.get(), "g", "go").IgnoreError();
+    }
   }
 }
 
@@ -182,7 +178,9 @@ bool Server::FirstMoments(const Pipe& number, Pipe* go) {
   close(socket_);
   go->write.Reset();
   const pid_t self = getpid();
-  if (!WriteAll(number.write.get(), &self, sizeof(self))) return false;
+  const absl::string_view bytes(reinterpret_cast<const char*>(&self),
+                                sizeof(self));
+  if (!WriteAll(number.write.get(), bytes, "number").ok()) return false;
   char word = 0;
   // Nothing comes when the server has died: nobody knows of this process.
   if (!ReadAll(go->read.get(), &word, 1)) return false;
