@@ -1,5 +1,5 @@
-// Time of an all-reduce between local ranks, by size: shared memory and sockets
-// of this project against Gloo and Open MPI, interleaved.
+// Measures all-reduce between local ranks for different sizes: ElasticDL's
+// shared memory and sockets, Gloo and Open MPI, interleaved.
 //   allreduce_bench [--ranks=2,4] [--rounds=5] [--only=shm,tcp,gloo,mpi]
 // gloo is gloo::allreduce, gloo-chunked the older AllreduceRingChunked.
 #include <unistd.h>
@@ -72,7 +72,7 @@ std::string OwnFolder() {
   return program.substr(0, program.rfind('/'));
 }
 
-// Times that a command prints.
+// Parses the times that a command prints.
 Times RunCommand(const std::string& command) {
   std::cout.flush();
   FILE* const output = popen(command.c_str(), "r");
@@ -82,7 +82,7 @@ Times RunCommand(const std::string& command) {
   return times;
 }
 
-// Empty when mpirun or the program is missing.
+// Empty if mpirun or the program is missing.
 Times RunMpi(int size) {
   const std::string program = OwnFolder() + "/allreduce_mpi";
   if (access(program.c_str(), X_OK) != 0) return {};
@@ -95,7 +95,7 @@ Times RunGloo(const std::string& kind, int size) {
   const std::string program = OwnFolder() + "/allreduce_gloo";
   if (access(program.c_str(), X_OK) != 0) return {};
   char folder[] = "/tmp/allreduce_gloo_XXXXXX";
-  if (mkdtemp(folder) == nullptr) Die("cannot make a temporary folder");
+  if (mkdtemp(folder) == nullptr) Die("cannot create a temporary folder");
   std::string command;
   for (int rank = 0; rank < size; ++rank) {
     absl::StrAppend(&command, program, " ", kind, " ", rank, " ", size, " ",
@@ -127,7 +127,7 @@ struct Options {
 
 using Rounds = std::vector<Times>;
 
-// Ratio of a peer's time to that of shm per round: above 1, shm is faster.
+// Ratio of a peer's time to shm's time per round; above 1, shm is faster.
 std::string Ratio(const Rounds& peer, const Rounds& own, size_t bytes) {
   std::vector<double> ratios;
   for (size_t i = 0; i < peer.size(); ++i) {
@@ -185,7 +185,7 @@ void Run(int ranks, const Options& options) {
       std::cout << "peer " << peer << " is missing: install "
                 << (peer == "mpi" ? "libopenmpi-dev openmpi-bin"
                                   : "libgloo-dev")
-                << " and configure again\n";
+                << " and run CMake again\n";
     }
   }
   PrintTable(ranks, options, results);

@@ -6,7 +6,8 @@
 
 namespace elasticdl::benchmarks {
 
-// As mpirun does when there are enough cores: the calling thread stays on one.
+// Pins the calling thread to one core, as mpirun does if there are enough
+// cores.
 inline void Bind(int rank, int size) {
   if (size > sysconf(_SC_NPROCESSORS_ONLN)) return;
   cpu_set_t core;

@@ -1,4 +1,4 @@
-// Gloo's all-reduce, as a peer of allreduce_bench, which starts the ranks.
+// Gloo's all-reduce. Started by allreduce_bench, one process per rank.
 //   allreduce_gloo (plain|chunked) RANK SIZE FOLDER
 // plain: gloo::allreduce, which PyTorch uses; chunked: AllreduceRingChunked.
 #include <gloo/allreduce.h>
@@ -29,7 +29,8 @@ void Plain(const Context& context, float* data, size_t count) {
   gloo::allreduce(options);
 }
 
-// The object belongs to one array; a new one is made when the array changes.
+// The algorithm object is bound to one array; create a new one when the array
+// changes.
 class Chunked {
  public:
   explicit Chunked(const Context& context) : context_(context) {}
@@ -78,6 +79,6 @@ int main(int argc, char** argv) {
         gloo::BarrierOptions options(context);
         gloo::barrier(options);
       });
-  // Its destructors wait for its threads; there is nothing to lose.
+  // Exit at once: Gloo's destructors would wait for its threads.
   std::_Exit(0);
 }

@@ -1,4 +1,4 @@
-// MPI_Allreduce, as a peer of allreduce_bench, which runs it with mpirun.
+// MPI_Allreduce. allreduce_bench runs it with mpirun.
 #include <mpi.h>
 
 #include "allreduce_plan.h"

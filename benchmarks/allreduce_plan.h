@@ -17,9 +17,9 @@ inline const std::vector<size_t>& AllReduceSizes() {
   return *sizes;
 }
 
-// Calls in a row per sample: about 3 ms' worth for small sizes, so that the
-// clock and the ranks' skew do not count; fewer where a peer is so slow that
-// they would take more than 50 ms.
+// Number of calls per sample: for small sizes about 3 ms worth of calls, so
+// that clock resolution and skew between ranks do not matter; fewer if a peer
+// is so slow that they would take more than 50 ms.
 inline int MostCallsPerSample(size_t bytes) {
   return static_cast<int>(std::max<size_t>(1, 1500000 / (bytes + 3000)));
 }
@@ -43,7 +43,7 @@ void Measure(bool print, int size, const AllReduce& all_reduce,
       return spent.count() / calls;
     };
     const int most = MostCallsPerSample(bytes);
-    // Warms up, and tells how many fit. The ranks agree on their mean.
+    // Warms up and estimates how many calls fit. The ranks agree on the mean.
     const double first = seconds_per_call(std::max(1, most / 50));
     float wish = static_cast<float>(
         std::max(1.0, std::min<double>(most, kMostSecondsPerSample / first)));

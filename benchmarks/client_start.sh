@@ -1,5 +1,5 @@
 #!/usr/bin/env bash
-# How long `elasticdl --help` takes, beside `true`: medians of 41 runs in turn.
+# Time of `elasticdl --help` compared with `true`: medians of 41 alternating runs.
 set -euo pipefail
 bin=${1:-build/bin}
 measure() {  # microseconds of one run

@@ -1,16 +1,18 @@
 #!/usr/bin/env python3
-"""Images per second of two workers against DistributedDataParallel over Gloo.
+"""Images per second of two workers, compared with DistributedDataParallel over
+Gloo.
 
 Two processes with one thread each, batch 64 per process, the same libtorch and
-the same models, in turn (A B A B ...). DDP runs as torchrun would start it; its
-data are tensors in memory. Ours reads RecordIO files and keeps the ledger. The
-last columns say how well one worker becomes two: ours, two separate jobs of one
-worker side by side (what the machine has to give), DDP.
+the same models, alternating (A B A B ...). DDP runs as torchrun would start
+it; its data are tensors in memory. ElasticDL reads RecordIO files and keeps
+the ledger. The last columns show the scaling from one worker to two:
+ElasticDL, two separate jobs of one worker each (what the machine can give),
+DDP.
 
     benchmarks/ddp.py --data DIR [--rounds 5] [--bin build/bin]
 
-DIR is what `elasticdl data fetch mnist` made. Exit code 1 when a median ratio
-is below what docs/design asks for.
+DIR is the output of `elasticdl data fetch mnist`. The exit code is 1 if a
+median ratio is below the target in WANT.
 """
 import argparse
 import glob
@@ -25,9 +27,9 @@ import time
 
 from single_worker import BATCH, MODELS, make_net
 
-# name: (steps of a round, least ratio to DDP)
-# Long enough that most steps find their data decoded (chunks are kept), as those
-# of DDP are from the start.
+# name: (steps per round, minimum ratio to DDP)
+# Long enough that most steps find their data already decoded (chunks are
+# cached), as DDP's data is from the start.
 WANT = {"CNN": (400, 1.3), "MLP 784-128-64-10": (6000, 3.0)}
 
 
@@ -88,7 +90,7 @@ def measure_ddp(name, steps, size=2):
 
 
 def measure_elasticdl(args, model_def, steps, size=2, jobs=1):
-    """Sum over the workers of what each says in its log."""
+    """Sum of the rates that the workers report in their logs."""
     with tempfile.TemporaryDirectory() as state:
         running = [subprocess.Popen(
             [os.path.join(args.bin, "elasticdl"), "train",
@@ -103,7 +105,7 @@ def measure_elasticdl(args, model_def, steps, size=2, jobs=1):
         if any([job.wait() != 0 for job in running]):
             raise RuntimeError("ElasticDL failed")
         logs = glob.glob(os.path.join(state, "jobs/*/logs/*worker*.log"))
-        # The workers leave their first steps out, as we do above.
+        # The workers do not count their first steps, and neither do we above.
         return sum(
             float(re.search(r"\(([0-9.e+]+) records/s", open(log).read())
                   .group(1)) for log in logs)

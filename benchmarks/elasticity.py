@@ -1,16 +1,16 @@
 #!/usr/bin/env python3
-"""What it costs that a world can change at any step.
+"""The cost of elasticity: of a world that can change at any step.
 
 Records per second of a job of two workers (master, ledger, control word in
-every all-reduce, reports) against the same training step in a world that never
-changes (fixed_world: same model, data pipeline, buckets, optimizer, collective,
-but nothing of the above), in turn (A B A B ...).
+every all-reduce, reports), compared with the same training step in a world
+that never changes (fixed_world: same model, data pipeline, buckets, optimizer,
+collective, but none of the above), alternating (A B A B ...).
 
     benchmarks/elasticity.py --data DIR [--rounds 9] [--bin build/bin]
                              [--collective gloo]
 
-DIR is what `elasticdl data fetch mnist` made. Exit code 1 when the median cost
-is above what docs/design asks for (1 %).
+DIR is the output of `elasticdl data fetch mnist`. The exit code is 1 if the
+median cost is above the target of 1 %.
 """
 import argparse
 import os
@@ -48,7 +48,7 @@ def main():
         measure_elasticdl(args, model_def, 1, 1)  # compiles the model
         elastic, fixed, costs = [], [], []
         for i in range(args.rounds):
-            # Which of the two comes first changes from round to round.
+            # Alternate which of the two runs first.
             for which in ("ef", "fe")[i % 2]:
                 if which == "e":
                     elastic.append(measure_elasticdl(args, model_def, steps))

@@ -1,6 +1,6 @@
 // The worker's training step in a world that never changes: same model, data
 // pipeline, gradient buckets and optimizer as elasticdl-worker, but no master,
-// no ledger, no control word. What elasticity costs is the difference
+// no ledger, no control word. The difference is the cost of elasticity
 // (elasticity.py).
 //   fixed_world ZOO MODEL_DEF DATA STEPS [RANKS=2 [BACKEND=gloo]]
 // Prints the records per second of all ranks together.
@@ -33,9 +33,9 @@ using worker::BatchPipeline;
 using worker::Minibatch;
 
 constexpr int64_t kMinibatch = 64;
-// As --num_minibatches_per_task has it.
+// The default of --num_minibatches_per_task.
 constexpr int64_t kTask = 8 * kMinibatch;
-// Not measured.
+// Warm-up steps, not measured.
 constexpr int kFirstSteps = 20;
 
 struct Setting {
@@ -50,14 +50,14 @@ T OrDie(absl::StatusOr<T> value) {
   return *std::move(value);
 }
 
-// The tasks of one rank for `steps` steps: every size-th of each epoch.
+// The tasks of one rank for `steps` steps: every size-th task of each epoch.
 std::vector<v1::Task> TasksOf(const std::vector<data::Shard>& shards, int rank,
                               int size, int64_t steps) {
   std::vector<v1::Task> tasks;
   int64_t next = 0;
   for (uint64_t epoch = 1;; ++epoch) {
     for (const data::Shard& shard : shards) {
-      // Whole tasks only, so that ranks stay in step.
+      // Whole tasks only, so that all ranks do the same number of steps.
       for (int64_t begin = shard.begin; begin + kTask <= shard.end;
            begin += kTask, ++next) {
         if (next % size != rank) continue;
@@ -75,7 +75,7 @@ std::vector<v1::Task> TasksOf(const std::vector<data::Shard>& shards, int rank,
         steps -= kTask / kMinibatch;
       }
     }
-    if (next == 0) Die("the data has no whole task");
+    if (next == 0) Die("the data is smaller than one task");
   }
 }
 
@@ -86,8 +86,8 @@ void Train(const Setting& setting, std::shared_ptr<Communicator> world) {
   const auto replica = OrDie(worker::Replica::Create(*model, 1, true));
   const auto reader = OrDie(data::OpenDataReader(setting.data, {}));
   Queue<std::shared_ptr<Minibatch>> minibatches(
-      static_cast<size_t>(BatchPipeline::Options().depth));
-  BatchPipeline::Options options;
+      static_cast<size_t>(worker::PipelineOptions().depth));
+  worker::PipelineOptions options;
   options.minibatch_size = kMinibatch;
   BatchPipeline pipeline(options, *model, *reader,
                          [&](std::shared_ptr<Minibatch> minibatch) {

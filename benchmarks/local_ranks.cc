@@ -15,7 +15,7 @@ using collective::BackendOptions;
 using collective::Communicator;
 using collective::WorldSpec;
 
-// Of the ranks that run.
+// The pids of the running ranks.
 std::vector<pid_t>& Children() {
   static auto* const children = new std::vector<pid_t>;
   return *children;
@@ -26,7 +26,7 @@ std::string ReadExactly(int fd, size_t bytes) {
   size_t done = 0;
   while (done < bytes) {
     const ssize_t got = read(fd, text.data() + done, bytes - done);
-    if (got <= 0) Die("a rank ended too early");
+    if (got <= 0) Die("a rank exited too early");
     done += static_cast<size_t>(got);
   }
   return text;
@@ -87,7 +87,7 @@ void Check(const absl::Status& status) {
 FILE* RunRanks(const std::string& backend, int size,
                const RankFunction& function) {
   std::vector<RankPipes> pipes(static_cast<size_t>(size));
-  // Else the ranks would print it again.
+  // Otherwise the forked ranks would print it again.
   std::cout.flush();
   for (int rank = 0; rank < size; ++rank) {
     RankPipes& own = pipes[static_cast<size_t>(rank)];

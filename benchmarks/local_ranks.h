@@ -13,10 +13,10 @@
 
 namespace elasticdl::benchmarks {
 
-// For anything that a rank waits for.
+// Timeout for everything that a rank waits for.
 constexpr absl::Duration kTimeout = absl::Seconds(60);
 
-// Ends the process at once, with `why` on stderr.
+// Prints `why` to stderr and exits at once.
 [[noreturn]] void Die(const std::string& why);
 void Check(const absl::Status& status);
 
@@ -24,13 +24,13 @@ using RankFunction =
     std::function<void(std::unique_ptr<collective::Communicator>)>;
 
 // Forks `size` ranks that run `function` with a communicator of `backend` and
-// end. Returns what rank 0 prints to stdout, as it comes; at its end the caller
-// passes it to FinishRanks. One set of ranks at a time; the caller has no
-// threads.
+// exit. Returns a stream of rank 0's stdout; after reading it, the caller
+// passes it to FinishRanks. Only one set of ranks at a time; the caller must
+// have no threads.
 FILE* RunRanks(const std::string& backend, int size,
                const RankFunction& function);
 
-// Waits for the ranks. Dies when one failed.
+// Waits for the ranks. Dies if one failed.
 void FinishRanks(FILE* output);
 
 }  // namespace elasticdl::benchmarks

@@ -1,6 +1,6 @@
-// How the master re-forms worlds of many workers. Starts a real master and
-// attaches simulated workers over real streams: they answer as workers do, but
-// compute nothing. Then one dies, again and again.
+// Measures how fast the master re-forms worlds of many workers. Starts a real
+// master and attaches simulated workers over real streams: they answer like
+// workers but compute nothing. Then one after another dies.
 //
 //   master_scale [--master=build/bin/elasticdl-master] [--rounds=10] [N...]
 //
@@ -28,10 +28,11 @@
 namespace elasticdl {
 namespace {
 
-// Counts who has the offers of the newest world; it is level when all have.
+// Counts the members that have the offers of the newest world. The world is
+// level when all have them.
 class Worlds {
  public:
-  // True for the last member.
+  // Returns true for the last member.
   bool Connected(int64_t generation, int size) {
     MutexLock lock(mu_);
     if (generation > generation_) {
@@ -44,12 +45,13 @@ class Worlds {
     changed_.NotifyAll();
     return true;
   }
-  // Until a world of `size`, newer than `after`, is level; when that was.
+  // Waits until a world of `size`, newer than `after`, is level. Returns when
+  // that was.
   absl::Time WaitFor(int size, int64_t after) {
     MutexLock lock(mu_);
     while (size_ != size || connected_ != size || generation_ <= after) {
       if (!changed_.WaitFor(mu_, absl::Minutes(2))) {
-        fprintf(stderr, "no world of %d workers came about\n", size);
+        fprintf(stderr, "timed out waiting for a world of %d workers\n", size);
         exit(1);
       }
     }
@@ -69,7 +71,7 @@ class Worlds {
   absl::Time at_ ABSL_GUARDED_BY(mu_);
 };
 
-// Answers as a worker would. Any member speaks for all when the world is level.
+// Answers like a worker. The last member to get the offers reports Level.
 class SimulatedWorker {
  public:
   SimulatedWorker(const std::string& address, const std::string& token,
@@ -107,7 +109,7 @@ class SimulatedWorker {
     } else if (message.has_prepare()) {
       size_ = message.prepare().members_size();
       answer.mutable_offer()->set_generation(message.prepare().generation());
-      // About as long as a socket's address and a proof.
+      // About as long as a real offer: an address and a key.
       answer.mutable_offer()->set_offer(std::string(64, 'x'));
     } else if (message.has_offers()) {
       Connect(message.offers().generation());
@@ -190,7 +192,7 @@ Master StartMaster(const std::string& program, int workers) {
   return master;
 }
 
-// Seconds of CPU and megabytes of memory of a process.
+// CPU time in seconds and memory in megabytes of a process.
 double CpuSeconds(pid_t pid) {
   std::ifstream in(absl::StrCat("/proc/", pid, "/stat"));
   std::string word;
@@ -224,7 +226,7 @@ void Measure(const std::string& program, int workers, int rounds) {
   for (int round = 0; round < rounds; ++round) {
     const int64_t generation = worlds.generation();
     const absl::Time death = absl::Now();
-    // Rank 0 now and then.
+    // Sometimes kill rank 0.
     all.erase(round % 3 == 0 ? all.begin() : all.begin() + all.size() / 2);
     times.push_back(absl::ToDoubleMilliseconds(
         worlds.WaitFor(static_cast<int>(all.size()), generation) - death));

@@ -1,5 +1,5 @@
-// Elements per second of each optimizer's kernel against the plain loop that
-// one would write first (same compiler and flags), interleaved in one run.
+// Elements per second of each optimizer's kernel, compared with a
+// straightforward loop (same compiler and flags), interleaved in one run.
 //
 //   optimizer_kernels [elements] [rounds]
 #include <algorithm>
@@ -19,7 +19,7 @@ namespace {
 using elasticdl::optim::Optimizer;
 using elasticdl::optim::OptimizerSpec;
 
-// Begins at a cache line, as libtorch's tensors do.
+// Aligned to a cache line, like libtorch's tensors.
 class Array {
  public:
   Array(size_t n, float value)
@@ -103,7 +103,8 @@ void Compare(const std::string& text, void (*plain)(Arrays&, size_t), size_t n,
                      optimizer->learning_rate(), ++step);
   };
   const std::function<void()> loop = [&] { plain(theirs, n); };
-  // About 16 M elements per measurement, so that the clock does not matter.
+  // About 16 M elements per measurement, so that clock resolution does not
+  // matter.
   const int repeats = std::max<int>(1, static_cast<int>((1 << 24) / n));
   std::vector<double> kernel_rates, loop_rates, ratios;
   for (int r = 0; r < rounds + 1; ++r) {
@@ -127,7 +128,7 @@ int main(int argc, char** argv) {
   const int rounds = argc > 2 ? std::atoi(argv[2]) : 7;
   std::printf("%-26s %9s %10s %10s   %s\n", "optimizer", "elements",
               "kernel M/s", "loop M/s", "ratio  [min, max]");
-  // In the first-level cache, in the second-level cache, in memory.
+  // Sizes that fit in the L1 cache, in the L2 cache, and only in memory.
   const std::vector<size_t> sizes =
       given > 0 ? std::vector<size_t>{given}
                 : std::vector<size_t>{2000, 20000, 4000000};

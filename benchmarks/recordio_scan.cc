@@ -1,10 +1,10 @@
-// How fast RecordIO files are scanned when the page cache has them: without a
-// compressor in GB/s, with snappy against snappy's own decompression of the
-// same blocks. Rounds are interleaved, medians are reported.
+// Measures scanning of RecordIO files in the page cache: uncompressed in GB/s,
+// and with snappy compared with snappy's own decompression of the same blocks.
+// Rounds are interleaved; medians are reported.
 //
 //   recordio_scan [rounds] [megabytes] [folder]
 //
-// The records are made up, or those of a folder of RecordIO files, repeated.
+// The records are synthetic, or those of a folder of RecordIO files, repeated.
 #include <snappy.h>
 #include <stdlib.h>
 
@@ -41,7 +41,7 @@ uint32_t NextRandom(uint64_t& state) {
   return static_cast<uint32_t>(state >> 33);
 }
 
-// Floats like those of images: runs of zeros and runs of grey values.
+// Floats as in images: runs of zeros and runs of grey values.
 std::string MakeRecord(uint64_t& state) {
   std::string record(kRecordBytes, '\0');
   for (size_t at = 0; at + 4 < record.size();) {
@@ -106,7 +106,7 @@ uint64_t Scan(const std::string& path) {
   return bytes;
 }
 
-// Blocks of 64 KiB of the payload, compressed by snappy alone.
+// The payload as 64 KiB blocks, each compressed with plain snappy.
 std::vector<std::string> CompressBlocks(
     const std::vector<std::string>& records) {
   std::string payload;
@@ -124,7 +124,7 @@ std::vector<std::string> CompressBlocks(
   return blocks;
 }
 
-// Decompresses into memory of a chunk's size, as a reader of chunks would.
+// Decompresses into a buffer of the size of a chunk, as a chunk reader would.
 uint64_t PlainSnappy(const std::vector<std::string>& blocks,
                      std::vector<char>& out) {
   uint64_t bytes = 0;
@@ -196,7 +196,7 @@ int main(int argc, char** argv) {
     ratio_1m.push_back(b / c);
     ratio_32m.push_back(d / c);
   }
-  std::printf("%zu records, %zu MB, %d rounds: median (least to most)\n",
+  std::printf("%zu records, %zu MB, %d rounds: median (min to max)\n",
               records.size(), megabytes, rounds);
   PrintRow("scan, no compressor", none, "GB/s");
   PrintRow("scan, snappy, 1 MiB chunks", snappy_1m, "GB/s");

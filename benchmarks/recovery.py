@@ -1,21 +1,22 @@
 #!/usr/bin/env python3
-"""What deaths and joins cost: a real job whose workers are killed.
+"""The cost of deaths and joins: a real job whose workers are killed.
 
     benchmarks/recovery.py --data DIR [--kills 50] [--bin build/bin]
                            [--model mlp|cnn] [--goodput_rounds 5]
                            [--torchrun_kills 5]
 
-* recovery: SIGKILL of one of four workers until the first step that is known to
-  be committed by the others (the master hears of a step one step later, so one
-  step more than the recovery itself is in it)
-* pause of a join: how long the members stood still when the replacement came
-  in, as rank 0 measured it
-* torchrun: the same kill of one of four DistributedDataParallel processes, until
-  a step of the processes that torchrun starts instead (Debian's python3-torch)
-* goodput: records per second of 10 s after a kill, against 10 s without one, in
-  turn, in one job of four workers
+* recovery: from SIGKILL of one of four workers to the first step that is known
+  to be committed by the others (the master hears of a step one step later, so
+  this includes one step more than the recovery itself)
+* pause of a join: how long the members did not train when the replacement
+  joined, as measured by rank 0
+* torchrun: the same with four DistributedDataParallel processes: from the kill
+  to a step of the processes that torchrun starts instead (Debian's
+  python3-torch)
+* goodput: records per second in 10 s after a kill, compared with 10 s without
+  a kill, alternating, in one job of four workers
 
-Prints one table. Reads nothing but the job's event log and `elasticdl top`.
+Prints one table. Uses only the job's event log and `elasticdl top`.
 """
 import argparse
 import json
@@ -58,7 +59,7 @@ class Job:
             raise RuntimeError(f"the job ended: {self.process.returncode}")
 
     def wait(self, what, since=0, timeout=120):
-        """The first event after position `since` for which what(event)."""
+        """Waits for the first event after position `since` that matches `what`."""
         end = time.time() + timeout
         while time.time() < end:
             for line in self.file:
@@ -142,7 +143,7 @@ def kills_and_joins(args):
 
 
 def measure_step(job):
-    """Milliseconds per step, from two looks at the status."""
+    """Milliseconds per step, from two status queries."""
     def look():
         out = subprocess.run(
             [os.path.join(job.bin, "elasticdl"), "top",
@@ -157,7 +158,7 @@ def measure_step(job):
 
 
 def goodput(args):
-    """Windows of 10 s, with a kill at the beginning and without, in turn."""
+    """Alternating windows of 10 s, with a kill at the beginning and without."""
     job = Job(args, 4, "goodput")
     job.wait_members(4)
     time.sleep(2)
@@ -174,7 +175,7 @@ def goodput(args):
 
     calm, killed, ratios = [], [], []
     for i in range(args.goodput_rounds):
-        # Which of the two comes first changes from round to round.
+        # Alternate which of the two comes first.
         for kill in ((False, True), (True, False))[i % 2]:
             (killed if kill else calm).append(window(kill))
         ratios.append(killed[-1] / calm[-1] * 100)
@@ -186,7 +187,7 @@ def goodput(args):
 
 
 def torchrun(args):
-    """The same model and kill under torchrun, which starts everybody anew."""
+    """The same model and kill under torchrun, which restarts all processes."""
     with tempfile.TemporaryDirectory() as folder:
         job = subprocess.Popen(
             ["/usr/bin/python3",
@@ -199,7 +200,7 @@ def torchrun(args):
             for _ in range(args.torchrun_kills):
                 times.append(torchrun_kill(job, folder, former))
         finally:
-            # It ends its ranks, which are in sessions of their own.
+            # torchrun stops its ranks, which have their own sessions.
             job.terminate()
             job.wait()
     describe("torchrun: SIGKILL of 1 of 4 -> next step", times)
@@ -208,7 +209,7 @@ def torchrun(args):
 
 def torchrun_kill(job, folder, former):
     """Milliseconds from the kill of a rank to a step of the next attempt.
-    `former` gets the processes of attempts that are over."""
+    Adds the processes of finished attempts to `former`."""
     pids = torchrun_steps(job, folder, former)
     time.sleep(1)
     at = time.time()
@@ -219,7 +220,7 @@ def torchrun_kill(job, folder, former):
 
 
 def torchrun_steps(job, folder, former):
-    """When each rank's process, not one of `former`, did its first step."""
+    """When each rank's process, except those in `former`, did its first step."""
     end = time.time() + 120
     while time.time() < end:
         steps = {}
@@ -232,7 +233,7 @@ def torchrun_steps(job, folder, former):
         if job.poll() is not None:
             raise RuntimeError(f"torchrun ended: {job.returncode}")
         time.sleep(0.02)
-    raise RuntimeError("torchrun did not come back")
+    raise RuntimeError("torchrun did not restart its ranks")
 
 
 def main():

@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
-# `make bench`: all benchmarks, one table each. Takes some minutes; give it a
+# `make bench`: runs all benchmarks, one table each. Takes some minutes; use a
 # quiet machine.
-#   DATA_DIR  where `elasticdl data fetch` keeps its sets
+#   DATA_DIR  where `elasticdl data fetch` stores data sets
 set -euo pipefail
 cd "$(dirname "$0")/.."
 data=${DATA_DIR:-$HOME/.cache/elasticdl/data}/mnist
@@ -12,10 +12,10 @@ echo "== RecordIO scan"
 build/benchmarks/recordio_scan || failed=1
 echo "== optimizer kernels"
 build/benchmarks/optimizer_kernels || failed=1
-echo "== one worker against Python's torch"
+echo "== one worker compared with Python's torch"
 build/bin/elasticdl data fetch mnist --output="$data" > /dev/null
 benchmarks/single_worker.py --data "$data" || failed=1
-echo "== two workers against DistributedDataParallel"
+echo "== two workers compared with DistributedDataParallel"
 benchmarks/ddp.py --data "$data" || failed=1
 echo "== deaths and joins"
 benchmarks/recovery.py --data "$data" || failed=1

@@ -1,15 +1,16 @@
 #!/usr/bin/env python3
-"""Images per second of one worker against the same model in Python's torch.
+"""Images per second of one worker, compared with the same model in Python's
+torch.
 
-Both use one thread, batch 64 and the same libtorch, in turn (A B A B ...), so
-that a busy machine disturbs both alike. Ours reads, checks, decodes and
-shuffles RecordIO files and keeps the ledger; Python indexes a tensor that is
-in memory, which is the fastest it can do.
+Both use one thread, batch 64 and the same libtorch, alternating (A B A B ...),
+so that load on the machine affects both equally. ElasticDL reads, checks,
+decodes and shuffles RecordIO files and keeps the ledger; Python indexes a
+tensor in memory, which is the fastest it can do.
 
     benchmarks/single_worker.py --data DIR [--rounds 5] [--bin build/bin]
 
-DIR is what `elasticdl data fetch mnist` made. Exit code 1 when a median ratio
-is below what docs/design asks for.
+DIR is the output of `elasticdl data fetch mnist`. The exit code is 1 if a
+median ratio is below the target in MODELS.
 """
 import argparse
 import os
@@ -21,7 +22,7 @@ import tempfile
 import time
 
 MODELS = {
-    # name: (model_def, steps of a round, least ratio)
+    # name: (model_def, steps per round, minimum ratio)
     "CNN": ("mnist.mnist_functional_api.custom_model", 150, 1.0),
     "MLP 784-128-64-10": ("mnist.mlp.custom_model", 900, 1.2),
 }
@@ -47,7 +48,7 @@ def make_net(name):
 
 
 def python_round(name, steps):
-    """Runs in a process of its own: `single_worker.py --python NAME STEPS`."""
+    """Runs in a separate process: `single_worker.py --python NAME STEPS`."""
     import torch
     from torch import nn
 
@@ -94,7 +95,7 @@ def measure_elasticdl(args, model_def, steps):
             check=True, stdout=subprocess.DEVNULL)
         log = open(os.path.join(
             state, "jobs/bench/logs/elasticdl-worker-bench-0.log")).read()
-    # The worker leaves its first steps out, as we do above.
+    # The worker does not count its first steps, and neither do we above.
     return float(re.search(r"\(([0-9.e+]+) records/s", log).group(1))
 
 

@@ -1,12 +1,12 @@
 #!/usr/bin/env python3
-"""A DistributedDataParallel job of four processes under torchrun, the peer of
-recovery.py, which starts it and kills its processes.
+"""A DistributedDataParallel job of four processes under torchrun. recovery.py
+starts it and kills its processes, to compare.
 
-    torchrun_job.py --launch mlp|cnn FOLDER   torchrun, which runs on four ranks
-    torchrun_job.py mlp|cnn FOLDER            a rank
+    torchrun_job.py --launch mlp|cnn FOLDER   torchrun, which starts four ranks
+    torchrun_job.py mlp|cnn FOLDER            one rank
 
-A rank writes FOLDER/<pid>.step with the time at which its first step was done,
-and trains on.
+A rank writes the time at which its first step was done to FOLDER/<pid>.step
+and continues training.
 """
 import os
 import sys
@@ -17,8 +17,8 @@ def launch(model, folder):
     from torch.distributed import run
     from torch.distributed.elastic.multiprocessing import api
 
-    # The launcher of this version looks for Std(0) among the members of an
-    # IntFlag, where Python 3.11 does not list it any more.
+    # This version's launcher looks up Std(0) among the members of an IntFlag;
+    # Python 3.11 no longer lists it.
     api.Std.from_str = classmethod(lambda cls, value: cls(int(value)))
     run.main(["--standalone", "--nproc_per_node=4", "--max_restarts=1000",
               __file__, model, folder])

@@ -1,6 +1,6 @@
 #!/bin/sh
-# Makes a libcudnn.so.9 that has every function that libtorch-cuda calls, and
-# all of them fail: libtorch loads, and who needs cuDNN is told why not.
+# Builds a libcudnn.so.9 with every function that libtorch-cuda calls; all of them
+# fail. So libtorch loads, and code that needs cuDNN gets an error that says why.
 # For docker/Dockerfile.gpu with CUDNN=none; needs g++ and libtorch-cuda.
 set -eu
 libraries=/usr/lib/x86_64-linux-gnu
@@ -18,7 +18,7 @@ const char* cudnnGetErrorString(int code) {
   return code == 0 ? "no error" : "this image was built without cuDNN";
 }
 TEXT
-# libtorch asks for the symbols by the version that cuDNN gives them.
+# libtorch looks up the symbols with the version that cuDNN gives them.
 echo 'libcudnn.so.9 { cudnn*; };' > $source.map
 gcc -O1 -shared -fPIC -Wl,-soname,libcudnn.so.9 \
   -Wl,--version-script=$source.map -o $libraries/libcudnn.so.9 $source

@@ -59,13 +59,24 @@ absl::StatusOr<Json> Client::Ask(const Request& request) {
   return object;
 }
 
-absl::StatusOr<Json> Client::Create(const Resource& resource,
-                                    const Json& object) {
+Request Client::CreateRequest(const Resource& resource,
+                              const Json& object) const {
   Request request;
   request.method = "POST";
   request.path = PathOf(resource, NamespaceOf(object));
   request.body = object.dump(-1, ' ', false, Json::error_handler_t::replace);
-  return Ask(request);
+  return request;
+}
+
+absl::StatusOr<Json> Client::Create(const Resource& resource,
+                                    const Json& object) {
+  return Ask(CreateRequest(resource, object));
+}
+
+absl::Status Client::TryCreate(const Resource& resource, const Json& object) {
+  Request request = CreateRequest(resource, object);
+  request.query = {{"dryRun", "All"}};
+  return Ask(request).status();
 }
 
 absl::StatusOr<Json> Client::Get(const Resource& resource,

@@ -33,6 +33,10 @@ constexpr KnownKind kKinds[] = {
     {"ClusterRole", "rbac.authorization.k8s.io", "clusterroles", false},
     {"ClusterRoleBinding", "rbac.authorization.k8s.io", "clusterrolebindings",
      false},
+    {"SelfSubjectAccessReview", "authorization.k8s.io",
+     "selfsubjectaccessreviews", false},
+    {"LocalSubjectAccessReview", "authorization.k8s.io",
+     "localsubjectaccessreviews", true},
     {"PriorityClass", "scheduling.k8s.io", "priorityclasses", false},
 };
 
@@ -41,6 +45,8 @@ constexpr KnownKind kKinds[] = {
 Resource Pods() { return {"", "v1", "pods", true}; }
 Resource Services() { return {"", "v1", "services", true}; }
 Resource Secrets() { return {"", "v1", "secrets", true}; }
+Resource Namespaces() { return {"", "v1", "namespaces", false}; }
+Resource Claims() { return {"", "v1", "persistentvolumeclaims", true}; }
 Resource Events() { return {"", "v1", "events", true}; }
 
 absl::StatusOr<Resource> ResourceOf(const Json& object) {

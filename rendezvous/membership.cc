@@ -1,5 +1,5 @@
-// Membership: what each event does. Who is in the next world is chosen in
-// membership_plan.cc.
+// Membership: handles events. membership_plan.cc chooses the members of the
+// next world; membership_late.cc handles timeouts.
 #include "elasticdl/rendezvous/membership.h"
 
 #include <algorithm>
@@ -13,7 +13,7 @@ namespace {
 
 using Kind = MembershipDecision::Kind;
 
-// A limit that makes no sense becomes the nearest that does.
+// Replaces invalid limits by the nearest valid ones.
 MembershipOptions Sane(MembershipOptions options) {
   options.min_workers = std::max<int64_t>(options.min_workers, 1);
   if (options.max_workers != 0) {
@@ -67,7 +67,7 @@ Membership::Decisions Membership::Leave(absl::Time now, int64_t worker_id) {
   const bool in_world = (active_ && active_->Has(worker_id)) ||
                         (try_ && try_->world.Has(worker_id));
   if (!in_world && !(it->second.level && MustSave())) {
-    Release(worker_id, "is in no world");
+    Release(worker_id, "is not in a world");
   }
   Settle(now);
   return Take();
@@ -97,7 +97,7 @@ Membership::Decisions Membership::Lost(absl::Time now, int64_t worker_id,
   const bool in_try = try_ && try_->world.Has(worker_id);
   Erase(worker_id);
   if (in_active || (in_try && InUrgentPart())) {
-    // A death explains the breaks so far.
+    // The loss explains the broken worlds so far; nobody else is to blame.
     num_broken_ = 0;
     accusations_.clear();
     Drop(now, absl::StrCat("worker ", worker_id, " lost: ", reason));
@@ -122,12 +122,11 @@ bool Membership::Done(int64_t worker_id) {
 }
 
 void Membership::NextPhase(absl::Time now, Phase phase) {
-  const bool waits_for_step = phase == Phase::kLeveling && !try_->urgent;
   try_->phase = phase;
   try_->done.assign(try_->done.size(), false);
   try_->num_done = 0;
-  try_->deadline = now + (waits_for_step ? options_.switch_timeout
-                                         : options_.prepare_timeout);
+  try_->deadline = now + (phase == Phase::kLeveling ? options_.enter_timeout
+                                                    : options_.prepare_timeout);
 }
 
 Membership::Decisions Membership::Offered(absl::Time now, int64_t worker_id,
@@ -139,7 +138,7 @@ Membership::Decisions Membership::Offered(absl::Time now, int64_t worker_id,
   if (!Done(worker_id)) return {};
   NextPhase(now, Phase::kConnecting);
   MembershipDecision& offers =
-      Emit(Kind::kOffers, generation, "all members made their offers");
+      Emit(Kind::kOffers, generation, "all members have made their offers");
   offers.urgent = try_->urgent;
   offers.members = try_->world.members;
   offers.offers = std::move(try_->offers);
@@ -164,13 +163,16 @@ Membership::Decisions Membership::Connected(absl::Time now, int64_t worker_id,
   return Take();
 }
 
+// Members enter an urgent world before all are connected, so one of them may
+// already report progress in kConnecting.
+bool Membership::MayLevel(int64_t worker_id, int64_t generation) const {
+  return Expects(worker_id, generation, Phase::kLeveling) ||
+         (Expects(worker_id, generation, Phase::kConnecting) && try_->urgent);
+}
+
 Membership::Decisions Membership::Level(absl::Time now, int64_t worker_id,
                                         int64_t generation) {
-  // The donor of an urgent world may be heard before another's Connected().
-  const bool expected =
-      Expects(worker_id, generation, Phase::kLeveling) ||
-      (Expects(worker_id, generation, Phase::kConnecting) && try_->urgent);
-  if (!expected) return {};
+  if (!MayLevel(worker_id, generation)) return {};
   Activate(now);
   Settle(now);
   return Take();
@@ -199,7 +201,7 @@ void Membership::Activate(absl::Time now) {
   saved_ = false;
   save_by_ =
       active_->last ? now + options_.save_timeout : absl::InfiniteFuture();
-  // What was said of the world before is history.
+  // Reports about the previous world no longer matter.
   if (break_) {
     break_->of_active = std::exchange(break_->of_try, {});
     if (break_->of_active.empty()) break_.reset();
@@ -215,8 +217,8 @@ Membership::Decisions Membership::Broken(absl::Time now, int64_t worker_id,
   const bool of_active =
       active_ && active_->generation == generation && active_->Has(worker_id);
   if (!of_try && !of_active) return {};
-  // A leaver whose peers went over before its last step was complete. If the
-  // world really broke, those who stay say so.
+  // A leaver fails when its peers switch before its last step has completed. If
+  // the world really broke, the members that stay report it too.
   const bool left_behind =
       of_active && try_ && !InBackground() && !try_->world.Has(worker_id);
   if (left_behind) return {};
@@ -244,29 +246,30 @@ void Membership::ReportBreak(absl::Time now, bool of_try, int64_t worker_id,
   std::set<int64_t>& reporters = of_try ? break_->of_try : break_->of_active;
   if (!reporters.insert(worker_id).second) return;
   if (world.Has(accused) && Knows(accused)) ++accusations_[accused];
-  // There is no successor to a broken world but an urgent one.
+  // A broken world cannot switch, so its background preparation is useless: the
+  // next world must be urgent.
   if (!of_try && InBackground()) try_.reset();
   if (reporters.size() < size) return;
   CountBreak(now, break_->cause, break_->first_reporter);
 }
 
-// The world that trains is not concerned.
+// The active world keeps training, so one failure evicts nobody.
 void Membership::BackgroundBroken(absl::Time now, int64_t worker_id,
                                   int64_t accused) {
   const int64_t generation = try_->world.generation;
   const bool joiner = !active_->Has(worker_id);
   const bool accused_here = try_->world.Has(accused) && Knows(accused);
   const bool accused_joiner = accused_here && !active_->Has(accused);
-  // A joiner that accuses an old member may be the one to blame.
+  // A joiner that blames an old member may be at fault itself.
   std::vector<int64_t> joiners;
   if (accused_joiner) joiners.push_back(accused);
   if (joiner && !accused_joiner) joiners.push_back(worker_id);
   bool evicted = false;
   for (const int64_t id : joiners) {
     if (++workers_.at(id).failed < options_.max_broken) continue;
-    Evict(id,
-          absl::StrCat("preparing failed ", options_.max_broken,
-                       " times because of it, last for world ", generation));
+    Evict(id, absl::StrCat("caused ", options_.max_broken,
+                           " failed preparations, the last for world ",
+                           generation));
     evicted = true;
   }
   if (accused_here && !accused_joiner) {
@@ -274,8 +277,8 @@ void Membership::BackgroundBroken(absl::Time now, int64_t worker_id,
     failed = evicted ? 0 : failed + 1;
     if (failed >= options_.max_broken && !IsOnlyLevel(accused)) {
       const std::string why =
-          absl::StrCat("preparing failed ", failed,
-                       " times because of it, last for world ", generation);
+          absl::StrCat("caused ", failed,
+                       " failed preparations, the last for world ", generation);
       Evict(accused, why);
       return Drop(now, absl::StrCat("worker ", accused, " evicted: ", why));
     }
@@ -298,8 +301,9 @@ void Membership::CountBreak(absl::Time now, const std::string& cause,
   Drop(now, why);
 }
 
-// The most accused, else the first reporter, else the youngest; but not the
-// only one that has the trained model as long as there is another.
+// The worker blamed most often, else the first reporter, else the one that got
+// ready last. Never the only one that has the trained model, unless there is no
+// other.
 int64_t Membership::ChooseVictim(int64_t first_reporter) const {
   int64_t victim = -1;
   int most = 0;
@@ -352,7 +356,7 @@ Membership::Decisions Membership::SetLimits(absl::Time now, int64_t min_workers,
 Membership::Decisions Membership::OnTimer(absl::Time now) {
   if (break_ && now >= break_->deadline) {
     CountBreak(now, break_->cause, break_->first_reporter);
-  } else if (try_ && now >= try_->deadline) {
+  } else if (try_ && now >= TryDeadline()) {
     HandleLate(now);
   } else if (InLastWorld() && now >= save_by_) {
     saved_ = true;
@@ -365,92 +369,13 @@ Membership::Decisions Membership::OnTimer(absl::Time now) {
 absl::Time Membership::NextTimer() const {
   absl::Time next = absl::InfiniteFuture();
   if (break_) next = std::min(next, break_->deadline);
-  if (try_) next = std::min(next, try_->deadline);
+  if (try_) next = std::min(next, TryDeadline());
   const bool retries = active_ && !try_ && !break_;
   if (retries && retry_at_ > absl::InfinitePast()) {
     next = std::min(next, retry_at_);
   }
   if (InLastWorld() && !try_ && !break_) next = std::min(next, save_by_);
   return next;
-}
-
-void Membership::HandleLate(absl::Time now) {
-  if (try_->phase == Phase::kLeveling) {
-    const absl::Duration timeout =
-        try_->urgent ? options_.prepare_timeout : options_.switch_timeout;
-    return CountBreak(
-        now,
-        absl::StrCat("world ", try_->world.generation, " was not level within ",
-                     absl::FormatDuration(timeout)),
-        /*first_reporter=*/-1);
-  }
-  std::vector<int64_t> late;
-  for (size_t rank = 0; rank < try_->done.size(); ++rank) {
-    if (!try_->done[rank]) {
-      late.push_back(try_->world.members[rank].worker_id);
-    }
-  }
-  if (try_->urgent) {
-    UrgentLate(now, late);
-  } else {
-    BackgroundLate(now, late);
-  }
-}
-
-void Membership::UrgentLate(absl::Time now, const std::vector<int64_t>& late) {
-  const bool offering = try_->phase == Phase::kOffering;
-  const std::string why =
-      absl::StrCat(offering ? "no offer for world " : "not connected in world ",
-                   try_->world.generation, " within ",
-                   absl::FormatDuration(options_.prepare_timeout));
-  const auto level = [this](int64_t id) { return workers_.at(id).level; };
-  const size_t late_level = std::count_if(late.begin(), late.end(), level);
-  // One that hangs while connecting keeps others from connecting. If those who
-  // did cannot go on alone, nobody is evicted for it: who really hangs makes no
-  // offer in the next try.
-  if (!offering && (late.size() == try_->done.size() ||
-                    (num_level_ > 0 && late_level == num_level_))) {
-    for (const int64_t id : late) ++accusations_[id];
-    return CountBreak(now, absl::StrCat(text::Workers(late), " ", why), -1);
-  }
-  for (const int64_t id : late) Evict(id, why);
-  Drop(now, absl::StrCat(text::Workers(late), " evicted: ", why));
-}
-
-void Membership::BackgroundLate(absl::Time now,
-                                const std::vector<int64_t>& late) {
-  const bool offering = try_->phase == Phase::kOffering;
-  const std::string why =
-      absl::StrCat(offering ? "no offer for world " : "not connected in world ",
-                   try_->world.generation, " within ",
-                   absl::FormatDuration(options_.prepare_timeout));
-  // When nobody is connected one may hold up the others: not so sure.
-  const bool sure = offering || late.size() < try_->done.size();
-  bool joiner_evicted = false;
-  std::vector<int64_t> old;
-  for (const int64_t id : late) {
-    if (active_->Has(id)) {
-      old.push_back(id);
-    } else if (sure || ++workers_.at(id).failed >= options_.max_broken) {
-      Evict(id, why);
-      joiner_evicted = true;
-    }
-  }
-  // An old member still trains. It is evicted when it is late again and again,
-  // unless it may just have been held up by a joiner.
-  std::vector<int64_t> evicted;
-  if (offering || (sure && !joiner_evicted)) {
-    for (const int64_t id : old) {
-      if (++workers_.at(id).failed < options_.max_broken) continue;
-      if (!offering && IsOnlyLevel(id)) continue;
-      Evict(id, absl::StrCat(why, ", ", options_.max_broken, " times"));
-      evicted.push_back(id);
-    }
-  }
-  if (!evicted.empty()) {
-    return Drop(now, absl::StrCat(text::Workers(evicted), " evicted: ", why));
-  }
-  Abandon(now, /*retry_at_once=*/joiner_evicted && old.empty());
 }
 
 int64_t Membership::active_generation() const {
@@ -465,8 +390,8 @@ absl::Status Membership::CheckActive(int64_t worker_id,
                                      int64_t generation) const {
   if (!active_ || active_->generation != generation) {
     return absl::FailedPreconditionError(
-        absl::StrCat("worker ", worker_id, " speaks of world ", generation,
-                     ", the active world is ", active_generation(),
+        absl::StrCat("worker ", worker_id, " refers to world ", generation,
+                     ", but the active world is ", active_generation(),
                      active_ ? "" : " (none)"));
   }
   if (!active_->Has(worker_id)) {

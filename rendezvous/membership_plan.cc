@@ -1,4 +1,5 @@
-// Membership: who is in the next world, and when it is made.
+// Membership: chooses the members of the next world and decides when to form
+// it.
 #include <algorithm>
 #include <utility>
 
@@ -35,7 +36,7 @@ std::vector<int64_t> Ids(const std::vector<WorldMember>& members) {
 }
 
 std::string Workers(const std::vector<int64_t>& ids) {
-  // A line of the log stays readable.
+  // Keeps log lines readable.
   constexpr size_t kMostNamed = 8;
   const size_t named = std::min(ids.size(), kMostNamed);
   std::string result =
@@ -52,7 +53,7 @@ std::string Workers(const std::vector<int64_t>& ids) {
 void Membership::Settle(absl::Time now) {
   const World* newest = try_ ? &try_->world : active_ ? &*active_ : nullptr;
   if (newest != nullptr && NobodyStays() && !newest->last) {
-    Drop(now, "all workers leave");
+    Drop(now, "all workers are leaving");
   }
   if (try_ || break_) return;
   if (active_) {
@@ -74,7 +75,7 @@ void Membership::PlanChange(absl::Time now) {
   }
   for (const int64_t id : gone) {
     Release(id,
-            absl::StrCat("world ", active_->generation, " trains without it"));
+            absl::StrCat("world ", active_->generation, " does not need it"));
   }
   const size_t min = options_.min_workers;
   if (stayers.size() + joiners.size() < min) {
@@ -82,7 +83,7 @@ void Membership::PlanChange(absl::Time now) {
       retry_at_ = absl::InfinitePast();
       return;
     }
-    Drop(now, leavers.empty() ? "the minimum was raised"
+    Drop(now, leavers.empty() ? "min_workers was raised"
                               : text::Workers(leavers) + " left");
     return FormWorld(now);
   }
@@ -91,7 +92,7 @@ void Membership::PlanChange(absl::Time now) {
     const size_t room = max - std::min(max, stayers.size());
     joiners.resize(std::min(joiners.size(), room));
   }
-  // Joiners that fail again and again must not keep a worker from leaving.
+  // Joiners that keep failing must not keep a worker from leaving.
   if (!leavers.empty() && stayers.size() >= min &&
       num_abandoned_ >= options_.max_broken) {
     joiners.clear();
@@ -115,8 +116,9 @@ void Membership::FormWorld(absl::Time now) {
   const bool save = !enough && MustSave();
   if (num_leaving_ > 0) ReleaseLeavers(/*keep_model=*/enough || save);
   if (!enough && !save) return Wait();
-  const std::string cause =
-      save && cause_.empty() ? "all that have the model leave" : FormCause();
+  const std::string cause = save && cause_.empty()
+                                ? "all workers that have the model are leaving"
+                                : FormCause();
   StartTry(now, save ? LevelWorkers() : ChooseMembers(), /*urgent=*/true, cause,
            /*last=*/save);
 }
@@ -132,7 +134,8 @@ bool Membership::NobodyStays() const {
   return !workers_.empty() && num_leaving_ == workers_.size();
 }
 
-// With `keep_model` those stay that have the trained model if nobody else has.
+// With `keep_model`, leavers that have the trained model are kept if no other
+// worker has it.
 void Membership::ReleaseLeavers(bool keep_model) {
   bool needed = keep_model;
   std::vector<int64_t> leavers;
@@ -143,14 +146,14 @@ void Membership::ReleaseLeavers(bool keep_model) {
   }
   for (const int64_t id : leavers) {
     if (needed && workers_.at(id).level) continue;
-    Release(id, keep_model ? "the next world does without it"
+    Release(id, keep_model ? "the next world does not need it"
                            : "there is no world to leave");
   }
 }
 
-// All that are here: the level ones first in their order, then the others in
-// the order in which they got ready. FormWorld() has released the leavers that
-// are not needed; the others come on top of the maximum.
+// All workers in the order in which they got ready, up to the maximum.
+// FormWorld() has already released the leavers that are not needed; those that
+// are left do not count towards the maximum.
 std::vector<int64_t> Membership::ChooseMembers() const {
   size_t room = options_.max_workers > 0
                     ? static_cast<size_t>(options_.max_workers)
@@ -182,6 +185,7 @@ void Membership::StartTry(absl::Time now, const std::vector<int64_t>& ids,
   next.deadline = now + options_.prepare_timeout;
   next.offers.resize(ids.size());
   next.done.resize(ids.size());
+  next.loads.resize(ids.size());
   World& world = next.world;
   world.generation = next_generation_++;
   world.last = last;
@@ -227,7 +231,8 @@ void Membership::Drop(absl::Time now, const std::string& cause) {
 }
 
 void Membership::Abandon(absl::Time now, bool retry_at_once) {
-  // From broken_grace, which lets news of a death come first, to 64 times it.
+  // The delay starts at broken_grace, so that news of a loss can arrive first,
+  // and doubles up to 64 times that.
   constexpr int kMostDoublings = 6;
   try_.reset();
   retry_at_ = absl::InfinitePast();
@@ -257,26 +262,25 @@ void Membership::Wait() {
   DissolveDropped(nullptr);
   cause_.clear();
   num_more_causes_ = 0;
-  const std::string reason =
-      absl::StrCat(workers_.size(), " of at least ", options_.min_workers,
-                   " workers are here");
+  const std::string reason = absl::StrCat(
+      workers_.size(), " of at least ", options_.min_workers, " workers ready");
   if (reason == waiting_reason_) return;
   waiting_reason_ = reason;
   Emit(Kind::kWaiting, 0, reason);
 }
 
-// Why the urgent world is made.
+// Why the urgent world is formed.
 std::string Membership::FormCause() const {
   if (cause_.empty()) {
     return was_active_ ? absl::StrCat(workers_.size(), " of at least ",
-                                      options_.min_workers, " workers are here")
+                                      options_.min_workers, " workers ready")
                        : "start";
   }
   if (num_more_causes_ == 0) return cause_;
   return absl::StrCat(cause_, " (and ", num_more_causes_, " more)");
 }
 
-// A worker that is here but not in the new world falls behind from now on.
+// Workers that are not in the new world fall behind from now on.
 void Membership::RemoveLevelOfOthers() {
   if (num_level_ == active_->members.size()) return;
   for (auto& [id, worker] : workers_) {

@@ -1,4 +1,4 @@
-// How the reasons of membership decisions name workers.
+// How the reasons of membership decisions refer to workers.
 #pragma once
 
 #include <cstdint>

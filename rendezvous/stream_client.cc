@@ -9,7 +9,8 @@
 #include "elasticdl/common/mutex.h"
 #include "elasticdl/common/status.h"
 #include "elasticdl/v1/master.grpc.pb.h"
-#include "lock_checks.h"
+#include "grpc_setup.h"
+#include "protocol.h"
 
 namespace elasticdl::rendezvous {
 namespace {
@@ -31,7 +32,7 @@ std::shared_ptr<grpc::Channel> MakeChannel(
                    ToMilliseconds(options.keepalive_timeout));
   arguments.SetInt(GRPC_ARG_KEEPALIVE_PERMIT_WITHOUT_CALLS, 1);
   arguments.SetInt(GRPC_ARG_HTTP2_MAX_PINGS_WITHOUT_DATA, 0);
-  // A master that is still starting is tried again soon.
+  // Reconnect quickly: the master may still be starting.
   arguments.SetInt(GRPC_ARG_INITIAL_RECONNECT_BACKOFF_MS, 50);
   arguments.SetInt(GRPC_ARG_MIN_RECONNECT_BACKOFF_MS, 50);
   arguments.SetInt(GRPC_ARG_MAX_RECONNECT_BACKOFF_MS, 1000);
@@ -45,11 +46,15 @@ class StreamClientImpl
       public grpc::ClientBidiReactor<v1::WorkerMessage, v1::MasterMessage> {
  public:
   StreamClientImpl(std::shared_ptr<grpc::Channel> channel,
-                   const std::string& token)
+                   const StreamClient::Options& options)
       : channel_(std::move(channel)), stub_(v1::Master::NewStub(channel_)) {
-    context_.AddMetadata(kTokenKey, token);
+    context_.AddMetadata(kTokenKey, options.token);
+    context_.AddMetadata(kVersionKey, options.version.empty()
+                                          ? kProtocolVersion
+                                          : options.version);
     stub_->async()->Attach(&context_, this);
-    // One hold: writes may start from any thread until Close.
+    // The hold keeps OnDone from being called, so that writes may start from
+    // any thread until Close.
     AddHold();
     StartRead(&in_);
     StartCall();
@@ -74,7 +79,7 @@ class StreamClientImpl
       changed_.WaitFor(mu_, timeout - used);
     }
     if (received_.empty()) {
-      // The reason for the end comes a moment after the last read.
+      // OnDone sets the status shortly after the last read.
       while (!done_ && broken_) changed_.Wait(mu_);
       return std::nullopt;
     }
@@ -100,7 +105,8 @@ class StreamClientImpl
       const absl::Duration used =
           absl::FromChrono(std::chrono::steady_clock::now() - start);
       if (used >= timeout) {
-        return absl::DeadlineExceededError("messages to the master not sent");
+        return absl::DeadlineExceededError(
+            "messages to the master were not sent in time");
       }
       changed_.WaitFor(mu_, timeout - used);
     }
@@ -168,8 +174,8 @@ class StreamClientImpl
     writing_ = true;
     StartWrite(&out_.front());
   }
-  // The stream is over: nothing more can be sent, and the hold must go for
-  // OnDone to come.
+  // The stream is broken: nothing more can be sent. OnDone is called only after
+  // the hold is removed.
   void End() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_) {
     broken_ = true;
     if (!closing_) {
@@ -199,16 +205,16 @@ class StreamClientImpl
 
 absl::StatusOr<std::unique_ptr<StreamClient>> StreamClient::Connect(
     const Options& options) {
-  IgnoreLockOrder();
+  SetUpGrpc();
   std::shared_ptr<grpc::Channel> channel = MakeChannel(options);
   if (!channel->WaitForConnected(
           std::chrono::system_clock::now() +
           absl::ToChronoMilliseconds(options.connect_timeout))) {
     return absl::DeadlineExceededError(
-        absl::StrCat("no master answers at ", options.address, " within ",
+        absl::StrCat("no master answered at ", options.address, " within ",
                      absl::FormatDuration(options.connect_timeout)));
   }
-  return std::make_unique<StreamClientImpl>(std::move(channel), options.token);
+  return std::make_unique<StreamClientImpl>(std::move(channel), options);
 }
 
 }  // namespace elasticdl::rendezvous

@@ -1,26 +1,58 @@
 #include "elasticdl/rendezvous/stream_server.h"
 
 #include <grpcpp/grpcpp.h>
+#include <netdb.h>
+#include <sys/socket.h>
 
+#include <cerrno>
+#include <cstring>
 #include <deque>
 #include <map>
+#include <optional>
 #include <utility>
 
 #include "absl/strings/match.h"
 #include "elasticdl/common/check.h"
+#include "elasticdl/common/file.h"
 #include "elasticdl/common/log.h"
 #include "elasticdl/common/mutex.h"
 #include "elasticdl/common/secret.h"
 #include "elasticdl/common/status.h"
 #include "elasticdl/rendezvous/stream_client.h"
 #include "elasticdl/v1/master.grpc.pb.h"
-#include "lock_checks.h"
+#include "grpc_setup.h"
+#include "protocol.h"
 
 namespace elasticdl::rendezvous {
 namespace {
 
-// Models with tens of thousands of outstanding ranges still fit a ledger.
+// Large enough for a ledger with tens of thousands of outstanding ranges.
 constexpr int kMaxMessageBytes = 256 << 20;
+
+// gRPC does not say why it cannot listen, so try to bind once more to get the
+// kernel's reason.
+std::string WhyNoPort(const std::string& address) {
+  const size_t colon = address.rfind(':');
+  addrinfo hints = {};
+  hints.ai_socktype = SOCK_STREAM;
+  hints.ai_flags = AI_PASSIVE;
+  addrinfo* list = nullptr;
+  if (const int error =
+          getaddrinfo(address.substr(0, colon).c_str(),
+                      address.substr(colon + 1).c_str(), &hints, &list);
+      error != 0) {
+    return gai_strerror(error);
+  }
+  const Fd fd(socket(list->ai_family, SOCK_STREAM | SOCK_CLOEXEC, 0));
+  const int error =
+      bind(fd.get(), list->ai_addr, list->ai_addrlen) == 0 ? 0 : errno;
+  freeaddrinfo(list);
+  if (error == 0 || error == EADDRINUSE) {
+    return "the port is taken, perhaps by another master; choose another "
+           "--port (0 = any free one)";
+  }
+  return std::strerror(error);
+}
 
 // Refuses a call.
 class Refusal
@@ -32,7 +64,7 @@ class Refusal
 
 class Connection;
 
-// What a connection needs of its server. Outlives every connection.
+// What a connection needs from its server. Outlives every connection.
 class Owner {
  public:
   virtual ~Owner() = default;
@@ -40,8 +72,8 @@ class Owner {
   virtual void Forget(ConnectionId id) = 0;
 };
 
-// One stream. Deletes itself in OnDone, after which nobody can reach it (the
-// server's table is cleared first, under the server's lock).
+// One stream. Deletes itself in OnDone. It removes itself from the server's
+// table first, under the server's lock, so nobody can use it after that.
 class Connection
     : public grpc::ServerBidiReactor<v1::WorkerMessage, v1::MasterMessage> {
  public:
@@ -79,11 +111,11 @@ class Connection
     writing_ = false;
     out_.pop_front();
     if (!ok) {
-      // The peer is gone; what is left cannot be delivered.
+      // The peer has disconnected; the rest cannot be delivered.
       out_.clear();
       if (!closing_) {
         closing_ = true;
-        close_status_ = grpc::Status(grpc::UNAVAILABLE, "stream is broken");
+        close_status_ = grpc::Status(grpc::UNAVAILABLE, "the stream broke");
       }
     }
     MaybeWrite();
@@ -127,8 +159,8 @@ class Connection
   v1::WorkerMessage in_;
 
   Mutex mu_;
-  // The front one is being written while writing_. Shared by all connections
-  // that it goes to.
+  // While writing_, the first one is being written. Messages are shared between
+  // all connections that they go to.
   std::deque<std::shared_ptr<const v1::MasterMessage>> out_
       ABSL_GUARDED_BY(mu_);
   bool writing_ ABSL_GUARDED_BY(mu_) = false;
@@ -165,12 +197,10 @@ class StreamServerImpl : public StreamServer,
         GRPC_ARG_HTTP2_MIN_RECV_PING_INTERVAL_WITHOUT_DATA_MS, keepalive / 2);
     builder.AddChannelArgument(GRPC_ARG_HTTP2_MAX_PING_STRIKES, 0);
     server_ = builder.BuildAndStart();
-    if (server_ == nullptr || port_ == 0) {
-      return absl::UnavailableError(
-          absl::StrCat("cannot listen on ", options.address,
-                       ": is the port taken by another master?"));
-    }
-    return absl::OkStatus();
+    if (server_ != nullptr && port_ != 0) return absl::OkStatus();
+    return absl::UnavailableError(absl::StrCat("cannot listen on ",
+                                               options.address, ": ",
+                                               WhyNoPort(options.address)));
   }
 
   int port() const override { return port_; }
@@ -178,17 +208,8 @@ class StreamServerImpl : public StreamServer,
 
   grpc::ServerBidiReactor<v1::WorkerMessage, v1::MasterMessage>* Attach(
       grpc::CallbackServerContext* context) override {
-    const auto& metadata = context->client_metadata();
-    const auto token = metadata.find(kTokenKey);
-    if (token == metadata.end() ||
-        !SecretsEqual(
-            absl::string_view(token->second.data(), token->second.size()),
-            token_)) {
-      LogWarning("refused a call from ", context->peer(), ": ",
-                 token == metadata.end() ? "no token" : "wrong token");
-      return new Refusal(grpc::Status(grpc::UNAUTHENTICATED,
-                                      "the job's token is missing or wrong"));
-    }
+    const absl::Status refused = CheckCaller(*context);
+    if (!refused.ok()) return new Refusal(ToRpc<grpc::Status>(refused));
     MutexLock lock(mu_);
     if (stopped_) {
       return new Refusal(
@@ -238,6 +259,35 @@ class StreamServerImpl : public StreamServer,
   }
 
  private:
+  // OK if the caller has the job's token and our version.
+  absl::Status CheckCaller(const grpc::CallbackServerContext& context) const {
+    const std::optional<absl::string_view> token = Find(context, kTokenKey);
+    if (!token.has_value() || !SecretsEqual(*token, token_)) {
+      LogWarning("refused a call from ", context.peer(), ": ",
+                 token.has_value() ? "wrong token" : "no token");
+      return absl::UnauthenticatedError(
+          "the job's token is missing or wrong: give worker and master the "
+          "same --token_file or ELASTICDL_TOKEN");
+    }
+    const absl::string_view version =
+        Find(context, kVersionKey).value_or("of another version");
+    if (version != kProtocolVersion) {
+      LogWarning("refused a worker at ", context.peer(), ": it is ElasticDL ",
+                 version, ", this master is ", kProtocolVersion,
+                 "; start both from one build or image");
+      return absl::UnimplementedError(absl::StrCat(
+          "this worker is ElasticDL ", version, ", the job's master is ",
+          kProtocolVersion, ": start both from one build or image"));
+    }
+    return absl::OkStatus();
+  }
+  static std::optional<absl::string_view> Find(
+      const grpc::CallbackServerContext& context, const char* key) {
+    const auto& metadata = context.client_metadata();
+    const auto found = metadata.find(key);
+    if (found == metadata.end()) return std::nullopt;
+    return absl::string_view(found->second.data(), found->second.size());
+  }
   static int ToMilliseconds(absl::Duration duration) {
     return static_cast<int>(absl::ToInt64Milliseconds(duration));
   }
@@ -247,8 +297,8 @@ class StreamServerImpl : public StreamServer,
   int port_ = 0;
   std::unique_ptr<grpc::Server> server_;
 
-  // Held while a connection is used, so that it cannot delete itself then. The
-  // order of locks is always this one, then the connection's.
+  // Held while a connection is used, so that it cannot delete itself meanwhile.
+  // Lock order: this one, then the connection's.
   Mutex mu_;
   std::map<ConnectionId, Connection*> connections_ ABSL_GUARDED_BY(mu_);
   ConnectionId last_id_ ABSL_GUARDED_BY(mu_) = 0;
@@ -260,7 +310,7 @@ class StreamServerImpl : public StreamServer,
 absl::StatusOr<std::unique_ptr<StreamServer>> StreamServer::Start(
     const Options& options, StreamSink& sink) {
   ELASTICDL_CHECK(!options.token.empty());
-  IgnoreLockOrder();
+  SetUpGrpc();
   auto server = std::make_unique<StreamServerImpl>(options.token, sink);
   ELASTICDL_RETURN_IF_ERROR(server->Listen(options));
   return server;

@@ -1,15 +1,15 @@
 #!/usr/bin/env bash
-# Builds the images of docker/Dockerfile with the docker program.
+# Builds the images of docker/Dockerfile with the docker command.
 #   scripts/build-images.sh --prefix=REGISTRY/NAME [options]
-# makes NAME:TAG (the worker image, which has everything) and NAME:TAG-control.
+# builds NAME:TAG (the worker image, which has everything) and NAME:TAG-control.
 #   --prefix=NAME        e.g. localhost:5000/elasticdl
 #   --tag=TAG            default: latest
-#   --prebuilt[=DIR]     take the programs of DIR, made by `make install
-#                        PREFIX=DIR` (default: install build/ now); a minute
-#                        instead of the compilation inside Docker
+#   --prebuilt[=DIR]     use the programs in DIR, from `make install PREFIX=DIR`
+#                        (default: install build/ now); takes a minute, instead
+#                        of compiling inside Docker
 #   --base=IMAGE         BASE_IMAGE, default: debian:bookworm
-#   --network=NAME       network of the build's commands, e.g. host
-#   --build-arg=A=x      passed on (a proxy: http_proxy=…); may be repeated
+#   --network=NAME       network of the RUN commands, e.g. host
+#   --build-arg=A=x      passed on (http_proxy=…, GEN_DATA=yes); may be repeated
 #   --push               push both
 set -euo pipefail
 cd "$(dirname "$0")/.."
@@ -27,6 +27,10 @@ for argument in "$@"; do
     --network=*) args+=(--network "$value") ;;
     --build-arg=*) args+=(--build-arg "$value") ;;
     --push) push=1 ;;
+    -h | --help)
+      sed -n '2,/^set /{/^# */!d;s/^# \{0,1\}//;p}' "$0"
+      exit 0
+      ;;
     *)
       echo "build-images.sh: unknown argument $argument" >&2
       exit 2
@@ -40,19 +44,21 @@ fi
 
 context=.
 if [ -n "$prebuilt" ]; then
-  # A context of its own: the installation and what the Dockerfile copies.
+  # A separate context with the installation and the files the Dockerfile copies.
   context=$(mktemp -d)
   trap 'rm -rf "$context"' EXIT
   mkdir -p "$context/scripts"
   cp scripts/install-deps.sh "$context/scripts/"
   if [ -n "$install" ]; then
     mkdir "$context/prebuilt"
-    # Without the precompiled header, which is large and stays out.
+    # Without the precompiled header, which is too large for the image.
     tar -C "$install" --exclude='*.gch' -c . | tar -C "$context/prebuilt" -x
   else
     cmake --install build --prefix "$context/prebuilt" --strip > /dev/null
     rm -rf "$context/prebuilt/share/elasticdl/pch"
   fi
+  # For GEN_DATA.
+  [ ! -d docker/data ] || { mkdir "$context/docker" && cp -r docker/data "$context/docker/"; }
   args+=(--build-arg PREBUILT=prebuilt)
 fi
 

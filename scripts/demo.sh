@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
-# `make demo`: real data, a real model, the real programs, and a worker that is
-# killed on the way. Needs `make build`.
+# `make demo`: trains a real model on real data, kills a worker and adds two.
+# Needs `make build`.
 #   DATA_DIR  where the data set is kept (default ~/.cache/elasticdl/data)
 set -euo pipefail
 cd "$(dirname "$0")/.."
@@ -43,7 +43,7 @@ echo "   one worker will be killed, then two more are added"
   --event_log="$out/events.jsonl" \
   --ledger_audit="$out/ledger.jsonl" &
 train=$!
-# Whatever happens here, the job goes with the script.
+# Stop the job when the script exits, for whatever reason.
 trap 'kill $train 2>/dev/null || true' EXIT
 
 wait_for_events 1 '"event":"evaluation"'
@@ -74,8 +74,8 @@ last_accuracy() {
   grep '"event":"evaluation"' "$1" | tail -n 1 |
     sed 's/.*"accuracy":\([0-9.eE+-]*\).*/\1/'
 }
-# Every record of both epochs exactly once: the lengths of the committed ranges
-# add up to 120,000 and no range is there twice.
+# Each record of both epochs must be committed exactly once: the lengths of the
+# ranges add up to 120,000 and no range appears twice.
 records=$(grep -o '"begin":[0-9]*,"end":[0-9]*' "$out/ledger.jsonl" |
   awk -F'[:,]' '{n += $4 - $2} END {print n}')
 repeated=$(grep -o '"epoch":[0-9]*,"shard":"[^"]*","begin":[0-9]*' \

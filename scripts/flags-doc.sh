@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
-# Writes docs/flags.md from the programs' own --help texts.
+# Writes docs/flags.md from the programs' --help output.
 #   scripts/flags-doc.sh [BIN_DIR]    default: build/bin
-#   scripts/flags-doc.sh --check [BIN_DIR]   only says whether it is up to date
+#   scripts/flags-doc.sh --check [BIN_DIR]   only checks whether it is up to date
 set -euo pipefail
 cd "$(dirname "$0")/.."
 check=false
@@ -10,10 +10,10 @@ if [ "${1:-}" = --check ]; then
   shift
 fi
 bin=${1:-build/bin}
-# Paths of the machine that runs this do not belong into the text.
+# The text must not contain paths of this machine.
 export HOME=/home/user XDG_STATE_HOME='' XDG_CACHE_HOME=''
 
-# section PROGRAM ARGUMENT...: its help without the lines that all have.
+# section PROGRAM ARGUMENT...: its help without the lines common to all.
 section() {
   local program=$1
   shift
@@ -24,7 +24,7 @@ section() {
   echo '```'
 }
 
-# only GROUP...: those groups of a help text.
+# only GROUP...: filters these groups from a help text.
 only() {
   awk -v groups="$1" '
     BEGIN {n = split(groups, list, "|"); for (i = 1; i <= n; ++i) want[list[i] ":"] = 1}
@@ -41,17 +41,17 @@ generate() {
   echo
   echo '## elasticdl evaluate, predict'
   echo
-  echo 'The flags of `train` without those that only matter to training. Of `predict` besides:'
+  echo 'The flags of `train` except those that only concern training. In addition, for `predict`:'
   echo
   echo '```'
-  # A flag's own lines: from its name to the next one's.
+  # The lines of one flag: from its name to the next name.
   "$bin/elasticdl" predict --help |
-    awk '/^  --/ {shown = /--prediction_(data|outputs_processor)=/} /^[^ ]/ || /^$/ {shown = 0} shown'
+    awk '/^  --/ {shown = /--prediction_(data|outputs_processor|output_dir)=/} /^[^ ]/ || /^$/ {shown = 0} shown'
   echo '```'
   echo
   echo '## elasticdl-master, elasticdl-worker'
   echo
-  echo 'The flags of `train`, `evaluate` and `predict` together, and'
+  echo 'All flags of `train`, `evaluate` and `predict`, and:'
   echo
   echo '```'
   for program in elasticdl-master elasticdl-worker; do

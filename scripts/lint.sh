@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
-# What CI checks besides the tests: formatting, banned words, clang with
-# thread-safety analysis (warnings are errors) and clang-tidy.
+# What CI checks in addition to the tests: formatting, banned constructs, clang
+# with thread-safety analysis (warnings are errors) and clang-tidy.
 #   scripts/lint.sh --quick    only the first two: seconds, nothing is compiled
 set -euo pipefail
 cd "$(dirname "$0")/.."
@@ -21,8 +21,8 @@ ban() {  # ban PATTERN MESSAGE PATHSPEC...
 ban '\b(u?sleep|nanosleep|sleep_for|sleep_until|SleepFor)\(' \
   'no sleeps: wait on a CondVar with a deadline or an event' \
   'src/*.cc' 'src/*.h' 'rendezvous/*' 'collective/*' 'kube/*' 'tests/*.cc'
-ban '\bgetenv\(' 'getenv belongs in src/cli' \
-  'src/*.cc' 'src/*.h' ':!src/cli/*' 'rendezvous/*' 'collective/*'
+ban '\bgetenv\(' 'getenv belongs in src/flags' \
+  'src/*.cc' 'src/*.h' ':!src/flags/*' 'rendezvous/*' 'collective/*'
 ban '^ *using namespace ' 'no using-directives' '*.h' '*.cc' \
   ':!src/model/*' ':!tests/model/*'
 git ls-files | while read -r file; do
@@ -40,7 +40,7 @@ fi
 
 echo "lint: clang with thread-safety analysis"
 cmake --preset clang > /dev/null
-# The product; its tests are compiled by the other compiler only.
+# Only the product; the tests are compiled with gcc only.
 cmake --build build-clang -j "$(nproc)" --target product
 
 echo "lint: clang-tidy"

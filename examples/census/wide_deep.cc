@@ -1,5 +1,5 @@
-// Wide & deep on census data (columns of UCI's adult data): the wide part is a
-// weight per category, the deep part dense layers over embeddings.
+// Wide & deep on census data (columns of UCI's adult data set): the wide part
+// has one weight per category, the deep part has dense layers over embeddings.
 #include <elasticdl/model.h>
 
 #include <array>
@@ -44,7 +44,7 @@ const std::vector<Category>& Categories() {
   return categories;
 }
 
-// All features share one range of ids.
+// All features share one id space.
 const elasticdl::ConcatenateWithOffset& Ids() {
   static const auto& ids = *[] {
     std::vector<int64_t> sizes;

@@ -1,5 +1,5 @@
-// CIFAR-10 with ResNet-20 (3 groups of 3 blocks; 16, 32, 64 channels), shifted
-// and mirrored training images, and a learning rate that falls in steps.
+// CIFAR-10 with ResNet-20 (3 groups of 3 blocks; 16, 32, 64 channels), randomly
+// shifted and mirrored training images, and a stepwise learning-rate schedule.
 #include <elasticdl/model.h>
 
 namespace nn = torch::nn;
@@ -23,7 +23,8 @@ struct BlockImpl : nn::Module {
     return torch::relu(y + Shortcut(x));
   }
 
-  // Without parameters: every stride-th pixel, new channels are 0.
+  // A shortcut without parameters: takes every stride-th pixel and pads the new
+  // channels with 0.
   torch::Tensor Shortcut(torch::Tensor x) const {
     if (stride_ != 1) {
       x = x.slice(2, 0, c10::nullopt, stride_)
@@ -94,7 +95,8 @@ elasticdl::Callbacks callbacks() {
 
 namespace {
 
-// Each image moved by up to 4 pixels in both directions, every other mirrored.
+// Shifts each image by up to 4 pixels in both directions and mirrors half of
+// them.
 torch::Tensor Augment(const torch::Tensor& images) {
   const torch::Tensor padded = torch::constant_pad_nd(images, {4, 4, 4, 4});
   const torch::Tensor random =

@@ -1,5 +1,5 @@
-// DeepFM on Frappe: a factorisation machine and dense layers over the same
-// embeddings of ten ids per record.
+// DeepFM on Frappe: a factorization machine and dense layers over the same
+// embeddings of the ten ids of a record.
 #include <elasticdl/model.h>
 
 namespace nn = torch::nn;
@@ -28,7 +28,7 @@ struct DeepFm : nn::Module {
   elasticdl::Outputs forward(const elasticdl::Features& features) {
     const torch::Tensor& ids = features["feature"];
     const torch::Tensor rows = embedding(ids);  // (B, fields, dim)
-    // Sum over pairs of dot products.
+    // The sum of the dot products of all pairs.
     const torch::Tensor pairs =
         (rows.sum(1).square() - rows.square().sum(1)).sum(1) / 2;
     const torch::Tensor deep = fc2(torch::relu(fc1(rows.flatten(1))));

@@ -1,4 +1,4 @@
-// Iris: kinds of flowers from four lengths, in a CSV file with a header.
+// Iris: species of flowers from four measurements, in a CSV file with a header.
 #include <elasticdl/model.h>
 
 #include <array>
@@ -18,7 +18,7 @@ torch::Tensor loss(const torch::Tensor& labels,
 
 elasticdl::OptimizerSpec optimizer() { return elasticdl::Adam(0.01); }
 
-// Columns: four lengths in cm, then the species.
+// Columns: four measurements in cm, then the species.
 elasticdl::Batch feed(const elasticdl::Records& records, elasticdl::Mode mode,
                       const elasticdl::Metadata& metadata) {
   static const auto& species = *new elasticdl::IndexLookup(
@@ -35,7 +35,8 @@ elasticdl::Batch feed(const elasticdl::Records& records, elasticdl::Mode mode,
     }
     if (mode == elasticdl::Mode::kPrediction) continue;
     const int64_t label = species(fields.at(4));
-    if (label > 2) throw std::invalid_argument("species '" + fields[4] + "'");
+    if (label > 2)
+      throw std::invalid_argument("unknown species '" + fields[4] + "'");
     labels.data_ptr<int64_t>()[i] = label;
   }
   return {x, labels};

@@ -1,5 +1,5 @@
-// MNIST with a convolutional network written as a class, a learning rate that
-// falls, and predictions written to a file per worker.
+// MNIST with a convolutional network written as a class, a learning-rate
+// schedule, and predictions written to one file per worker.
 #include <elasticdl/model.h>
 
 #include <fstream>
@@ -53,14 +53,20 @@ elasticdl::Metrics eval_metrics_fn() {
   return {{"accuracy", elasticdl::Accuracy()}, {"loss", elasticdl::Mean(loss)}};
 }
 
-// One digit per line in predictions-<worker>.txt of the working directory.
+// Writes one digit per line to digits-<worker>.txt in --prediction_output_dir.
 struct PredictionOutputsProcessor {
+  explicit PredictionOutputsProcessor(const std::string& output_dir)
+      : dir(output_dir) {}
+
   void process(const torch::Tensor& predictions, int64_t worker_id) {
-    std::ofstream out("predictions-" + std::to_string(worker_id) + ".txt",
+    std::ofstream out(dir + "/digits-" + std::to_string(worker_id) + ".txt",
                       std::ios::app);
     const torch::Tensor digits = predictions.argmax(1);
     for (int64_t i = 0; i < digits.size(0); ++i) {
       out << digits[i].item<int64_t>() << '\n';
     }
+    if (!out.flush()) throw std::runtime_error("cannot write to " + dir);
   }
+
+  const std::string dir;
 };

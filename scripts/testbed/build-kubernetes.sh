@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
-# Makes the programs of Kubernetes from Debian's source package, if they are not
-# there: five minutes of two cores. Needs the packages of packages.sh. Ends with
-# 3 and the reason when the source cannot be had. Two of them at once make one.
+# Builds Kubernetes from Debian's source package unless it is built already: five
+# minutes on two cores. Needs packages.sh. Exits with 3 and the reason if the
+# source cannot be downloaded. Two concurrent runs build it only once.
 set -euo pipefail
 . "$(dirname "${BASH_SOURCE[0]}")/lib.sh"
 
@@ -15,8 +15,8 @@ complete() {
 work=$testbed/build
 tree=$work/go/src/k8s.io/kubernetes
 
-# The source packages of the servers that this machine uses for programs. In
-# folders of our own: what the machine itself knows of packages does not change.
+# Uses the source packages of this machine's package servers. In separate
+# folders, so that the machine's own package lists do not change.
 download_source() {
   local apt=$work/apt file
   rm -rf "$apt"
@@ -44,7 +44,7 @@ compile() {
   local found
   found=$(dpkg-parsechangelog -S Version)
   [[ $found == *"$kubernetes"-* ]] ||
-    fail "Debian's source is $found, these scripts know $kubernetes"
+    fail "Debian's source is $found, these scripts expect $kubernetes"
 
   local reflect2=vendor/github.com/modern-go/reflect2
   rm -rf "$work/newer" $reflect2/*.go $reflect2/*.s
@@ -52,16 +52,16 @@ compile() {
   cp "$work"/newer/usr/share/gocode/src/github.com/modern-go/reflect2/*.{go,s} \
     $reflect2/
 
-  # Tests wait for the end of pods again and again. A kubelet tells of it with
-  # its next batch, after up to 10 seconds, and sometimes only after it has
-  # removed containers, once a minute. Nothing else is changed.
+  # Tests often wait for pods to end. A kubelet reports this in batches, up to 10
+  # seconds later, and sometimes only after it has removed containers, once a
+  # minute. Only these intervals are changed.
   shorten pkg/kubelet/status/status_manager.go \
     'const syncPeriod = ' '10 \* time.Second' '1 * time.Second'
   shorten pkg/kubelet/kubelet.go \
     'ContainerGCPeriod = ' 'time.Minute' '2 * time.Second'
 
-  # Go 1.19 does not accept the go.mod of the source; without modules it takes
-  # what is in vendor/ all the same.
+  # Go 1.19 does not accept the source's go.mod; without modules it still uses
+  # vendor/.
   export GOPATH=$work/go GOCACHE=$work/gocache GO111MODULE=off CGO_ENABLED=0
   export GOFLAGS= GOTOOLCHAIN=local
   generate_openapi
@@ -72,7 +72,7 @@ compile() {
     flags+=" -X $package.gitMinor=20 -X $package.gitTreeState=archive"
   done
   mkdir -p "$work/bin"
-  # In one command: what they share is compiled once. Without the clouds.
+  # In one command, so that shared code is compiled once. Without cloud providers.
   go build -trimpath -tags providerless -ldflags "$flags" -o "$work/bin/" \
     "${components[@]/#/./cmd/}"
 }
@@ -80,7 +80,7 @@ shorten() {
   sed -i "s/\($2\)$3/\1$4/" "$1"
   grep -q "$2${4//\*/\\*}" "$1" || fail "no '$2' in $1: another source?"
 }
-# The only generated file that the source lacks.
+# The only generated file missing in the source.
 generate_openapi() {
   local prefix=k8s.io/kubernetes generator=$work/openapi-gen inputs
   go build -o "$generator" ./vendor/k8s.io/kube-openapi/cmd/openapi-gen
@@ -93,7 +93,7 @@ generate_openapi() {
     -h vendor/k8s.io/code-generator/hack/boilerplate.go.txt
 }
 
-# In a shell of its own: behind || the first error would not end it.
+# In a subshell: after ||, set -e would not stop it at the first error.
 if [ "${1:-}" = --compile ]; then
   compile
   exit
@@ -107,14 +107,14 @@ mkdir -p "$work/source" "$work/deb" "$(dirname "$tree")"
 if ! ls "$work"/source/kubernetes_*.dsc > /dev/null 2>&1; then
   say "source package of Kubernetes"
   download_source > "$log/source.log" 2>&1 ||
-    cannot "the source of Kubernetes cannot be had: $log/source.log"
+    cannot "cannot download the source of Kubernetes: $log/source.log"
 fi
-# With Go 1.18 and later the API server ends with "nil pointer dereference" in
-# reflect2 1.0.1, which the source has; Debian's package of it is newer.
+# With Go 1.18 and later the API server crashes with "nil pointer dereference" in
+# reflect2 1.0.1 from the source; Debian's package of it is newer.
 if ! ls "$work"/deb/*.deb > /dev/null 2>&1; then
   (cd "$work/deb" && apt-get -q -o Acquire::Retries=3 download \
     golang-github-modern-go-reflect2-dev) > "$log/reflect2.log" 2>&1 ||
-    cannot "the package reflect2 cannot be had: $log/reflect2.log"
+    cannot "cannot download the package reflect2: $log/reflect2.log"
 fi
 
 say "compiling Kubernetes $kubernetes (five minutes; $log/kubernetes.log)"
@@ -122,7 +122,7 @@ say "compiling Kubernetes $kubernetes (five minutes; $log/kubernetes.log)"
   fail "Kubernetes does not compile" kubernetes
 mkdir -p "$bin"
 mv "${components[@]/#/$work/bin/}" "$bin/"
-# A gigabyte and a half; the downloaded source stays.
+# 1.5 GB; the downloaded source is kept.
 chmod -R u+w "$work/go"
 rm -rf "$work/go" "$work/gocache" "$work/bin" "$work/newer" "$work/apt"
 say "Kubernetes $kubernetes is compiled"

@@ -1,6 +1,7 @@
 #!/usr/bin/env bash
-# Makes an authority, the certificates of the cluster's parts, their kubeconfigs,
-# and both sides of a Docker engine with TLS. For one cluster: a month is enough.
+# Creates a certificate authority, the certificates and kubeconfigs of the
+# cluster's components, and those of a Docker engine with TLS and its clients.
+# They are for one cluster, so they are valid for a month.
 set -euo pipefail
 . "$(dirname "${BASH_SOURCE[0]}")/lib.sh"
 
@@ -66,13 +67,13 @@ certificate node "/O=system:nodes/CN=system:node:$node_name" \
 for user in admin controllers scheduler proxy node; do
   kubeconfig $user
 done
-# What tokens of service accounts are signed with.
+# The key that signs service account tokens.
 key accounts
 openssl ec -in accounts.key -pubout -out accounts.pub 2> /dev/null
 
 certificate docker /CN=docker serverAuth "DNS:localhost,IP:127.0.0.1"
 certificate docker-client /CN=client clientAuth
-# By the names that clients of Docker expect.
+# With the names that Docker clients expect.
 cp ca.crt "$docker_tls/ca.pem"
 cp docker-client.crt "$docker_tls/cert.pem"
 cp docker-client.key "$docker_tls/key.pem"

@@ -1,17 +1,17 @@
 #!/usr/bin/env bash
-# Can this machine have a cluster? Ends with 0, or with 3 and the reason on
-# standard output. Changes nothing.
-#   scripts/testbed/check.sh            what can be known of a bare machine
-#   scripts/testbed/check.sh --network  also what needs the packages
+# Checks whether a cluster can run on this machine. Exits with 0, or with 3 and
+# the reason on standard output. Changes nothing.
+#   scripts/testbed/check.sh            checks that need no packages
+#   scripts/testbed/check.sh --network  also those that need the packages
 set -euo pipefail
 . "$(dirname "${BASH_SOURCE[0]}")/lib.sh"
 
 [ "$(id -u)" -eq 0 ] || cannot "not root"
 release=$(. /etc/os-release && echo "${ID:-} ${VERSION_CODENAME:-}")
 [ "$release" = "debian bookworm" ] ||
-  cannot "not Debian 12, from which the packages come, but $release"
+  cannot "this is $release; the packages are for Debian 12"
 
-# Controllers of the first kind have a folder each, the second kind has a list.
+# cgroup v1 has a folder for each controller, cgroup v2 a list.
 if [ -e /sys/fs/cgroup/cgroup.controllers ]; then
   for controller in cpu cpuset memory pids; do
     grep -qw $controller /sys/fs/cgroup/cgroup.controllers ||
@@ -28,30 +28,30 @@ else
 fi
 for folder in "${folders[@]}"; do
   mkdir "$folder/elasticdl-check" 2> /dev/null ||
-    cannot "no cgroup can be made in $folder"
+    cannot "cannot create a cgroup in $folder"
   rmdir "$folder/elasticdl-check"
 done
 
 unshare --net --mount --pid --fork true 2> /dev/null ||
-  cannot "no namespaces can be made"
+  cannot "cannot create namespaces"
 
-# Images in three shapes (Docker, registry, containerd) and a compiler's cache.
+# For images in three places (Docker, registry, containerd) and a compiler cache.
 needed_gb=14
 [ -x "$bin/kubectl" ] && needed_gb=10
 mkdir -p "$testbed"
 free_gb=$(df -BG --output=avail "$testbed" | tail -n 1 | tr -dc 0-9)
 [ "$free_gb" -ge $needed_gb ] ||
-  cannot "$free_gb GB are free in $testbed, $needed_gb are needed"
+  cannot "only $free_gb GB free in $testbed, $needed_gb GB needed"
 memory_mb=$(awk '/^MemTotal:/ { print int($2 / 1024) }' /proc/meminfo)
-[ "$memory_mb" -ge 3500 ] || cannot "$memory_mb MB of memory, 3500 are needed"
+[ "$memory_mb" -ge 3500 ] || cannot "only $memory_mb MB of memory, 3500 MB needed"
 
 [ "${1:-}" = --network ] || exit 0
 
-# Of one that is up these are ours.
+# If a cluster is up, these ports are ours.
 if [ ! -d "$state" ]; then
   for port in 2376 2379 2380 5000 6443 10249 10250 10256 10257 10259; do
     [ -z "$(ss -Hltn "sport = :$port")" ] ||
-      cannot "another program listens at port $port"
+      cannot "another program is listening on port $port"
   done
 fi
 in_namespace() {
@@ -59,14 +59,14 @@ in_namespace() {
 }
 in_namespace "ip link add br0 type bridge &&
   ip link add veth0 type veth peer name veth1" ||
-  cannot "no bridge or no pair of network devices can be made"
+  cannot "cannot create a bridge or a veth pair"
 for table in nat filter mangle; do
   in_namespace "iptables -t $table -N A && iptables -t $table -X A" ||
-    cannot "iptables cannot be used (table $table)"
+    cannot "cannot use iptables (table $table)"
 done
 layers=$(mktemp -d -p "$testbed")
 trap 'rm -rf "$layers"' EXIT
 mkdir "$layers"/{lower,upper,work,all}
 in_namespace "cd $layers && mount -t overlay overlay \
   -o lowerdir=lower,upperdir=upper,workdir=work all" ||
-  cannot "overlayfs cannot be mounted in $testbed"
+  cannot "cannot mount overlayfs in $testbed"

@@ -8,7 +8,7 @@ pki=$conf/pki
 etcd=https://127.0.0.1:2379
 peers=http://127.0.0.1:2380
 mkdir -p -m 700 "$state/etcd"
-# Nobody misses what a crash of the machine would take.
+# No fsync: data lost in a crash of the machine does not matter here.
 daemon etcd etcd --name testbed --data-dir "$state/etcd" --unsafe-no-fsync \
   --listen-client-urls $etcd --advertise-client-urls $etcd \
   --listen-peer-urls $peers --initial-advertise-peer-urls $peers \
@@ -34,8 +34,8 @@ wait_for 90 kube-apiserver curl -sf --cacert "$pki/ca.crt" \
   --cert "$pki/admin.crt" --key "$pki/admin.key" \
   https://$node_address:6443/readyz
 
-# These end when there is no API server yet. The usual limits to their calls
-# would make several tests at once wait for each other.
+# These exit if the API server is not up yet. With the usual rate limits, parallel
+# tests would wait for each other.
 common=(--bind-address 127.0.0.1 --port 0 --leader-elect=false
   --kube-api-qps 200 --kube-api-burst 400 --v 1)
 as() {

@@ -1,14 +1,14 @@
 #!/usr/bin/env bash
-# Starts a Docker engine and a registry for it, and makes the images that need
-# none: a Debian tree, and the program that holds a pod's namespaces.
-# Needs certificates.sh.
+# Starts a Docker engine and a registry for it, and creates the images that need
+# no base image: a Debian tree, and the pause program that holds a pod's
+# namespaces. Needs certificates.sh.
 set -euo pipefail
 . "$(dirname "${BASH_SOURCE[0]}")/lib.sh"
 
 mkdir -p "$docker_data" "$registry_data" "$run" "$conf" "$log"
 export DOCKER_HOST=unix://$run/docker.sock
-# Nothing but the unix socket and the port with TLS. Without bridge and without
-# iptables: the commands of builds have the network of the machine or none.
+# Listens only on the unix socket and the TLS port. Without bridge and iptables:
+# RUN commands have the machine's network or none.
 runtime=()
 has_capability $cap_sys_resource ||
   runtime=(--add-runtime "limited=$scripts/limited-runc"
@@ -34,7 +34,7 @@ wait_for 30 registry curl -sf "http://$registry/v2/"
 images=$testbed/images
 if ! docker image inspect $registry/pause:1 > /dev/null 2>&1; then
   mkdir -p "$images/pause"
-  # Waits, and takes over the orphans of a pod.
+  # Waits, and reaps the orphans of a pod.
   cat > "$images/pause/pause.c" << END
 #include <signal.h>
 #include <sys/wait.h>
@@ -54,7 +54,7 @@ END
   printf 'FROM scratch\nCOPY pause /pause\nUSER 65535\nENTRYPOINT ["/pause"]\n' \
     > "$images/pause/Dockerfile"
   docker build -q -t $registry/pause:1 "$images/pause" > "$log/pause.log" 2>&1 ||
-    fail "the image pause cannot be built" pause
+    fail "cannot build the image pause" pause
 fi
 if ! docker image inspect $registry/debian:bookworm > /dev/null 2>&1; then
   say "a Debian tree for images (debootstrap)"
@@ -62,11 +62,11 @@ if ! docker image inspect $registry/debian:bookworm > /dev/null 2>&1; then
   rm -rf "$tree"
   mirror=$(sed -nE 's/^URIs: +([^ ]+).*/\1/p' \
     /etc/apt/sources.list.d/debian.sources 2> /dev/null | head -n 1)
-  # Without one debootstrap knows where Debian is.
+  # Without a mirror debootstrap uses its default.
   debootstrap --variant=minbase bookworm "$tree" ${mirror:+"$mirror"} \
     > "$log/debootstrap.log" 2>&1 ||
-    cannot "no Debian tree can be made: $log/debootstrap.log"
-  # As in Debian's own images: what is interrupted is built again anyway.
+    cannot "cannot create a Debian tree: $log/debootstrap.log"
+  # As in Debian's own images: an interrupted build is repeated anyway.
   echo force-unsafe-io > "$tree/etc/dpkg/dpkg.cfg.d/docker"
   echo 'Acquire::Retries "3";' > "$tree/etc/apt/apt.conf.d/80retries"
   cp /etc/apt/sources.list.d/debian.sources "$tree/etc/apt/sources.list.d/" \
@@ -74,10 +74,10 @@ if ! docker image inspect $registry/debian:bookworm > /dev/null 2>&1; then
   tar -C "$tree" --exclude='./var/cache/apt/archives/*.deb' \
     --exclude='./var/lib/apt/lists/*' -c . |
     docker import -c 'CMD ["bash"]' - $registry/debian:bookworm \
-      > "$log/import.log" 2>&1 || fail "the Debian tree is no image" import
+      > "$log/import.log" 2>&1 || fail "cannot import the Debian tree as an image" import
   rm -rf "$tree"
 fi
 for image in pause:1 debian:bookworm; do
   docker push -q $registry/$image > "$log/push.log" 2>&1 ||
-    fail "$image cannot be pushed" push
+    fail "cannot push $image" push
 done

@@ -1,13 +1,13 @@
 #!/usr/bin/env bash
-# Takes down what up.sh brought up: processes, containers, mounts, bridges,
-# namespaces, iptables, settings of the kernel, folders.
-#   scripts/testbed/down.sh            (make testbed-down) what was compiled and
-#                                      the images stay for the next time
-#   scripts/testbed/down.sh --purge    nothing stays
+# Removes everything that up.sh set up: processes, containers, mounts, bridges,
+# namespaces, iptables rules, kernel settings, folders.
+#   scripts/testbed/down.sh            (make testbed-down) keeps compiled programs
+#                                      and images for the next time
+#   scripts/testbed/down.sh --purge    keeps nothing
 set -uo pipefail
 . "$(dirname "${BASH_SOURCE[0]}")/lib.sh"
 
-# Processes that were killed may take a moment to leave it.
+# Killed processes may take a moment to leave the cgroup.
 remove_cgroup() {
   local tries
   for ((tries = 0; tries < 50; ++tries)); do
@@ -16,7 +16,7 @@ remove_cgroup() {
     sleep 0.1
   done
 }
-# rm -rf, but not into something that is mounted there.
+# rm -rf that does not descend into mounts.
 remove() {
   if awk -v below="$1/" 'index($2 "/", below) == 1 { found = 1 }
       END { exit !found }' /proc/mounts; then
@@ -26,7 +26,7 @@ remove() {
 }
 take_down() {
   say "taking the cluster down"
-  # The kubelet first: it would start again what ends.
+  # The kubelet first: it would restart what we stop.
   stop kubelet
   local container all=(ctr -a "$run/containerd.sock" -n k8s.io)
   if alive containerd; then
@@ -44,7 +44,7 @@ take_down() {
   stop kube-proxy kube-scheduler kube-controller-manager containerd dockerd \
     registry kube-apiserver
   stop etcd
-  # Those that hold a container outlive containerd.
+  # Shim processes outlive containerd.
   pgrep -f "containerd-shim.*-address $run/" | xargs -r kill -KILL
 
   local path table
@@ -61,7 +61,8 @@ take_down() {
   for bridge in $pod_bridge $node_bridge; do
     ip link delete $bridge 2> /dev/null
   done
-  # Chains of Kubernetes and CNI, and rules that name them or our bridges.
+  # Removes chains of Kubernetes and CNI, and rules that refer to them or to our
+  # bridges.
   for table in iptables ip6tables; do
     $table-save -c | grep -vE 'KUBE-|CNI-|edl-' | $table-restore -c
   done 2> /dev/null
@@ -69,7 +70,7 @@ take_down() {
     case "$path" in
       /sys/fs/cgroup/*) remove_cgroup "$path" ;;
       /run/netns)
-        # A mount of its own.
+        # This is a mount.
         umount "$path" 2> /dev/null
         remove "$path"
         ;;

@@ -1,11 +1,11 @@
 #!/usr/bin/env bash
-# The tests labelled kube on a cluster of this machine: brings it up, makes the
-# images from the programs in build/, runs the tests, takes it down.
+# Runs the tests labelled kube on a cluster on this machine: starts the cluster,
+# builds images of the programs in build/, runs the tests, stops the cluster.
 #   scripts/testbed/kube-ci.sh [CTEST ARGUMENTS]    (make test-kube)
-# Ends with the result of the tests; with 0 and "skipped: REASON" when this
-# machine cannot have a cluster (K8S_TESTS=False: no tests wanted).
-#   DATA_DIR             where `elasticdl data fetch` puts its data
-#   ELASTICDL_KEEP_BED=1 leaves the cluster up
+# Exits with the result of the tests, or with 0 and "skipped: REASON" if no
+# cluster can run here or K8S_TESTS=False.
+#   DATA_DIR             where `elasticdl data fetch` stores its data
+#   ELASTICDL_KEEP_BED=1 keeps the cluster running
 set -euo pipefail
 . "$(dirname "${BASH_SOURCE[0]}")/lib.sh"
 cd "$scripts/../.."
@@ -29,7 +29,7 @@ finish() {
   [ -n "${ELASTICDL_KEEP_BED:-}" ] || "$scripts/down.sh"
 }
 trap finish EXIT
-# Whoever ends this ends the cluster, too.
+# Stop the cluster when this script ends or is killed.
 trap 'exit 130' INT TERM
 
 mkdir -p "$log"
@@ -44,7 +44,7 @@ quietly() {
   shift
   "$@" > "$log/$name.log" 2>&1 || fail "failed: $*" "$name"
 }
-# The same for what comes from servers elsewhere: a second try.
+# The same for downloads, with a second attempt.
 fetch() {
   local name=$1
   shift
@@ -70,7 +70,7 @@ export ELASTICDL_TEST_JOB_IMAGE=$registry/zoo-mnist:ci
   quietly zoo-push "$elasticdl" zoo push $ELASTICDL_TEST_JOB_IMAGE
 )
 say "images to the node"
-# A pull of a minute in the middle of the first tests would use up their time.
+# Pull now: a one-minute pull during the first tests would make them time out.
 for image in "$ELASTICDL_TEST_IMAGE" "$ELASTICDL_TEST_JOB_IMAGE"; do
   quietly pull ctr -a "$run/containerd.sock" -n k8s.io images pull \
     --plain-http "$image"
@@ -82,11 +82,11 @@ say "data"
 export ELASTICDL_TEST_DATA=$data ELASTICDL_TEST_OUT=$out
 
 say "tests"
-# A node of a few shared cores may be too slow for once: a first failure is
-# printed, a second one counts.
+# A node with a few shared cores may be too slow once in a while: a first failure
+# is printed, a second one counts.
 scripts/kube-tests.sh --repeat until-pass:2 "$@" 2>&1 | tee "$log/tests.log" || code=$?
 say "tests ended with code $code"
-# All that they need is there.
+# Everything they need is there, so no test may be skipped.
 if grep '\*\*\*Skipped' "$log/tests.log"; then
   fail "these tests were skipped; the reasons are in build/Testing/Temporary"
 fi

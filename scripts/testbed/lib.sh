@@ -1,30 +1,30 @@
-# Sourced by the scripts of the test bed: where things are, steps with their
-# times, daemons that are known by pid and start time.
+# Sourced by the scripts of the test bed: paths, progress messages with times, and
+# daemons identified by pid and start time.
 
 testbed=${ELASTICDL_TESTBED:-${XDG_CACHE_HOME:-$HOME/.cache}/elasticdl/testbed}
 scripts=$(cd "$(dirname "${BASH_SOURCE[0]}")" && pwd)
 
-# Debian 12 has the source of this version.
+# Debian 12 has the source package of this version.
 kubernetes=1.20.2
-# The number counts changes of build-kubernetes.sh that make other programs.
+# Increase the number when build-kubernetes.sh changes the resulting programs.
 bin=$testbed/kubernetes-$kubernetes-1
 components=(kube-apiserver kube-controller-manager kube-scheduler kubelet
   kube-proxy kubectl)
 
 # Kept from one cluster to the next: what Docker built, what was pushed, what the
-# node pulled. (To remove gigabytes may take a minute, where the file system tells
-# the disk of each block that is free.)
+# node pulled. (Removing gigabytes may take a minute on file systems that discard
+# freed blocks.)
 docker_data=$testbed/docker
 registry_data=$testbed/registry
 containerd_data=$testbed/containerd
-# Of one cluster; gone when it is down.
+# Belongs to one cluster; removed when it is stopped.
 state=$testbed/state
 conf=$state/conf
 run=$state/run
 log=$testbed/log
 
-# Addresses that never leave the machine. Pods and services have the ranges that
-# most clusters have; the address of the node is on a bridge without ports.
+# Addresses that never leave the machine. Pods and services use the usual ranges;
+# the node's address is on a bridge without ports.
 node_name=testbed
 node_bridge=edl-node
 node_address=10.99.0.1
@@ -35,7 +35,7 @@ first_service=10.96.0.1
 registry=127.0.0.1:5000
 docker_tls_port=2376
 
-# What containers run with where a capability is missing: see limited-runc.
+# The runtime to use if a capability is missing: see limited-runc.
 cap_sys_resource=24
 has_capability() {
   local all
@@ -49,7 +49,7 @@ say() {
   printf 'testbed: %6.1f s  %s\n' \
     "$(awk "BEGIN { print $EPOCHREALTIME - $began }")" "$*"
 }
-# fail MESSAGE [DAEMON]: with the end of its log.
+# fail MESSAGE [DAEMON]: also prints the end of the daemon's log.
 fail() {
   echo "testbed: $1" >&2
   if [ -n "${2:-}" ] && [ -e "$log/$2.log" ]; then
@@ -58,23 +58,24 @@ fail() {
   fi
   exit 1
 }
-# The machine, not the bed, is at fault: scripts end with this code.
+# The machine does not support it: exit with this code and the reason.
 readonly cannot=3
 cannot() {
   echo "$*"
   exit $cannot
 }
 
-# start_time PID: empty when there is no such process, or only its zombie.
+# start_time PID: empty if there is no such process or it is a zombie.
 start_time() {
   local stat fields
   stat=$(cat "/proc/$1/stat" 2> /dev/null) || return 0
-  # After the name, which may hold anything: state is the first field, the
-  # time of the start the 20th.
+  # Fields after the name, which may contain anything: the first is the state, the
+  # 20th the start time.
   read -r -a fields <<< "${stat##*) }"
   [ "${fields[0]}" = Z ] || echo "${fields[19]}"
 }
-# daemon NAME COMMAND...: in a session of its own, output in $log/NAME.log.
+# daemon NAME COMMAND...: starts it in its own session, with output to
+# $log/NAME.log.
 daemon() {
   local name=$1
   shift
@@ -86,14 +87,14 @@ pid_of() {
   local pid start
   read -r pid start 2> /dev/null < "$run/$1.pid" && echo "$pid"
 }
-# A file that is left over never means the process of somebody else.
+# The start time guards against stale files: a pid may have been reused.
 alive() {
   local pid start
   [ -s "$run/$1.pid" ] || return 1
   read -r pid start < "$run/$1.pid"
   [ -n "$start" ] && [ "$(start_time "$pid")" = "$start" ]
 }
-# Whether any daemon of a bed is there.
+# Whether any daemon of a test bed is running.
 bed_is_up() {
   local file name
   for file in "$run"/*.pid; do
@@ -102,15 +103,15 @@ bed_is_up() {
   done
   return 1
 }
-# stop NAME...: SIGTERM to all, SIGKILL to those that are there 10 seconds later.
+# stop NAME...: SIGTERM to all, SIGKILL to those still running after 10 seconds.
 stop() {
   local name signal tries
   for signal in TERM KILL; do
     for name in "$@"; do
       alive "$name" || continue
-      [ $signal = TERM ] || echo "testbed: $name does not end; SIGKILL"
+      [ $signal = TERM ] || echo "testbed: $name does not exit; sending SIGKILL"
       kill -s $signal "$(pid_of "$name")" 2> /dev/null || true
-      # One that is stopped hears nothing else.
+      # A stopped process handles SIGTERM only after SIGCONT.
       kill -s CONT "$(pid_of "$name")" 2> /dev/null || true
     done
     for name in "$@"; do
@@ -124,21 +125,21 @@ stop() {
     rm -f "$run/$name.pid"
   done
 }
-# wait_for SECONDS DAEMON COMMAND...: until it succeeds; fails at once when the
-# daemon has ended.
+# wait_for SECONDS DAEMON COMMAND...: waits until the command succeeds; fails at
+# once if the daemon has exited.
 wait_for() {
   local deadline=$((SECONDS + $1)) name=$2
   shift 2
   until "$@" > /dev/null 2>&1; do
-    alive "$name" || fail "$name ended by itself" "$name"
+    alive "$name" || fail "$name exited" "$name"
     [ $SECONDS -lt $deadline ] ||
-      fail "$name is not ready in time ($*)" "$name"
+      fail "$name did not become ready in time ($*)" "$name"
     sleep 0.1
   done
 }
 
-# Makes the folders of a new cluster and notes what down.sh has to put back or to
-# take away.
+# Creates the folders of a new cluster and records what down.sh has to restore or
+# remove.
 remember_machine() {
   mkdir -p "$conf" "$run" "$log"
   local path sysctls=(vm.overcommit_memory vm.panic_on_oom kernel.panic

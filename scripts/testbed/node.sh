@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
-# Starts containerd, the kubelet and kube-proxy: a node that is ready. Needs the
-# control plane and the registry.
+# Starts containerd, the kubelet and kube-proxy and waits until the node is ready.
+# Needs the control plane and the registry.
 set -euo pipefail
 . "$(dirname "${BASH_SOURCE[0]}")/lib.sh"
 
@@ -46,14 +46,14 @@ cat > "$conf/cni/10-pods.conflist" << END
             "routes": [{"dst": "0.0.0.0/0"}]}},
   {"type": "portmap", "capabilities": {"portMappings": true}}]}
 END
-# Where the machine forwards nothing by itself (another Docker does that), pods
-# could not reach each other.
+# If the machine drops forwarded packets (another Docker does that), pods could
+# not reach each other.
 iptables -I FORWARD -i $pod_bridge -o $pod_bridge -j ACCEPT
 daemon containerd containerd --config "$conf/containerd.toml"
 wait_for 60 containerd ctr -a "$socket" version
 
-# Without limits to calls and pulls: several tests at once must not wait for each
-# other. No eviction for lack of disk space before there is really none.
+# Without rate limits for calls and pulls: parallel tests must not wait for each
+# other. No eviction for lack of disk space until the disk is really full.
 : > "$conf/resolv.conf"
 cat > "$conf/kubelet.yaml" << END
 apiVersion: kubelet.config.k8s.io/v1beta1
@@ -86,8 +86,8 @@ evictionHard:
   nodefs.available: 1%
   imagefs.available: 1%
 END
-# It looks for a Docker engine for 5 seconds where it is told of none, and for
-# the metadata of Amazon's machines unless this is set.
+# Otherwise it looks for a Docker engine for 5 seconds, and for the metadata
+# service of Amazon's machines.
 export AWS_EC2_METADATA_DISABLED=true
 daemon kubelet "$bin/kubelet" --config "$conf/kubelet.yaml" \
   --kubeconfig "$conf/node.kubeconfig" --hostname-override $node_name \
@@ -96,7 +96,7 @@ daemon kubelet "$bin/kubelet" --config "$conf/kubelet.yaml" \
   --volume-plugin-dir "$state/kubelet/plugins" --container-runtime remote \
   --container-runtime-endpoint "unix://$socket" \
   --pod-infra-container-image $pause --v 2
-# The kernel's own sizes of the table of connections stay.
+# Keep the kernel's own sizes of the connection tracking table.
 daemon kube-proxy "$bin/kube-proxy" --kubeconfig "$conf/proxy.kubeconfig" \
   --hostname-override $node_name --proxy-mode iptables \
   --cluster-cidr $pod_range --oom-score-adj 0 \

@@ -1,13 +1,13 @@
 #!/usr/bin/env bash
-# Installs what the test bed needs of Debian's packages and is missing. Their
-# daemons are not started. Ends with 3 and the reason when packages cannot be had.
+# Installs missing Debian packages that the test bed needs, without starting their
+# daemons. Exits with 3 and the reason if packages cannot be installed.
 set -euo pipefail
 . "$(dirname "${BASH_SOURCE[0]}")/lib.sh"
 
 packages=(etcd-server docker.io containerd runc docker-registry
   containernetworking-plugins debootstrap iptables conntrack iproute2 socat
   ethtool ebtables openssl curl python3 gcc libc6-dev util-linux)
-# Only to make the programs of Kubernetes.
+# Only needed to build Kubernetes.
 complete=1
 for component in "${components[@]}"; do
   [ -x "$bin/$component" ] || complete=
@@ -22,7 +22,7 @@ done
 [ ${#missing[@]} -gt 0 ] || exit 0
 
 mkdir -p "$log"
-# The answer "not now" to packages that want to start their daemon.
+# Tells packages not to start their daemons.
 policy=/usr/sbin/policy-rc.d
 if [ ! -e $policy ]; then
   printf '#!/bin/sh\nexit 101\n' > $policy
@@ -35,4 +35,4 @@ options=(-q -o DPkg::Lock::Timeout=300 -o Acquire::Retries=3)
   apt-get "${options[@]}" update &&
     apt-get "${options[@]}" install -y --no-install-recommends "${missing[@]}"
 } > "$log/packages.log" 2>&1 < /dev/null ||
-  cannot "packages cannot be installed (${missing[*]}): $log/packages.log"
+  cannot "cannot install packages (${missing[*]}): $log/packages.log"

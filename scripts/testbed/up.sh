@@ -1,11 +1,11 @@
 #!/usr/bin/env bash
-# Brings up a Kubernetes cluster of one node, a Docker engine and a registry on
-# this machine: a bare Debian 12, as root. Everything comes from Debian's
-# packages; the programs of Kubernetes are compiled from its source package once.
+# Starts a single-node Kubernetes cluster, a Docker engine and a registry on this
+# machine: a bare Debian 12, as root. Everything comes from Debian packages;
+# Kubernetes is compiled once from its source package.
 #   scripts/testbed/up.sh    (make testbed)
-# Ends with 0 and says how to use it; with 3 and the reason when the machine
-# cannot have a cluster; with 1, naming the log, when something else is wrong.
-# One that is there is taken down first. All is in one folder:
+# Exits with 0 and says how to use it; with 3 and the reason if no cluster can run
+# on this machine; with 1 and the name of a log if something else is wrong. A
+# running test bed is stopped first. Everything is in one folder:
 #   ELASTICDL_TESTBED    default ~/.cache/elasticdl/testbed
 set -euo pipefail
 . "$(dirname "${BASH_SOURCE[0]}")/lib.sh"
@@ -20,7 +20,8 @@ if iptables-save -t nat | grep -q '^:KUBE-'; then
 fi
 say "certificates"
 "$scripts/certificates.sh"
-# A Debian tree and its way to the registry take longer than the control plane.
+# In the background: creating and pushing a Debian tree takes longer than starting
+# the control plane.
 say "Docker engine, registry, images"
 "$scripts/docker.sh" &
 docker=$!

@@ -20,7 +20,7 @@ AsyncSaver::~AsyncSaver() {
 void AsyncSaver::Submit(OwnedSnapshot snapshot, Done done) {
   const int64_t version = snapshot.snapshot.version;
   Job job{std::move(snapshot), std::move(done)};
-  // Its memory is freed after the lock.
+  // Its memory is freed after the lock is released.
   std::optional<Job> replaced;
   bool refused = false;
   {
@@ -35,7 +35,7 @@ void AsyncSaver::Submit(OwnedSnapshot snapshot, Done done) {
     }
   }
   changed_.NotifyAll();
-  // Only an accepted job was moved from.
+  // `job` was moved from only if it was accepted.
   if (refused && job.done) {  // NOLINT(bugprone-use-after-move)
     job.done(absl::CancelledError(
         absl::StrCat("save checkpoint version ", version, ": stopped")));
@@ -100,7 +100,7 @@ void AsyncSaver::Run() {
     if (!job.has_value()) continue;
     const absl::StatusOr<std::string> path =
         Save(dir_, job->snapshot.snapshot, options_);
-    // The memory is free before the callback says so.
+    // Free the memory before the callback reports the save.
     job->snapshot = OwnedSnapshot();
     if (job->done) job->done(path);
   }

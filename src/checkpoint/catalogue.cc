@@ -1,4 +1,4 @@
-// Which versions a directory has, and which of them are whole.
+// Which versions a directory has, and which of them are complete.
 #include <algorithm>
 #include <cstdint>
 #include <optional>
@@ -18,22 +18,26 @@ namespace elasticdl::checkpoint {
 
 namespace {
 
-// As often as a writer that prunes may outrun a reader.
+// How often to retry when a writer deletes old versions while we read them.
 constexpr int kTries = 100;
 
-// Is `path` a complete version with this number? The reason if not.
-absl::Status CheckComplete(const std::string& path, int64_t version) {
+// The version at `path` if it is complete and has this number; otherwise the
+// reason.
+absl::StatusOr<Version> CheckComplete(const std::string& path,
+                                      int64_t version) {
   ELASTICDL_ASSIGN_OR_RETURN(const internal::VersionFiles files,
                              internal::FindVersionFiles(path));
   if (files.manifest.has_value() && files.manifest->version != version) {
     return absl::DataLossError(absl::StrCat("its manifest is that of version ",
                                             files.manifest->version));
   }
-  return absl::OkStatus();
+  Version complete{version, path, Lineage()};
+  if (files.manifest.has_value()) complete.lineage = files.manifest->lineage;
+  return complete;
 }
 
-// One look at the directory. Sets `vanished` when a version was deleted
-// meanwhile: a newer one may be there that this look did not see.
+// Lists the directory once. Sets `vanished` if a version was deleted meanwhile:
+// there may be a newer one that this listing missed.
 absl::StatusOr<Listing> ListOnce(const std::string& dir, bool& vanished) {
   Listing listing;
   const absl::StatusOr<std::vector<std::string>> names = ListDirectory(dir);
@@ -43,11 +47,12 @@ absl::StatusOr<Listing> ListOnce(const std::string& dir, bool& vanished) {
     const std::optional<int64_t> version = internal::ParseVersionName(name);
     if (!version.has_value()) continue;
     const std::string path = JoinPath(dir, name);
-    const absl::Status status = CheckComplete(path, *version);
-    if (status.ok()) {
-      listing.versions.push_back({*version, path});
+    absl::StatusOr<Version> complete = CheckComplete(path, *version);
+    if (complete.ok()) {
+      listing.versions.push_back(*std::move(complete));
     } else if (FileExists(path)) {
-      listing.skipped.push_back({path, std::string(status.message())});
+      listing.skipped.push_back(
+          {path, std::string(complete.status().message())});
     } else {
       vanished = true;
     }
@@ -65,8 +70,8 @@ absl::StatusOr<Listing> ListVersions(const std::string& dir) {
   for (int i = 0; i < kTries; ++i) {
     bool vanished = false;
     ELASTICDL_ASSIGN_OR_RETURN(listing, ListOnce(dir, vanished));
-    // The system's own listing is no snapshot either: nothing at all may mean
-    // that an old name was gone and the new one not yet seen. Look twice.
+    // A directory listing is not a snapshot either: if it is empty, an old name
+    // may just have been removed and the new one missed. List it again.
     if (!vanished && (!listing.versions.empty() || i > 0)) break;
   }
   return listing;
@@ -87,8 +92,8 @@ absl::Status NothingFound(const std::string& dir,
   return absl::NotFoundError(message);
 }
 
-// The newest version whose checksums are right. Sets `vanished`, and gives
-// nothing, when one was deleted meanwhile.
+// The newest version whose checksums match. Sets `vanished` and returns nothing
+// if one was deleted meanwhile.
 absl::StatusOr<std::string> NewestGood(const std::string& dir,
                                        const Listing& listing, bool& vanished) {
   std::vector<Skipped> skipped = listing.skipped;
@@ -121,7 +126,7 @@ absl::StatusOr<std::string> Resolve(const std::string& path) {
     ELASTICDL_RETURN_IF_ERROR(Verify(trimmed));
     return trimmed;
   }
-  // A version that is deleted under our eyes means that a newer one is there.
+  // If a version is deleted while we read it, there is a newer one.
   for (int i = 0; i < kTries; ++i) {
     ELASTICDL_ASSIGN_OR_RETURN(const Listing listing, ListVersions(trimmed));
     bool vanished = false;

@@ -10,6 +10,7 @@
 #include "absl/strings/str_split.h"
 #include "absl/strings/strip.h"
 #include "elasticdl/common/crc32.h"
+#include "elasticdl/common/hash.h"
 #include "elasticdl/common/status.h"
 #include "nlohmann/json.hpp"
 
@@ -40,8 +41,8 @@ std::optional<uint32_t> ParseHex(absl::string_view text) {
   return value;
 }
 
-// Typed access that cannot throw. False when the field is missing or of
-// another type.
+// Typed access that does not throw. Returns false if the field is missing or
+// has another type.
 bool Get(const Json& json, const char* key, std::string& value) {
   const auto found = json.find(key);
   if (found == json.end() || !found->is_string()) return false;
@@ -55,7 +56,13 @@ bool Get(const Json& json, const char* key, int64_t& value) {
   return true;
 }
 
-// Names in a manifest are joined to its folder: nothing may lead out of it.
+bool GetLineage(const Json& json, Lineage& lineage) {
+  return Get(json, "run", lineage.run) &&
+         Get(json, "lineage", lineage.generation);
+}
+
+// Names in a manifest are joined to its folder, so they must not lead out of
+// it.
 bool IsPlainFileName(absl::string_view name) {
   return !name.empty() && !absl::StrContains(name, '/') && name != "." &&
          name != "..";
@@ -139,6 +146,10 @@ std::string FormatManifest(const Manifest& manifest) {
                                    absl::UTCTimeZone())},
       {"files", std::move(files)},
   };
+  if (!manifest.lineage.run.empty()) {
+    json["run"] = manifest.lineage.run;
+    json["lineage"] = manifest.lineage.generation;
+  }
   json["checksum"] = Checksum(json);
   return Dump(json, 2) + "\n";
 }
@@ -170,12 +181,31 @@ absl::StatusOr<Manifest> ParseManifest(absl::string_view text,
       !Get(json, "created", created) || !ParseFiles(json, manifest.files)) {
     return bad("a field is missing or wrong");
   }
+  if (json.contains("run") && !GetLineage(json, manifest.lineage)) {
+    return bad("its lineage is wrong");
+  }
   std::string error;
   if (!absl::ParseTime(absl::RFC3339_full, created, &manifest.created,
                        &error)) {
     return bad(absl::StrCat("created: ", error));
   }
   return manifest;
+}
+
+std::string FormatFence(const Lineage& lineage) {
+  return Dump({{"run", lineage.run}, {"lineage", lineage.generation}}, -1) +
+         "\n";
+}
+
+absl::StatusOr<Lineage> ParseFence(absl::string_view text,
+                                   absl::string_view path) {
+  const Json json = Json::parse(text.begin(), text.end(), nullptr,
+                                /*allow_exceptions=*/false);
+  Lineage lineage;
+  if (!json.is_object() || !GetLineage(json, lineage)) {
+    return absl::DataLossError(absl::StrCat("read ", path, ": not a fence"));
+  }
+  return lineage;
 }
 
 std::string ModelSignature(absl::Span<const NamedTensor> variables) {
@@ -185,13 +215,9 @@ std::string ModelSignature(absl::Span<const NamedTensor> variables) {
     lines.push_back(Describe(tensor));
   }
   std::sort(lines.begin(), lines.end());
-  // FNV-1a, 64 bits: an identity, not a protection.
-  uint64_t hash = 0xcbf29ce484222325;
-  for (const std::string& line : lines) {
-    for (const char c : line + "\n") {
-      hash = (hash ^ static_cast<uint8_t>(c)) * 0x100000001b3;
-    }
-  }
+  // It identifies a model; it does not protect against attacks.
+  uint64_t hash = kFnv1aStart;
+  for (const std::string& line : lines) hash = Fnv1a("\n", Fnv1a(line, hash));
   return absl::StrFormat("%016x", hash);
 }
 

@@ -16,9 +16,11 @@ namespace elasticdl::checkpoint::internal {
 
 inline constexpr char kManifestName[] = "manifest.json";
 inline constexpr char kLedgerName[] = "ledger.pb";
+// Contains the Lineage of the last Fence.
+inline constexpr char kFenceName[] = "fence.json";
 inline constexpr char kVariables[] = "variables";
 inline constexpr char kOptimizer[] = "optimizer";
-// Folders that are being written or deleted. Never looked at by readers.
+// Folders that are being written or deleted. Readers ignore them.
 inline constexpr char kTemporaryPrefix[] = ".tmp-";
 
 // "version-120" and back.
@@ -42,6 +44,8 @@ struct ManifestFile {
 
 struct Manifest {
   int64_t version = 0;
+  // Absent in files written by older versions of this program.
+  Lineage lineage;
   std::string optimizer;
   int64_t optimizer_step = 0;
   std::string signature;
@@ -50,12 +54,15 @@ struct Manifest {
 };
 
 std::string FormatManifest(const Manifest& manifest);
-// DATA_LOSS names `path` and what is wrong. A manifest carries a checksum of
-// itself.
+// DATA_LOSS names `path` and the problem. A manifest contains its own checksum.
 absl::StatusOr<Manifest> ParseManifest(absl::string_view text,
                                        absl::string_view path);
 
-// The same for models with the same names, types and shapes.
+std::string FormatFence(const Lineage& lineage);
+absl::StatusOr<Lineage> ParseFence(absl::string_view text,
+                                   absl::string_view path);
+
+// Equal for models with the same names, types and shapes.
 std::string ModelSignature(absl::Span<const NamedTensor> variables);
 
 }  // namespace elasticdl::checkpoint::internal

@@ -1,4 +1,5 @@
-// Loading: whole files, checksums, then views of the tensors.
+// Loading: reads whole files, verifies checksums, then creates views of the
+// tensors.
 #include <fcntl.h>
 #include <unistd.h>
 
@@ -12,6 +13,7 @@
 #include "absl/strings/str_cat.h"
 #include "elasticdl/checkpoint/checkpoint.h"
 #include "elasticdl/common/crc32.h"
+#include "elasticdl/common/failpoint.h"
 #include "elasticdl/common/file.h"
 #include "elasticdl/common/status.h"
 #include "layout.h"
@@ -26,14 +28,16 @@ using internal::ManifestFile;
 using internal::ModelView;
 using internal::VersionFiles;
 
-// One read; the checksum finds it in the cache.
+// Size of one read: small enough that the checksum finds it in the CPU's cache.
 constexpr size_t kReadBytes = 256 << 10;
 
-// Reads the file in parts and compares its size and, if `checked`, its
-// checksum. `sink` gives the memory for each part.
+// Reads the file in parts and verifies its size and, if `checked`, its
+// checksum. `sink` provides the memory for each part; `progress` gets the
+// number of bytes read.
 absl::Status ReadChecked(const std::string& path, const ManifestFile& file,
                          bool checked,
-                         const std::function<char*(size_t offset)>& sink) {
+                         const std::function<char*(size_t offset)>& sink,
+                         const std::function<absl::Status(size_t)>& progress) {
   Fd fd(open(path.c_str(), O_RDONLY | O_CLOEXEC));
   if (!fd.valid()) return ErrnoToStatus(errno, absl::StrCat("open ", path));
   const size_t total = static_cast<size_t>(file.bytes);
@@ -50,6 +54,8 @@ absl::Status ReadChecked(const std::string& path, const ManifestFile& file,
     }
     crc = ExtendCrc32c(crc, {part, static_cast<size_t>(n)});
     used += static_cast<size_t>(n);
+    ELASTICDL_RETURN_IF_ERROR(Failpoint("checkpoint.read"));
+    if (progress) ELASTICDL_RETURN_IF_ERROR(progress(used));
   }
   if (checked && crc != file.crc32c) {
     return absl::DataLossError(
@@ -58,11 +64,13 @@ absl::Status ReadChecked(const std::string& path, const ManifestFile& file,
   return absl::OkStatus();
 }
 
-absl::StatusOr<std::string> ReadInto(const std::string& path,
-                                     const ManifestFile& file, bool checked) {
+absl::StatusOr<std::string> ReadInto(
+    const std::string& path, const ManifestFile& file, bool checked,
+    const std::function<absl::Status(size_t)>& progress) {
   std::string data(static_cast<size_t>(file.bytes), '\0');
   ELASTICDL_RETURN_IF_ERROR(ReadChecked(
-      path, file, checked, [&data](size_t at) { return data.data() + at; }));
+      path, file, checked, [&data](size_t at) { return data.data() + at; },
+      progress));
   return data;
 }
 
@@ -91,8 +99,8 @@ absl::Status AddModel(const std::string& bytes, const std::string& path,
                       bool slots, bool first, Loaded& loaded) {
   ELASTICDL_ASSIGN_OR_RETURN(ModelView model,
                              internal::ParseModel(bytes, path));
-  // Files of one version that were written at different steps are a mixture
-  // that never existed.
+  // Files of different steps in one version are a mixture that was never a
+  // model.
   if (first) loaded.version = model.version;
   if (model.version != loaded.version) {
     return absl::DataLossError(
@@ -121,22 +129,33 @@ absl::Status AddFile(const std::string& bytes, const std::string& name,
     }
     loaded.ledger = std::move(ledger);
   }
-  // Files of other names are of later versions of the format.
+  // Files with other names belong to later versions of the format.
   return absl::OkStatus();
 }
 
 }  // namespace
 
-absl::StatusOr<Loaded> Load(const std::string& path) {
+absl::StatusOr<Loaded> Load(const std::string& path,
+                            const LoadProgress& progress) {
   ELASTICDL_ASSIGN_OR_RETURN(const VersionFiles found,
                              internal::FindVersionFiles(path));
   const bool checked = found.manifest.has_value();
   Loaded loaded;
   loaded.path = path;
-  // All files before the first view: a short string moves with its vector.
+  int64_t total = 0;
+  for (const ManifestFile& file : found.files) total += file.bytes;
+  int64_t before = 0;
+  const auto read = [&](size_t bytes) {
+    return progress ? progress(before + static_cast<int64_t>(bytes), total)
+                    : absl::OkStatus();
+  };
+  // Read all files before creating views: growing the vector moves short
+  // strings (SSO), which would invalidate views into them.
   for (const ManifestFile& file : found.files) {
     ELASTICDL_ASSIGN_OR_RETURN(
-        std::string bytes, ReadInto(JoinPath(path, file.name), file, checked));
+        std::string bytes,
+        ReadInto(JoinPath(path, file.name), file, checked, read));
+    before += file.bytes;
     loaded.storage.push_back(std::move(bytes));
   }
   for (size_t i = 0; i < found.files.size(); ++i) {
@@ -146,6 +165,7 @@ absl::StatusOr<Loaded> Load(const std::string& path) {
   if (checked) {
     const Manifest& manifest = *found.manifest;
     loaded.version = manifest.version;
+    loaded.lineage = manifest.lineage;
     loaded.optimizer = manifest.optimizer;
     loaded.optimizer_step = manifest.optimizer_step;
   }
@@ -157,15 +177,28 @@ absl::StatusOr<Loaded> Load(const std::string& path) {
 absl::Status Verify(const std::string& path) {
   ELASTICDL_ASSIGN_OR_RETURN(const VersionFiles found,
                              internal::FindVersionFiles(path));
-  // Without checksums, what can be parsed is good.
+  // Without checksums, everything that parses is good.
   if (!found.manifest.has_value()) return Load(path).status();
   std::vector<char> buffer(kReadBytes);
   for (const ManifestFile& file : found.files) {
-    ELASTICDL_RETURN_IF_ERROR(
-        ReadChecked(JoinPath(path, file.name), file, /*checked=*/true,
-                    [&buffer](size_t) { return buffer.data(); }));
+    ELASTICDL_RETURN_IF_ERROR(ReadChecked(
+        JoinPath(path, file.name), file, /*checked=*/true,
+        [&buffer](size_t) { return buffer.data(); },
+        /*progress=*/nullptr));
   }
   return absl::OkStatus();
+}
+
+absl::StatusOr<v1::Ledger> LoadLedger(const std::string& path) {
+  ELASTICDL_RETURN_IF_ERROR(Verify(path));
+  const std::string file = JoinPath(path, internal::kLedgerName);
+  ELASTICDL_ASSIGN_OR_RETURN(const std::string bytes, ReadFile(file));
+  v1::Ledger ledger;
+  if (!ledger.ParseFromString(bytes)) {
+    return absl::DataLossError(
+        absl::StrCat("read ", file, ": not an encoded Ledger"));
+  }
+  return ledger;
 }
 
 }  // namespace elasticdl::checkpoint

@@ -1,8 +1,9 @@
-// Saving: all files into a temporary folder, then one rename.
+// Saving: writes all files to a temporary folder, then renames it.
 #include <fcntl.h>
 #include <unistd.h>
 
 #include <cerrno>
+#include <filesystem>
 #include <set>
 #include <string>
 #include <utility>
@@ -26,8 +27,8 @@ namespace {
 using internal::Manifest;
 using internal::ManifestFile;
 
-// Small pieces are gathered, large ones go to the kernel in such parts, so that
-// the checksum finds them in the cache.
+// Small pieces are gathered; large ones are written in parts of this size, so
+// that the checksum finds them in the CPU's cache.
 constexpr size_t kWriteBytes = 256 << 10;
 
 absl::Status Sync(int fd, const std::string& path) {
@@ -41,7 +42,7 @@ absl::Status SyncFolder(const std::string& path) {
   return SyncDirectory(path);
 }
 
-// Writes one new file and keeps its size and checksum. Thread-compatible.
+// Writes one new file and tracks its size and checksum. Thread-compatible.
 class FileWriter {
  public:
   FileWriter(const std::string& folder, std::string name)
@@ -54,7 +55,7 @@ class FileWriter {
     }
   }
 
-  // Errors are kept for Finish, later data is dropped.
+  // An error is reported by Finish; data after it is dropped.
   void Append(absl::string_view data) {
     if (buffer_.size() + data.size() <= kWriteBytes) {
       buffer_.append(data.data(), data.size());
@@ -67,7 +68,7 @@ class FileWriter {
     buffer_.append(data.data(), data.size());
   }
 
-  // Size and checksum, once the contents are on the disk.
+  // Syncs the file and returns its size and checksum.
   absl::StatusOr<ManifestFile> Finish() {
     Flush();
     if (status_.ok()) status_ = Sync(fd_.get(), path_);
@@ -124,7 +125,7 @@ absl::Status CheckTensors(const std::vector<NamedTensor>& tensors,
   return absl::OkStatus();
 }
 
-// Consecutive tensors per file, each file up to `max_bytes` if it can.
+// Assigns consecutive tensors to files of up to `max_bytes` each, if possible.
 std::vector<std::vector<const NamedTensor*>> Divide(
     const std::vector<NamedTensor>& tensors, int64_t max_bytes) {
   std::vector<std::vector<const NamedTensor*>> files(1);
@@ -162,6 +163,7 @@ absl::Status WriteAllFiles(const std::string& folder, const Snapshot& snapshot,
                            const SaveOptions& options) {
   Manifest manifest;
   manifest.version = snapshot.version;
+  manifest.lineage = snapshot.lineage;
   manifest.optimizer = snapshot.optimizer;
   manifest.optimizer_step = snapshot.optimizer_step;
   manifest.signature = internal::ModelSignature(snapshot.variables);
@@ -186,11 +188,29 @@ absl::Status WriteAllFiles(const std::string& folder, const Snapshot& snapshot,
   return SyncFolder(folder);
 }
 
-// Makes `dir`, and its name durable.
+// Creates `dir` and missing parent folders, and makes their names durable: each
+// name is an entry of the folder above.
 absl::Status PrepareDirectory(const std::string& dir) {
-  if (IsDirectory(dir)) return absl::OkStatus();
+  if (dir.empty() || IsDirectory(dir)) return absl::OkStatus();
+  const std::filesystem::path path(dir);
+  // "a/b/" has the parent "a/b".
+  if (!path.has_filename()) return PrepareDirectory(path.parent_path());
+  ELASTICDL_RETURN_IF_ERROR(PrepareDirectory(path.parent_path()));
   ELASTICDL_RETURN_IF_ERROR(MakeDirectories(dir));
-  return SyncDirectory(JoinPath(dir, ".."));
+  return SyncFolder(path.has_parent_path() ? path.parent_path().string() : ".");
+}
+
+// FAILED_PRECONDITION if the run was rolled back after this lineage.
+absl::Status CheckFence(const std::string& dir, const Lineage& lineage) {
+  const std::string path = JoinPath(dir, internal::kFenceName);
+  if (lineage.run.empty() || !FileExists(path)) return absl::OkStatus();
+  ELASTICDL_ASSIGN_OR_RETURN(const std::string text, ReadFile(path));
+  ELASTICDL_ASSIGN_OR_RETURN(const Lineage fence,
+                             internal::ParseFence(text, path));
+  if (!lineage.IsAbandonedBy(fence)) return absl::OkStatus();
+  return absl::FailedPreconditionError(absl::StrCat(
+      "the job began again from an older model (generation ", fence.generation,
+      ") after this one (generation ", lineage.generation, ")"));
 }
 
 absl::Status WriteVersion(const std::string& dir, const std::string& name,
@@ -199,12 +219,15 @@ absl::Status WriteVersion(const std::string& dir, const std::string& name,
   ELASTICDL_ASSIGN_OR_RETURN(internal::ScratchFolder folder,
                              internal::ScratchFolder::Create(dir, name));
   ELASTICDL_RETURN_IF_ERROR(WriteAllFiles(folder.path(), snapshot, options));
+  // Check only now, because writing the files may have taken minutes.
+  ELASTICDL_RETURN_IF_ERROR(CheckFence(dir, snapshot.lineage));
   ELASTICDL_RETURN_IF_ERROR(folder.Publish(JoinPath(dir, name)));
-  // A version that was replaced goes after this, with `folder`.
+  // A version that was replaced is deleted after this, with `folder`.
   return SyncFolder(dir);
 }
 
-// Deletes the oldest versions below `written` down to `keep` with it.
+// Deletes the oldest versions below `written` until `keep` are left, including
+// `written`.
 absl::Status Prune(const std::string& dir, int64_t written, int keep) {
   if (keep <= 0) return absl::OkStatus();
   ELASTICDL_ASSIGN_OR_RETURN(const Listing listing, ListVersions(dir));
@@ -231,7 +254,7 @@ absl::StatusOr<std::string> Save(const std::string& dir,
   ELASTICDL_RETURN_IF_ERROR(CheckTensors(snapshot.variables, "variable"));
   ELASTICDL_RETURN_IF_ERROR(CheckTensors(snapshot.slots, "slot"));
   ELASTICDL_RETURN_IF_ERROR(PrepareDirectory(dir));
-  internal::RemoveAbandoned(dir);
+  internal::RemoveAbandoned(dir, Clock::Real().WallNow());
   const std::string name = internal::VersionName(snapshot.version);
   const std::string path = JoinPath(dir, name);
   if (absl::Status status = WriteVersion(dir, name, snapshot, options);
@@ -244,6 +267,12 @@ absl::StatusOr<std::string> Save(const std::string& dir,
                status.ToString());
   }
   return path;
+}
+
+absl::Status Fence(const std::string& dir, const Lineage& lineage) {
+  if (!IsDirectory(dir)) return absl::OkStatus();
+  return WriteFileAtomic(JoinPath(dir, internal::kFenceName),
+                         internal::FormatFence(lineage));
 }
 
 }  // namespace elasticdl::checkpoint

@@ -1,17 +1,18 @@
-// Folders under a temporary name, which readers never look at.
+// Folders with temporary names, which readers ignore.
 #pragma once
 
 #include <string>
 
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
+#include "absl/time/time.h"
 #include "elasticdl/common/file.h"
 
 namespace elasticdl::checkpoint::internal {
 
-// A new folder `<dir>/.tmp-…`, removed with its contents unless it was renamed.
-// A lock on it tells other processes that its owner lives. Move-only.
-// Thread-compatible.
+// A new folder `<dir>/.tmp-<label>-<node>-…`, removed with its contents unless
+// it is renamed. A lock on it tells other processes on this machine that its
+// owner is alive. Move-only. Thread-compatible.
 class ScratchFolder {
  public:
   static absl::StatusOr<ScratchFolder> Create(const std::string& dir,
@@ -22,8 +23,9 @@ class ScratchFolder {
 
   const std::string& path() const { return path_; }
 
-  // Gives the folder its final name in one step. A folder of that name is
-  // exchanged and goes with this object. The caller syncs `dir` after it.
+  // Gives the folder its final name in one step. An existing folder of that
+  // name is swapped and deleted with this object. The caller must sync `dir`
+  // afterwards.
   absl::Status Publish(const std::string& final_path);
 
  private:
@@ -35,8 +37,15 @@ class ScratchFolder {
 };
 
 // Removes temporary folders in `dir` whose owner is dead (killed while saving
-// or deleting). Failures are logged: they cost disk space only.
-void RemoveAbandoned(const std::string& dir);
+// or deleting). On a network file system, locks of other machines are not
+// visible, so their folders are removed only if nothing in them has changed for
+// a day before `now` (wall clock). Failures are logged: they only cost disk
+// space.
+void RemoveAbandoned(const std::string& dir, absl::Time now);
+
+// Identifies the machine until it reboots: processes with the same value see
+// each other's locks, even in different containers.
+const std::string& NodeName();
 
 // Deletes a version so that it is never seen half deleted.
 absl::Status DeleteVersion(const std::string& dir, const std::string& path);

@@ -63,7 +63,7 @@ size_t TotalBytes(const std::vector<NamedTensor>& tensors) {
   return total;
 }
 
-// Copies the bytes of `tensors` to `to` and lets them look there.
+// Copies the bytes of `tensors` to `to` and makes them refer to the copy.
 char* MoveViews(std::vector<NamedTensor>& tensors, char* to) {
   for (NamedTensor& tensor : tensors) {
     const size_t size = tensor.bytes.size();

@@ -42,7 +42,7 @@ absl::StatusOr<VersionFiles> FromManifest(const std::string& path,
   return found;
 }
 
-// Python ElasticDL: complete when all N of variables-*-of-N are there.
+// Python ElasticDL: complete if all N files variables-*-of-N exist.
 absl::StatusOr<VersionFiles> FromNames(const std::string& path) {
   ELASTICDL_ASSIGN_OR_RETURN(const std::vector<std::string> names,
                              ListDirectory(path));

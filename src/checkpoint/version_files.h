@@ -13,15 +13,15 @@ namespace elasticdl::checkpoint::internal {
 struct VersionFiles {
   // Absent in checkpoints of the Python ElasticDL.
   std::optional<Manifest> manifest;
-  // With a manifest: its files. Without: names and sizes as they are.
+  // With a manifest: its files. Without: the names and sizes found.
   std::vector<ManifestFile> files;
 };
 
-// Finds the files and checks that they are all there in the right size; reads
-// none but the manifest. NOT_FOUND or DATA_LOSS say which is not.
+// Finds the files and checks that all of them exist and have the right size.
+// Reads only the manifest. NOT_FOUND or DATA_LOSS names the bad file.
 absl::StatusOr<VersionFiles> FindVersionFiles(const std::string& path);
 
-// Has `path` files of a checkpoint in it, complete or not?
+// Does `path` contain files of a checkpoint, complete or not?
 bool LooksLikeVersion(const std::string& path);
 
 }  // namespace elasticdl::checkpoint::internal

@@ -69,10 +69,10 @@ class FieldReader {
   explicit FieldReader(absl::string_view bytes) : rest_(bytes) {}
 
   bool done() const { return rest_.empty(); }
-  // Where it stands.
+  // The current offset.
   const char* position() const { return rest_.data(); }
 
-  // False when the bytes are no message.
+  // False if the bytes are not a valid message.
   bool Next(Field& field) {
     uint64_t tag = 0;
     if (!ReadVarint(tag) || tag > std::numeric_limits<uint32_t>::max()) {
@@ -121,7 +121,7 @@ class FieldReader {
   absl::string_view rest_;
 };
 
-// Reads one file; the members are what errors need.
+// Parses one file; the members are used in error messages.
 class ModelParser {
  public:
   ModelParser(absl::string_view bytes, absl::string_view path)
@@ -282,7 +282,7 @@ std::string EncodeModelVersion(int64_t version) {
 }
 
 std::string EncodeTensorHeader(const NamedTensor& tensor) {
-  // Inside out: each length needs the length of what it encloses.
+  // From the inside out, because each length includes those inside it.
   std::string inner;
   AppendInt(inner, 1, tensor.dtype);
   AppendBytes(inner, 2, EncodeShape(tensor.shape));

@@ -1,6 +1,6 @@
-// elasticdl.v1.Model in its wire format, written and read without a copy of the
-// tensors. Protocol Buffers would hold every tensor once more, and refuses
-// messages above 2 GiB.
+// Reads and writes elasticdl.v1.Model in its wire format without copying the
+// tensors. Protocol Buffers would need a second copy of every tensor, and
+// refuses messages above 2 GiB.
 #pragma once
 
 #include <cstdint>
@@ -20,14 +20,14 @@ std::string EncodeModelVersion(int64_t version);
 // follow it.
 std::string EncodeTensorHeader(const NamedTensor& tensor);
 
-// A Model whose tensors look into the parsed bytes.
+// A Model whose tensors point into the parsed bytes.
 struct ModelView {
   int64_t version = 0;
   std::vector<NamedTensor> dense_parameters;
   std::vector<EmbeddingRows> embedding_tables;
 };
 
-// DATA_LOSS names `path` and the offset. Checks that each tensor's bytes fit
+// DATA_LOSS names `path` and the offset. Checks that each tensor's bytes match
 // its shape.
 absl::StatusOr<ModelView> ParseModel(absl::string_view bytes,
                                      absl::string_view path);

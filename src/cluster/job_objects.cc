@@ -26,12 +26,6 @@ absl::Status Bad(const Args&... args) {
   return absl::InvalidArgumentError(absl::StrCat(args...));
 }
 
-Json JobLabels(const std::string& job_name) {
-  return {{"app", "elasticdl"},
-          {"elasticdl_job_name", job_name},
-          {kJobLabel, job_name}};
-}
-
 Json FieldVariable(const char* name, const char* field) {
   return {{"name", name},
           {"valueFrom",
@@ -224,6 +218,14 @@ absl::Status CheckOptions(const JobOptions& options) {
 
 }  // namespace
 
+Json JobLabels(const std::string& job_name) {
+  // The second is the name that the first versions of ElasticDL used; people
+  // select by it.
+  return {{"app", "elasticdl"},
+          {"elasticdl_job_name", job_name},
+          {kJobLabel, job_name}};
+}
+
 std::string MasterName(const std::string& job_name) {
   return absl::StrCat("elasticdl-master-", job_name);
 }
@@ -269,6 +271,9 @@ Json MakeSecret(const JobOptions& options, const JobObjects& objects) {
            {{"name", SecretName(options.job_name)},
             {"namespace", options.namespace_name},
             {"labels", JobLabels(options.job_name)}}},
+          // Applied a second time with another token it is refused, not
+          // changed: the job's workers and `elasticdl` would be locked out.
+          {"immutable", true},
           {"stringData", std::move(data)}};
 }
 
@@ -285,7 +290,8 @@ void SetEnv(const Json& variable, Json* container) {
   Json& all = (*container)["env"];
   if (!all.is_array()) all = Json::array();
   for (Json& known : all) {
-    if (known.value("name", "") == variable.value("name", "")) {
+    if (known.is_object() && known.contains("name") &&
+        known["name"] == variable["name"]) {
       known = variable;
       return;
     }

@@ -16,12 +16,12 @@ const Json& Nothing() {
 }
 
 // The value at a JSON pointer such as "/status/phase".
-const Json& At(const Json& object, const char* pointer) {
+const Json& At(const Json& object, const std::string& pointer) {
   const Json::json_pointer where(pointer);
   return object.contains(where) ? object[where] : Nothing();
 }
 
-std::string TextAt(const Json& object, const char* pointer) {
+std::string TextAt(const Json& object, const std::string& pointer) {
   const Json& value = At(object, pointer);
   return value.is_string() ? value.get<std::string>() : "";
 }
@@ -111,6 +111,8 @@ int PodView::ExitCode() const {
 std::string PodView::State() const {
   if (!outcome.empty()) return outcome;
   if (deleting && !Ended()) return "being deleted";
+  // Kubernetes calls a pod running whose container ends again and again.
+  if (phase == "Running" && !running && restarts > 0) return "restarting";
   return absl::AsciiStrToLower(phase.empty() ? "unknown" : phase);
 }
 
@@ -118,8 +120,8 @@ PodView ViewPod(const Json& pod) {
   PodView view;
   view.name = TextAt(pod, "/metadata/name");
   view.uid = TextAt(pod, "/metadata/uid");
-  view.job_name = TextAt(pod, "/metadata/labels/elasticdl-job-name");
-  view.type = TextAt(pod, "/metadata/labels/elasticdl-replica-type");
+  view.job_name = TextAt(pod, absl::StrCat("/metadata/labels/", kJobLabel));
+  view.type = TextAt(pod, absl::StrCat("/metadata/labels/", kTypeLabel));
   view.node = TextAt(pod, "/spec/nodeName");
   view.phase = TextAt(pod, "/status/phase");
   view.deleting = At(pod, "/metadata/deletionTimestamp").is_string();

@@ -56,10 +56,10 @@ bool IsCall(absl::string_view text, absl::string_view name, int& number) {
          absl::ConsumeSuffix(&text, ")") && absl::SimpleAtoi(text, &number);
 }
 
-// Cuts `separator` and the positive number behind it off the end of `text`.
+// Removes `separator` and the positive number after it from the end of `text`.
 bool TakeNumber(char separator, absl::string_view& text, int64_t& value) {
   const size_t at = text.rfind(separator);
-  // "exit(3)" has an x of its own: only a suffix made of digits counts.
+  // "exit(3)" contains an x itself: only a suffix of digits counts.
   if (at == absl::string_view::npos || at + 1 == text.size() ||
       text.find_first_not_of("0123456789", at + 1) != text.npos) {
     return true;
@@ -129,8 +129,8 @@ absl::Status VisitFailpoint(absl::string_view name) {
       kill(getpid(), SIGKILL);
       break;
     case Action::kStop:
-      // To this thread: a signal to the process may stop another one first,
-      // and this one would go on for a moment.
+      // Signal this thread: a signal to the process may stop another thread
+      // first, and this one would continue for a moment.
       raise(SIGSTOP);
       break;
     case Action::kExit:

@@ -157,8 +157,17 @@ absl::StatusOr<LineWriter> LineWriter::Open(const std::string& path) {
 
 absl::Status LineWriter::Append(absl::string_view line) {
   if (!fd_.valid()) return absl::OkStatus();
-  bytes_ += static_cast<int64_t>(line.size()) + 1;
-  return WriteAll(fd_.get(), absl::StrCat(line, "\n"), path_);
+  const off_t before = lseek(fd_.get(), 0, SEEK_END);
+  absl::Status status = WriteAll(fd_.get(), absl::StrCat(line, "\n"), path_);
+  if (status.ok()) {
+    bytes_ += static_cast<int64_t>(line.size()) + 1;
+    return status;
+  }
+  // Remove a partial line, unless others write to the file as well.
+  if (before == bytes_ && ftruncate(fd_.get(), before) == 0) return status;
+  const off_t end = lseek(fd_.get(), 0, SEEK_END);
+  if (end >= 0) bytes_ = end;
+  return status;
 }
 
 }  // namespace elasticdl

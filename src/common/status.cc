@@ -3,6 +3,7 @@
 #include <cerrno>
 #include <cstring>
 
+#include "absl/strings/cord.h"
 #include "elasticdl/common/check.h"
 #include "elasticdl/common/log.h"
 
@@ -10,8 +11,13 @@ namespace elasticdl {
 
 absl::Status Annotate(const absl::Status& status, absl::string_view context) {
   if (status.ok()) return status;
-  return absl::Status(status.code(),
-                      absl::StrCat(context, ": ", status.message()));
+  absl::Status annotated(status.code(),
+                         absl::StrCat(context, ": ", status.message()));
+  status.ForEachPayload(
+      [&annotated](absl::string_view type, const absl::Cord& payload) {
+        annotated.SetPayload(type, payload);
+      });
+  return annotated;
 }
 
 absl::Status ErrnoToStatus(int error, absl::string_view context) {

@@ -13,8 +13,8 @@
 #include "absl/strings/str_join.h"
 #include "elasticdl/common/file.h"
 #include "elasticdl/common/status.h"
+#include "fetch_command.h"
 #include "fetch_manifest.h"
-#include "subprocess.h"
 
 namespace elasticdl::data {
 namespace {

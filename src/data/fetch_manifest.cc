@@ -1,15 +1,14 @@
 // See fetch_manifest.h.
 #include "fetch_manifest.h"
 
-#include <openssl/evp.h>
 #include <sys/stat.h>
 
 #include <nlohmann/json.hpp>
 #include <utility>
 
-#include "absl/strings/escaping.h"
 #include "absl/strings/str_cat.h"
 #include "elasticdl/common/file.h"
+#include "elasticdl/common/hash.h"
 #include "elasticdl/common/status.h"
 #include "mapped_file.h"
 
@@ -80,14 +79,7 @@ absl::Status WriteManifest(const std::string& directory,
 
 absl::StatusOr<std::string> Sha256OfFile(const std::string& path) {
   ELASTICDL_ASSIGN_OR_RETURN(const auto file, MappedFile::Open(path));
-  unsigned char digest[EVP_MAX_MD_SIZE];
-  unsigned int size = 0;
-  if (EVP_Digest(file->bytes().data(), file->bytes().size(), digest, &size,
-                 EVP_sha256(), nullptr) != 1) {
-    return absl::InternalError(absl::StrCat("digest of ", path, " failed"));
-  }
-  return absl::BytesToHexString(
-      absl::string_view(reinterpret_cast<const char*>(digest), size));
+  return Sha256Hex(file->bytes());
 }
 
 }  // namespace elasticdl::data::internal

@@ -19,7 +19,6 @@
 namespace elasticdl::data {
 namespace {
 
-using internal::Mix;
 using internal::Random;
 
 constexpr size_t kRank = 4;
@@ -63,7 +62,7 @@ class Truth {
     double sum[kRank] = {};
     double squares = 0;
     for (size_t i = 0; i < fields_.size(); ++i) {
-      Random random(seed_ ^ Mix(i * 0x100000001 + values[i]));
+      Random random(seed_ ^ MixHash(i * 0x100000001 + values[i]));
       logit += fields_[i].weight * random.Normal();
       for (double& component : sum) {
         const double v = fields_[i].factor * random.Normal();
@@ -228,7 +227,7 @@ void EncodeCtr(const Truth& truth, const std::vector<uint64_t>& values, Random&,
       builder.SetBytes(field.name,
                        absl::string_view(absl::StrFormat(
                            "%08x", static_cast<uint32_t>(
-                                       Mix(i * 0x100000001 + values[i])))));
+                                       MixHash(i * 0x100000001 + values[i])))));
     }
   }
 }
@@ -278,19 +277,19 @@ absl::StatusOr<GenerateResult> Generate(const Recipe& recipe,
         "generate ", recipe.set, ": ", options.records, " records and ",
         test_records, " test records, expected at least 1"));
   }
-  const Truth truth(recipe.fields(), recipe.bias, Mix(options.seed));
+  const Truth truth(recipe.fields(), recipe.bias, MixHash(options.seed));
   OutputOptions output = options.output;
   GenerateResult result;
   output.directory = JoinPath(options.output.directory, "train");
   ELASTICDL_ASSIGN_OR_RETURN(
       result.train_records,
-      WritePart(recipe, truth, output, options.records, Mix(options.seed + 1),
-                options.progress, nullptr));
+      WritePart(recipe, truth, output, options.records,
+                MixHash(options.seed + 1), options.progress, nullptr));
   output.directory = JoinPath(options.output.directory, "test");
   std::vector<double> probabilities;
   ELASTICDL_ASSIGN_OR_RETURN(
       result.test_records,
-      WritePart(recipe, truth, output, test_records, Mix(~options.seed),
+      WritePart(recipe, truth, output, test_records, MixHash(~options.seed),
                 options.progress, &probabilities));
   for (const double p : probabilities) result.positives += p;
   result.positives /= static_cast<double>(probabilities.size());

@@ -5,23 +5,17 @@
 #include <cmath>
 #include <cstdint>
 
-namespace elasticdl::data::internal {
+#include "elasticdl/common/hash.h"
 
-// A good 64-bit hash of a number (the finaliser of SplitMix64).
-inline uint64_t Mix(uint64_t x) {
-  x += 0x9e3779b97f4a7c15;
-  x = (x ^ (x >> 30)) * 0xbf58476d1ce4e5b9;
-  x = (x ^ (x >> 27)) * 0x94d049bb133111eb;
-  return x ^ (x >> 31);
-}
+namespace elasticdl::data::internal {
 
 // SplitMix64. Thread-compatible.
 class Random {
  public:
-  explicit Random(uint64_t seed) : state_(Mix(seed)) {}
+  explicit Random(uint64_t seed) : state_(MixHash(seed)) {}
 
   uint64_t Next() {
-    const uint64_t value = Mix(state_);
+    const uint64_t value = MixHash(state_);
     state_ += 0x9e3779b97f4a7c15;
     return value;
   }

@@ -69,7 +69,7 @@ class SyntheticReader : public DataReader {
   }
 
   Random RandomOf(int64_t record) const {
-    return Random(options_.seed ^ Mix(static_cast<uint64_t>(record)));
+    return Random(options_.seed ^ MixHash(static_cast<uint64_t>(record)));
   }
 
   std::string MakeBytes(int64_t record) const {

@@ -2,7 +2,6 @@
 
 #include <errno.h>
 #include <limits.h>
-#include <openssl/evp.h>
 #include <stdlib.h>
 #include <sys/stat.h>
 #include <unistd.h>
@@ -10,11 +9,11 @@
 #include <memory>
 #include <utility>
 
-#include "absl/strings/escaping.h"
 #include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
 #include "dockerignore.h"
 #include "elasticdl/common/file.h"
+#include "elasticdl/common/hash.h"
 #include "elasticdl/common/status.h"
 #include "tar_stream.h"
 
@@ -23,27 +22,6 @@ namespace {
 
 constexpr char kIgnoreFile[] = ".dockerignore";
 constexpr size_t kHashBufferBytes = 1 << 16;
-
-// Owns an SHA-256 under way.
-class Sha256 {
- public:
-  Sha256() : context_(EVP_MD_CTX_new(), EVP_MD_CTX_free) {
-    EVP_DigestInit_ex(context_.get(), EVP_sha256(), nullptr);
-  }
-  void Add(absl::string_view data) {
-    EVP_DigestUpdate(context_.get(), data.data(), data.size());
-  }
-  std::string Hex() {
-    unsigned char digest[EVP_MAX_MD_SIZE];
-    unsigned int size = 0;
-    EVP_DigestFinal_ex(context_.get(), digest, &size);
-    return absl::BytesToHexString(
-        absl::string_view(reinterpret_cast<const char*>(digest), size));
-  }
-
- private:
-  std::unique_ptr<EVP_MD_CTX, void (*)(EVP_MD_CTX*)> context_;
-};
 
 std::string Resolve(const std::string& path) {
   char resolved[PATH_MAX];

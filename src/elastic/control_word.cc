@@ -3,6 +3,9 @@
 #include <algorithm>
 #include <cmath>
 
+#include "absl/strings/str_cat.h"
+#include "elasticdl/common/check.h"
+
 namespace elasticdl::elastic {
 namespace {
 
@@ -16,14 +19,39 @@ enum Field : size_t {
   kNumFields,
 };
 
+// What no member can have put in (a negative number, more than fits, NaN) is
+// brought into range: the sum must not overflow.
+int64_t ToCount(float records) {
+  if (!(records > 0)) return 0;
+  return std::llround(
+      std::min(records, static_cast<float>(kMaxRecordsPerStep)));
+}
+
 }  // namespace
 
 size_t ControlWordSize(int world_size) {
   return kNumFields * static_cast<size_t>(world_size);
 }
 
+absl::Status CheckControlWord(const MemberWord& mine, int world_size) {
+  if (world_size > kMaxWorldSize) {
+    return absl::ResourceExhaustedError(
+        absl::StrCat("a world of ", world_size, " workers; at most ",
+                     kMaxWorldSize, " can train together (--max_workers)"));
+  }
+  if (mine.records > kMaxRecordsPerStep) {
+    return absl::ResourceExhaustedError(absl::StrCat(
+        mine.records, " records of one worker in one step; at most ",
+        kMaxRecordsPerStep, " can be counted (--minibatch_size, ",
+        "--global_batch_size)"));
+  }
+  return absl::OkStatus();
+}
+
 void FillControlWord(const MemberWord& mine, int rank, int world_size,
                      float* word) {
+  ELASTICDL_CHECK(CheckControlWord(mine, world_size).ok());
+  ELASTICDL_CHECK(rank >= 0 && rank < world_size);
   std::fill_n(word, ControlWordSize(world_size), 0.0F);
   float* fields = word + kNumFields * static_cast<size_t>(rank);
   fields[kRecords] = static_cast<float>(mine.records);
@@ -39,7 +67,7 @@ RoundSummary ReadControlWord(const float* word, int world_size) {
   double loss_sum = 0;
   for (int rank = 0; rank < world_size; ++rank) {
     const float* fields = word + kNumFields * static_cast<size_t>(rank);
-    const int64_t records = std::llround(fields[kRecords]);
+    const int64_t records = ToCount(fields[kRecords]);
     summary.records.push_back(records);
     summary.total_records += records;
     loss_sum += fields[kLossSum];

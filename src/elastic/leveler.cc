@@ -62,13 +62,17 @@ absl::StatusOr<int> FindDonor(const std::vector<Header>& headers) {
   return donor;
 }
 
+// `moved` hears of each piece.
 absl::Status BroadcastBytes(collective::Communicator& communicator, char* data,
-                            size_t size, int root, absl::Duration timeout) {
+                            size_t size, int root, absl::Duration timeout,
+                            const std::function<void(size_t piece)>& moved) {
   for (size_t done = 0; done < size; done += kPieceBytes) {
-    ELASTICDL_RETURN_IF_ERROR(communicator.Broadcast(
-        data + done, std::min(kPieceBytes, size - done), root, timeout));
+    const size_t piece = std::min(kPieceBytes, size - done);
+    ELASTICDL_RETURN_IF_ERROR(
+        communicator.Broadcast(data + done, piece, root, timeout));
     ELASTICDL_RETURN_IF_ERROR(
         Failpoint(communicator.rank() == root ? "level.give" : "level.take"));
+    moved(piece);
   }
   return absl::OkStatus();
 }
@@ -77,16 +81,21 @@ absl::Status BroadcastBytes(collective::Communicator& communicator, char* data,
 // can throw away, because half a state is worth nothing.
 absl::Status MoveState(collective::Communicator& communicator,
                        const MemberState& state, int donor, bool take,
-                       absl::Duration timeout) {
+                       const LevelOptions& options) {
   const bool giving = communicator.rank() == donor;
-  std::vector<char> staging(
-      giving ? 0 : static_cast<size_t>(TotalBytes(state.spans)));
+  const int64_t total = TotalBytes(state.spans);
+  std::vector<char> staging(giving ? 0 : static_cast<size_t>(total));
+  int64_t bytes = 0;
+  const auto moved = [&](size_t piece) {
+    bytes += static_cast<int64_t>(piece);
+    if (options.moved) options.moved(bytes, total);
+  };
   size_t offset = 0;
   for (const absl::Span<char>& span : state.spans) {
     char* data = giving ? span.data() : staging.data() + offset;
     offset += span.size();
-    ELASTICDL_RETURN_IF_ERROR(
-        BroadcastBytes(communicator, data, span.size(), donor, timeout));
+    ELASTICDL_RETURN_IF_ERROR(BroadcastBytes(communicator, data, span.size(),
+                                             donor, options.timeout, moved));
   }
   if (!take) return absl::OkStatus();
   offset = 0;
@@ -101,7 +110,7 @@ absl::Status MoveState(collective::Communicator& communicator,
 
 absl::StatusOr<Levelled> BringLevel(collective::Communicator& communicator,
                                     const MemberState& state,
-                                    absl::Duration timeout) {
+                                    const LevelOptions& options) {
   Header mine;
   mine.has_state = state.has_state ? 1 : 0;
   mine.lineage = state.lineage;
@@ -110,8 +119,8 @@ absl::StatusOr<Levelled> BringLevel(collective::Communicator& communicator,
   mine.meta_bytes = static_cast<int64_t>(state.meta.size());
   mine.state_bytes = TotalBytes(state.spans);
   std::vector<Header> headers(static_cast<size_t>(communicator.size()));
-  ELASTICDL_RETURN_IF_ERROR(
-      communicator.AllGather(&mine, headers.data(), sizeof(Header), timeout));
+  ELASTICDL_RETURN_IF_ERROR(communicator.AllGather(
+      &mine, headers.data(), sizeof(Header), options.arrival_timeout));
   Levelled levelled;
   ELASTICDL_ASSIGN_OR_RETURN(levelled.donor, FindDonor(headers));
   const Header& donor = headers[static_cast<size_t>(levelled.donor)];
@@ -121,7 +130,7 @@ absl::StatusOr<Levelled> BringLevel(collective::Communicator& communicator,
   levelled.meta.resize(static_cast<size_t>(donor.meta_bytes));
   ELASTICDL_RETURN_IF_ERROR(BroadcastBytes(communicator, levelled.meta.data(),
                                            levelled.meta.size(), levelled.donor,
-                                           timeout));
+                                           options.timeout, [](size_t) {}));
   const auto level = [&](const Header& header) {
     return header.has_state != 0 && header.lineage == donor.lineage &&
            header.step == donor.step;
@@ -130,11 +139,11 @@ absl::StatusOr<Levelled> BringLevel(collective::Communicator& communicator,
     levelled.received = !level(mine);
     levelled.bytes = mine.state_bytes;
     ELASTICDL_RETURN_IF_ERROR(MoveState(communicator, state, levelled.donor,
-                                        levelled.received, timeout));
+                                        levelled.received, options));
   }
   // The donor's word to the master speaks for all: it must know that they are
   // done.
-  levelled.world = communicator.Barrier(timeout);
+  levelled.world = communicator.Barrier(options.timeout);
   return levelled;
 }
 

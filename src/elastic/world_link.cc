@@ -1,5 +1,6 @@
 #include "elasticdl/elastic/world_link.h"
 
+#include <algorithm>
 #include <limits>
 #include <utility>
 #include <vector>
@@ -27,13 +28,34 @@ WorldLink::WorldLink(Options options,
     : options_(std::move(options)),
       send_(std::move(send)),
       connected_(std::move(connected)),
-      jobs_(std::numeric_limits<size_t>::max()),
-      thread_("world", [this] { Work(); }) {}
+      jobs_(std::numeric_limits<size_t>::max()) {
+  if (options_.run) return;
+  thread_.emplace("world", [this] {
+    while (auto job = jobs_.Pop()) (*job)();
+  });
+}
 
 WorldLink::~WorldLink() {
   AbortAll("the worker ends");
   jobs_.Close();
-  thread_.Join();
+  if (thread_.has_value()) thread_->Join();
+}
+
+void WorldLink::Run(std::function<void()> work) {
+  if (options_.run) {
+    options_.run(std::move(work));
+  } else {
+    jobs_.Push(std::move(work));
+  }
+}
+
+bool WorldLink::Hear(const v1::MasterMessage& message) {
+  if (message.has_prepare()) OnPrepare(message.prepare());
+  if (message.has_dissolve()) OnDissolve(message.dissolve());
+  if (message.has_stop()) AbortAll(message.stop().reason());
+  if (!message.has_offers()) return false;
+  Run([this, offers = message.offers()] { Connect(offers); });
+  return true;
 }
 
 void WorldLink::OnPrepare(const v1::Prepare& prepare) {
@@ -53,24 +75,26 @@ void WorldLink::OnPrepare(const v1::Prepare& prepare) {
       absl::StrCat("world ", prepare.generation(), " is coming");
   if (overtaken != nullptr) overtaken->Abort(reason);
   if (broken != nullptr) broken->Abort(reason);
-  Job job;
-  job.prepare = prepare;
-  jobs_.Push(std::move(job));
-}
-
-void WorldLink::OnOffers(const v1::Offers& offers) {
-  Job job;
-  job.offers = offers;
-  jobs_.Push(std::move(job));
+  Run([this, prepare] { Begin(prepare); });
 }
 
 void WorldLink::OnDissolve(const v1::Dissolve& dissolve) {
   std::shared_ptr<collective::Communicator> broken;
   {
     MutexLock lock(mu_);
+    dissolved_ = std::max(dissolved_, dissolve.generation());
     if (in_use_generation_ <= dissolve.generation()) broken = in_use_;
   }
   if (broken != nullptr) broken->Abort("the world is dissolved");
+}
+
+void WorldLink::Break(const std::string& reason) {
+  std::shared_ptr<collective::Communicator> broken;
+  {
+    MutexLock lock(mu_);
+    broken = in_use_;
+  }
+  if (broken != nullptr) broken->Abort(reason);
 }
 
 void WorldLink::AbortAll(const std::string& reason) {
@@ -88,16 +112,6 @@ void WorldLink::AbortAll(const std::string& reason) {
   if (connector != nullptr) connector->Abort(reason);
   if (made != nullptr) made->Abort(reason);
   if (in_use != nullptr) in_use->Abort(reason);
-}
-
-void WorldLink::Work() {
-  while (std::optional<Job> job = jobs_.Pop()) {
-    if (job->prepare.generation() > 0) {
-      Begin(job->prepare);
-    } else {
-      Connect(job->offers);
-    }
-  }
 }
 
 void WorldLink::Begin(const v1::Prepare& prepare) {
@@ -124,7 +138,9 @@ void WorldLink::Begin(const v1::Prepare& prepare) {
   if (spec.rank < 0) return;
   const absl::Status status = Failpoint("world.offer");
   if (!status.ok()) return Fail(generation, status);
-  auto connector = collective::BeginConnect(spec, options_.backend);
+  auto connector = options_.begin
+                       ? options_.begin(spec)
+                       : collective::BeginConnect(spec, options_.backend);
   if (!connector.ok()) return Fail(generation, connector.status());
   v1::WorkerMessage message;
   message.mutable_offer()->set_generation(generation);
@@ -189,6 +205,13 @@ std::shared_ptr<collective::Communicator> WorldLink::Use(int64_t generation) {
   in_use_generation_ = generation;
   made_.reset();
   return in_use_;
+}
+
+bool WorldLink::IsUsable(int64_t generation) const {
+  MutexLock lock(mu_);
+  return in_use_ != nullptr && in_use_generation_ == generation &&
+         generation >= newest_urgent_ && generation > dissolved_ &&
+         aborted_.empty();
 }
 
 void WorldLink::ForgetFormer() {

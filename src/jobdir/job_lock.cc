@@ -7,6 +7,7 @@
 #include <cerrno>
 #include <utility>
 
+#include "absl/strings/ascii.h"
 #include "absl/strings/escaping.h"
 #include "absl/strings/str_cat.h"
 #include "elasticdl/common/status.h"
@@ -16,6 +17,7 @@ namespace elasticdl::jobdir {
 namespace {
 
 constexpr size_t kTokenBytes = 32;
+constexpr size_t kLeastTokenSize = 16;
 
 absl::Status MoveIfThere(const std::string& from, const std::string& to) {
   if (rename(from.c_str(), to.c_str()) != 0 && errno != ENOENT) {
@@ -55,6 +57,22 @@ absl::StatusOr<std::string> NewToken() {
   return absl::BytesToHexString(bytes);
 }
 
+absl::Status CheckToken(const std::string& token) {
+  if (token.size() < kLeastTokenSize) {
+    return absl::InvalidArgumentError(absl::StrCat(
+        "the token has ", token.size(), " characters; at least ",
+        kLeastTokenSize, " are needed, e.g. the output of 'openssl rand -hex ",
+        "32'"));
+  }
+  for (const char c : token) {
+    if (!absl::ascii_isgraph(static_cast<unsigned char>(c))) {
+      return absl::InvalidArgumentError(
+          "the token has characters that are not printable, or spaces");
+    }
+  }
+  return absl::OkStatus();
+}
+
 absl::StatusOr<JobLock> JobLock::Take(const JobDir& dir) {
   ELASTICDL_RETURN_IF_ERROR(ValidateJobName(dir.job_name()));
   ELASTICDL_RETURN_IF_ERROR(MakeDirectories(dir.path(), 0700));
@@ -83,7 +101,7 @@ absl::Status JobLock::Prepare(const JobDir& dir) const {
   ELASTICDL_RETURN_IF_ERROR(
       MakeDirectories(JoinPath(dir.path(), "pids"), 0700));
   ELASTICDL_ASSIGN_OR_RETURN(const std::string token, NewToken());
-  return WriteFileAtomic(dir.TokenFile(), token + "\n", 0600);
+  return dir.WriteToken(token);
 }
 
 absl::StatusOr<JobLock> JobLock::Acquire(const JobDir& dir) {

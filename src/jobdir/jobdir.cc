@@ -106,6 +106,10 @@ absl::StatusOr<std::string> JobDir::ReadHttpAddress() const {
   return ReadLine(JoinPath(path_, "http_address"));
 }
 
+absl::Status JobDir::WriteToken(const std::string& token) const {
+  return WriteFileAtomic(TokenFile(), token + "\n", 0600);
+}
+
 absl::Status JobDir::WriteAddress(const std::string& host_port) const {
   return WriteFileAtomic(JoinPath(path_, "address"), host_port + "\n");
 }

@@ -4,12 +4,14 @@
 #include <utility>
 
 #include "elasticdl/common/check.h"
+#include "elasticdl/common/hash.h"
 
 namespace elasticdl::ledger {
 namespace {
 
 // SplitMix64 (Steele, Lea, Flood 2014): one addition and a mixer that is a
-// bijection of 64 bits. Good enough to shuffle, and short enough to be frozen.
+// bijection of 64 bits. Good enough for shuffling, and simple enough to keep
+// unchanged forever.
 class SplitMix64 {
  public:
   explicit SplitMix64(uint64_t state) : state_(state) {}
@@ -25,8 +27,8 @@ class SplitMix64 {
     return Mix(state_);
   }
 
-  // Uniform in [0, bound), bound > 0. The upper half of a 32 x 32 bit product,
-  // repeated while it would favour small results (Lemire 2019).
+  // Uniform in [0, bound), bound > 0: the upper half of a 32 x 32 bit product,
+  // repeated while the result would be biased (Lemire 2019).
   uint32_t Below(uint32_t bound) {
     const uint32_t reject_below = -bound % bound;
     for (;;) {
@@ -48,15 +50,6 @@ uint64_t Combine(uint64_t hash, uint64_t value) {
 
 uint64_t NotZero(uint64_t seed) { return seed == 0 ? 1 : seed; }
 
-// FNV-1a.
-uint64_t HashName(absl::string_view name) {
-  uint64_t hash = 0xcbf29ce484222325ULL;
-  for (const char c : name) {
-    hash = (hash ^ static_cast<unsigned char>(c)) * 0x100000001b3ULL;
-  }
-  return hash;
-}
-
 }  // namespace
 
 std::vector<uint32_t> Permutation(uint64_t seed, uint32_t size) {
@@ -77,7 +70,7 @@ uint64_t EpochSeed(uint64_t seed, int32_t epoch) {
 uint64_t BlockSeed(uint64_t seed, int32_t epoch, absl::string_view shard,
                    int64_t block_begin) {
   uint64_t hash = EpochSeed(seed, epoch);
-  hash = Combine(hash, HashName(shard));
+  hash = Combine(hash, Fnv1a(shard));
   hash = Combine(hash, static_cast<uint64_t>(block_begin));
   return NotZero(hash);
 }

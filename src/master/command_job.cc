@@ -98,7 +98,8 @@ absl::Status CommandJob::SetUp() {
       backend_, LocalPodBackend::Start(backend, [this](const PodEvent& event) {
         Post([this, event](absl::Time now) { OnPodEvent(now, event); });
       }));
-  return jobdir_.WritePid("master", getpid());
+  ELASTICDL_RETURN_IF_ERROR(jobdir_.WritePid("master", getpid()));
+  return reporter_->Publish(jobdir_);
 }
 
 int CommandJob::Run() {
@@ -136,19 +137,21 @@ bool CommandJob::Over(absl::Time now) const {
 }
 
 void CommandJob::OnStop(absl::Time now, const std::string& reason) {
-  reporter_->Message(absl::StrCat("stopping (", reason, ")"));
+  reporter_->OnMessage(absl::StrCat("stopping (", reason, ")"));
   reporter_->Stopping();
   // The second time, nobody is asked any more.
   give_up_ = ++stops_ > 1 ? now : now + kEndGrace;
-  Execute(pods_->Stop(absl::StrCat("stopped: ", reason), now));
+  Execute(pods_->Stop(reason, now));
 }
 
 void CommandJob::OnPodEvent(absl::Time now, const PodEvent& event) {
-  if (event.phase == PodPhase::kRunning) {
+  const std::optional<PodIdentity> who = pods_->Find(event.name);
+  if (event.phase == PodPhase::kRunning && who.has_value()) {
     jobdir_.WritePid(event.name, event.pid).IgnoreError();
-    reporter_->PodStarted(event.name, pods_->IdOf(event.name), event.pid);
-    reporter_->Message(absl::StrCat(event.name, " runs (pid ", event.pid, ")"));
-  } else if (event.phase != PodPhase::kPending) {
+    reporter_->PodStarted(event.name, who->type, who->id, event.pid);
+    reporter_->OnMessage(
+        absl::StrCat(event.name, " runs (pid ", event.pid, ")"));
+  } else if (IsFinal(event.phase)) {
     jobdir_.RemovePid(event.name);
   }
   Execute(pods_->OnPodEvent(event, now));
@@ -167,12 +170,13 @@ void CommandJob::Execute(const std::vector<PodDecision>& decisions) {
       case PodDecision::Kind::kEnded:
         reporter_->PodEnded(decision.name, decision.id, decision.reason,
                             decision.process_failure);
-        reporter_->Message(
+        reporter_->OnMessage(
             absl::StrCat(decision.name, " ended: ", decision.reason));
         break;
       case PodDecision::Kind::kDelayed:
       case PodDecision::Kind::kGaveUp:
-        reporter_->Message(absl::StrCat(decision.name, ": ", decision.reason));
+        reporter_->OnMessage(
+            absl::StrCat(decision.name, ": ", decision.reason));
         break;
     }
   }

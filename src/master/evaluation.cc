@@ -119,7 +119,7 @@ std::optional<EvaluationResult> EvaluationService::TakeResult(absl::Time now) {
   if (!any_report_) {
     result.status = absl::DataLossError(
         absl::StrCat("version ", version_, " was not evaluated: all ",
-                     result.skipped_records, " records were set aside"));
+                     result.skipped_records, " records were quarantined"));
   }
   for (const auto& [name, total] : sums_) {
     const absl::StatusOr<double> value = metric::Value(total.kind, total.sums);

@@ -1,7 +1,9 @@
 #include "event_log.h"
 
+#include <sys/stat.h>
 #include <unistd.h>
 
+#include <cerrno>
 #include <cmath>
 #include <memory>
 #include <nlohmann/json.hpp>
@@ -170,6 +172,23 @@ void EventLog::JobEnd(const std::string& state, const std::string& reason,
             .Add("reason", reason)
             .Add("exit_code", exit_code)
             .Add("step", step));
+}
+
+absl::Status CutAudit(const std::string& path, int64_t bytes) {
+  struct stat info;
+  if (path.empty()) return absl::OkStatus();
+  if (stat(path.c_str(), &info) != 0) {
+    return Annotate(ErrnoToStatus(errno, absl::StrCat("stat ", path)),
+                    "what was committed before the restart is not in it");
+  }
+  if (!S_ISREG(info.st_mode) || info.st_size == bytes) return absl::OkStatus();
+  if (info.st_size < bytes) {
+    return absl::DataLossError(absl::StrCat(path, " has ", info.st_size,
+                                            " bytes; the master before ",
+                                            "had written ", bytes));
+  }
+  if (truncate(path.c_str(), bytes) == 0) return absl::OkStatus();
+  return ErrnoToStatus(errno, absl::StrCat("truncate ", path));
 }
 
 absl::StatusOr<std::unique_ptr<LedgerAudit>> LedgerAudit::Open(

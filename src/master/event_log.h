@@ -88,6 +88,11 @@ struct AuditedRange {
   int64_t step = 0;
 };
 
+// Cuts the file of an audit to `bytes`, for a master that writes what comes
+// after them once more. Never makes it longer: DATA_LOSS when it is shorter,
+// NOT_FOUND when it is gone. An empty path or a pipe is left alone.
+absl::Status CutAudit(const std::string& path, int64_t bytes);
+
 // --ledger_audit: one JSON object per committed range, fields as in
 // AuditedRange. Thread-safe.
 class LedgerAudit {

@@ -10,14 +10,6 @@
 namespace elasticdl::master {
 namespace {
 
-// A worker holds what it trains in this time, so that a job of quick steps does
-// not exchange a message for every few of them; but no more tasks than this.
-constexpr absl::Duration kHandedAhead = absl::Milliseconds(100);
-constexpr int kMostHanded = 16;
-// How long the workers of a job that is to stop may take to end their step and
-// form a last world, before they are stopped without a checkpoint.
-constexpr absl::Duration kStopGrace = absl::Seconds(30);
-
 absl::StatusOr<TaskManager> CreateTasks(const JobController::Options& options) {
   TaskManagerOptions task_options = options.tasks;
   // What there is to evaluate will be known with the first worker.
@@ -43,7 +35,7 @@ absl::StatusOr<TaskManager> CreateTasks(const JobController::Options& options) {
 }  // namespace
 
 absl::StatusOr<std::unique_ptr<JobController>> JobController::Create(
-    Options options, JobOutput& output, absl::Time now) {
+    Options options, WorkerPort& port, JobObserver& observer, absl::Time now) {
   if (!options.replay.empty()) {
     const v1::JournalRecord& first = options.replay.front();
     if (!first.has_start() ||
@@ -54,23 +46,32 @@ absl::StatusOr<std::unique_ptr<JobController>> JobController::Create(
     // Not what the flags say now: there may be newer checkpoints.
     options.restore_from = first.start().restore_from();
     options.restore_step = first.start().restore_step();
+    options.run = first.start().run();
     options.restore_ledger.reset();
     if (first.start().has_restore_ledger()) {
       options.restore_ledger = first.start().restore_ledger();
     }
   }
   ELASTICDL_ASSIGN_OR_RETURN(TaskManager tasks, CreateTasks(options));
-  return std::unique_ptr<JobController>(
-      new JobController(std::move(options), std::move(tasks), output, now));
+  return std::unique_ptr<JobController>(new JobController(
+      std::move(options), std::move(tasks), port, observer, now));
 }
 
 JobController::JobController(Options options, TaskManager tasks,
-                             JobOutput& output, absl::Time now)
+                             WorkerPort& port, JobObserver& observer,
+                             absl::Time now)
     : options_(std::move(options)),
-      output_(output),
+      port_(port),
+      observer_(observer),
       tasks_(std::move(tasks)),
       evaluation_(options_.evaluation, tasks_, now),
-      membership_(options_.membership),
+      world_(options_.membership, registry_, port_),
+      blame_(options_.tasks.task_max_failures),
+      granter_({options_.window, options_.job.global_batch_size()}, tasks_,
+               registry_, blame_, port_),
+      rounds_(evaluation_, tasks_, registry_, port_),
+      checkpoints_(options_.run,
+                   options_.restore_from.empty() ? -1 : options_.restore_step),
       first_ledger_(tasks_.Snapshot()) {}
 
 bool JobController::IsTraining() const {
@@ -80,20 +81,7 @@ bool JobController::IsTraining() const {
 
 bool JobController::LastCheckpointDue() const {
   return IsTraining() && !options_.job.checkpoint_dir().empty() &&
-         tasks_.TrainingDone() && saved_step_ != tasks_.step();
-}
-
-int JobController::num_ready_workers() const {
-  return static_cast<int>(
-      std::count_if(workers_.begin(), workers_.end(), [](const auto& entry) {
-        return entry.second.ready && !entry.second.leaving;
-      }));
-}
-
-bool JobController::IsAttached(int64_t worker_id) const {
-  return std::any_of(workers_.begin(), workers_.end(), [&](const auto& entry) {
-    return entry.second.id == worker_id;
-  });
+         tasks_.TrainingDone() && checkpoints_.settled_step() < tasks_.step();
 }
 
 void JobController::OnMessage(absl::Time now, ConnectionId connection,
@@ -103,14 +91,14 @@ void JobController::OnMessage(absl::Time now, ConnectionId connection,
     Advance(now);
     return;
   }
-  const auto found = workers_.find(connection);
+  Worker* const found = registry_.Find(connection);
   // A stream that was fenced, or that never said Hello.
-  if (found == workers_.end()) {
-    output_.Close(connection,
-                  absl::FailedPreconditionError("not a worker of this job"));
+  if (found == nullptr) {
+    port_.Close(connection,
+                absl::FailedPreconditionError("not a worker of this job"));
     return;
   }
-  WorkerState& worker = found->second;
+  Worker& worker = *found;
   switch (message.message_case()) {
     case v1::WorkerMessage::kReady:
       OnReady(now, connection, worker, message.ready());
@@ -122,17 +110,17 @@ void JobController::OnMessage(absl::Time now, ConnectionId connection,
       OnTaskDone(now, worker, message.task_done());
       break;
     case v1::WorkerMessage::kEvaluationDue:
-      OnEvaluationDue(now, worker, message.evaluation_due().step());
+      OnEvaluationDue(now, worker, message.evaluation_due());
       break;
     case v1::WorkerMessage::kCheckpointBegin:
-      OnCheckpointBegin(connection, message.checkpoint_begin().step());
+      OnCheckpointBegin(connection, message.checkpoint_begin());
       break;
     case v1::WorkerMessage::kCheckpointDone:
       OnCheckpointDone(message.checkpoint_done());
       break;
     case v1::WorkerMessage::kStopTraining:
-      output_.OnMessage(absl::StrCat("training stops early: ",
-                                     message.stop_training().reason()));
+      observer_.OnMessage(absl::StrCat("training stops early: ",
+                                       message.stop_training().reason()));
       tasks_.StopTraining(message.stop_training().reason());
       break;
     case v1::WorkerMessage::kFatal:
@@ -146,8 +134,8 @@ void JobController::OnMessage(absl::Time now, ConnectionId connection,
         Release(now, worker.id);
         break;
       }
-      const bool had_level = membership_.HasLevelMember();
-      Execute(now, had_level, membership_.Leave(now, worker.id));
+      const bool had_level = membership().HasLevelMember();
+      Execute(now, had_level, membership().Leave(now, worker.id));
       break;
     }
     case v1::WorkerMessage::kStarving:
@@ -160,11 +148,12 @@ void JobController::OnMessage(absl::Time now, ConnectionId connection,
                          absl::FormatDuration(absl::Trunc(
                              absl::Seconds(message.stuck().seconds()),
                              absl::Milliseconds(100))),
-                         " (--worker_timeout)"));
+                         " (--step_timeout)"));
       break;
     case v1::WorkerMessage::kOffer:
     case v1::WorkerMessage::kConnected:
     case v1::WorkerMessage::kLevel:
+    case v1::WorkerMessage::kLoading:
     case v1::WorkerMessage::kWorldFailed:
     case v1::WorkerMessage::kIdle:
     case v1::WorkerMessage::kSaved:
@@ -180,36 +169,38 @@ void JobController::OnMessage(absl::Time now, ConnectionId connection,
 
 void JobController::OnHello(absl::Time now, ConnectionId connection,
                             const v1::Hello& hello) {
-  WorkerState worker;
+  Worker worker;
   worker.id = hello.worker_id();
   worker.pid = hello.pid();
   worker.resumed = hello.resuming();
-  if (worker.resumed && !TakeResumable(worker.id)) {
-    output_.Close(connection,
-                  absl::FailedPreconditionError(absl::StrCat(
-                      "worker ", worker.id, " was given up meanwhile")));
+  if (worker.resumed && !resumption_.Take(worker.id)) {
+    const std::string reason =
+        absl::StrCat("worker ", worker.id, " was given up meanwhile");
+    port_.Close(connection, absl::FailedPreconditionError(reason));
+    // It would exit with an error of its own, which would count against its
+    // slot. It did nothing wrong.
+    port_.KillWorker(worker.id, reason);
     return;
   }
   // The same worker on a new stream: whatever the old one still says is stale.
-  if (const auto old = connection_of_.find(worker.id);
-      old != connection_of_.end()) {
-    output_.Close(old->second, absl::FailedPreconditionError(absl::StrCat(
-                                   "worker ", worker.id, " came back")));
-    workers_.erase(old->second);
+  if (registry_.IsReachable(worker.id)) {
+    const ConnectionId old = registry_.ConnectionOf(worker.id);
+    port_.Close(old, absl::FailedPreconditionError(
+                         absl::StrCat("worker ", worker.id, " came back")));
+    registry_.Remove(old);
     Depart(now, worker.id, WorkerLoss::kPreempted, "came back");
   }
-  // Records are counted over the life of a worker: a new process is a new one.
-  if (!worker.resumed && (worker.id < 0 || used_ids_.count(worker.id) != 0)) {
-    worker.id = next_worker_id_;
-  }
-  used_ids_.insert(worker.id);
-  next_worker_id_ = std::max(next_worker_id_, worker.id + 1);
+  worker.id = registry_.TakeId(worker.id, worker.resumed);
+  not_gone_.insert(worker.id);
   v1::JournalRecord taken;
   taken.set_worker(worker.id);
   Record(taken);
-  if (ending_.has_value() || stopping_.has_value()) {
+  // While workers come back to a new master, the model is not known to be
+  // there.
+  const bool may_save = worker.resumed && resumption_.waiting();
+  if (ending_.has_value() || (stopping_.has_value() && !may_save)) {
     Stop(connection, worker, "the job is ending", 0);
-    output_.Close(connection, absl::OkStatus());
+    port_.Close(connection, absl::OkStatus());
     return;
   }
   v1::MasterMessage message;
@@ -221,12 +212,11 @@ void JobController::OnHello(absl::Time now, ConnectionId connection,
   } else if (worker.resumed) {
     // It is as warm as can be.
   } else if (const auto sample = tasks_.Sample();
-             sample.has_value() && careful_until_ == 0) {
+             sample.has_value() && !blame_.suspects_tasks()) {
     *welcome.mutable_warm_up() = *sample;
   }
-  connection_of_[worker.id] = connection;
-  workers_[connection] = worker;
-  output_.Send({connection}, std::move(message));
+  registry_.Add(connection, worker);
+  port_.Send({connection}, std::move(message));
 }
 
 absl::Status JobController::LearnShards(const v1::Ready& ready) {
@@ -243,6 +233,7 @@ absl::Status JobController::LearnShards(const v1::Ready& ready) {
   ELASTICDL_ASSIGN_OR_RETURN(tasks_, CreateTasks(options_));
   WatchTasks();
   first_ledger_ = tasks_.Snapshot();
+  shards_ = ready;
   v1::JournalRecord record;
   *record.mutable_shards() = ready;
   Record(record);
@@ -250,43 +241,44 @@ absl::Status JobController::LearnShards(const v1::Ready& ready) {
 }
 
 void JobController::OnReady(absl::Time now, ConnectionId connection,
-                            WorkerState& worker, const v1::Ready& ready) {
+                            Worker& worker, const v1::Ready& ready) {
+  // Its tasks would be sent, and trained, a second time.
+  if (worker.ready) return;
   worker.ready = true;
-  if (stopping_.has_value()) {
+  if (stopping_.has_value() && !resumption_.waiting()) {
     Stop(connection, worker, stopping_->reason, 0);
     return;
   }
-  output_.OnWorkerReady(worker.id, worker.pid, ready.step());
-  if (worker.resumed) {
-    OnResumedReady(now, connection, worker, ready);
-    return;
-  }
+  observer_.OnWorkerReady(worker.id, worker.pid, ready.step());
   if (!shards_known_) {
+    if (!ready.note().empty()) observer_.OnMessage(ready.note());
     const absl::Status status = LearnShards(ready);
     if (!status.ok()) {
       Fail(now, std::string(status.message()));
       return;
     }
   }
-  if (IsTraining()) JoinWorld(now, worker.id, ready.host());
+  if (worker.resumed) {
+    OnResumedReady(now, connection, worker, ready);
+  } else if (IsTraining()) {
+    JoinWorld(now, worker.id, ready.host());
+  }
 }
 
-void JobController::OnProgress(absl::Time now, const WorkerState& worker,
+void JobController::OnProgress(absl::Time now, const Worker& worker,
                                const v1::Progress& progress) {
   const absl::Status active =
-      membership_.CheckActive(worker.id, progress.generation());
+      membership().CheckActive(worker.id, progress.generation());
   if (!active.ok()) {
     LogInfo("report of worker ", worker.id, " refused: ", active.message());
     return;
   }
-  membership_.Stepped(progress.generation());
-  if (stepped_generation_ != progress.generation()) {
-    stepped_generation_ = progress.generation();
-    output_.OnFirstStep(progress.generation(), progress.step());
+  if (world_.OnStep(progress.generation())) {
+    observer_.OnFirstStep(progress.generation(), progress.step());
   }
   const int64_t records =
       Commit(now, progress.totals(), progress.step(), progress.generation());
-  output_.OnProgress(progress, records);
+  observer_.OnProgress(progress, records);
 }
 
 int64_t JobController::Commit(
@@ -298,8 +290,8 @@ int64_t JobController::Commit(
   int64_t records = 0;
   for (const v1::RecordTotal& total : totals) {
     // Settled long ago; the members just have not forgotten it yet.
-    if (connection_of_.count(total.worker_id()) == 0 &&
-        gone_.count(total.worker_id()) == 0) {
+    if (!registry_.IsReachable(total.worker_id()) &&
+        !departed_.Contains(total.worker_id())) {
       continue;
     }
     int64_t& known = committed_totals_[total.worker_id()];
@@ -315,17 +307,17 @@ int64_t JobController::Commit(
     records += total.records() - known;
     known = total.records();
     for (const CommittedRange& range : *ranges) {
-      output_.OnCommit(range, step, generation);
+      observer_.OnCommit(range, step, generation);
     }
   }
-  if (records > 0) crashes_without_commit_ = 0;
-  rate_.Add(now, records);
+  if (records > 0) blame_.OnCommit();
+  granter_.OnCommit(now, records);
   const absl::Status status = tasks_.SetStep(step);
   if (!status.ok()) LogWarning(status.message());
   return records;
 }
 
-void JobController::OnTaskDone(absl::Time now, const WorkerState& worker,
+void JobController::OnTaskDone(absl::Time now, const Worker& worker,
                                const v1::TaskDone& done) {
   absl::Status status;
   if (tasks_.HeldType(done.task_id()) == v1::EVALUATION) {
@@ -342,318 +334,108 @@ void JobController::OnTaskDone(absl::Time now, const WorkerState& worker,
     LogWarning("report of worker ", worker.id, " refused: ", status.message());
     return;
   }
-  output_.OnTaskDone(done.records());
+  observer_.OnTaskDone(done.records());
 }
 
-void JobController::OnEvaluationDue(absl::Time now, WorkerState& worker,
-                                    int64_t step) {
-  worker.waiting = true;
-  if (evaluation_.running()) return;
-  evaluate_now_sent_ = false;
-  if (evaluation_.DueAtStep(step) || evaluation_.DueByTime(now)) {
-    const absl::Status status = evaluation_.Start(now, step);
-    if (status.ok()) return;
-    LogWarning("evaluation at step ", step, ": ", status.message());
-  }
-  // Nothing to evaluate, or it is done already: let the workers go on.
-  v1::EvaluationDone done;
-  done.set_step(step);
-  if (last_evaluation_.step() == step) done = last_evaluation_;
-  if (resumed_ != std::make_pair(membership_.active_generation(), step)) {
-    SendEvaluationDone(done);
-    return;
-  }
-  // It has heard it with the others.
-  worker.waiting = false;
+void JobController::OnEvaluationDue(absl::Time now, Worker& worker,
+                                    const v1::EvaluationDue& due) {
+  // It stands in a world that is over, or in one whose first member has not
+  // spoken yet: that one will.
+  if (worker.stop_sent || (IsTraining() && !world_.IsMember(worker.id))) return;
+  rounds_.OnDue(now, worker, due, WorldForEvaluation());
 }
 
-void JobController::OnCheckpointBegin(ConnectionId connection, int64_t step) {
+void JobController::OnCheckpointBegin(ConnectionId connection,
+                                      const v1::CheckpointBegin& begin) {
   v1::MasterMessage message;
   v1::LedgerReply& reply = *message.mutable_ledger();
-  reply.set_step(step);
-  // The world of that copy was given up before it could report the step.
-  if (step != tasks_.step()) {
-    output_.Send({connection}, std::move(message));
-    return;
+  reply.set_step(begin.step());
+  // Otherwise the world of that copy was given up before it could report the
+  // step, or the model it belonged to.
+  if (begin.step() == tasks_.step() &&
+      begin.lineage() == checkpoints_.lineage()) {
+    *reply.mutable_ledger() = tasks_.Snapshot();
+    reply.set_run(checkpoints_.run());
   }
-  *reply.mutable_ledger() = tasks_.Snapshot();
-  ledgers_[step] = reply.ledger();
-  v1::JournalRecord record;
-  record.mutable_checkpoint()->set_step(step);
-  *record.mutable_checkpoint()->mutable_ledger() = reply.ledger();
-  Record(record);
-  output_.Send({connection}, std::move(message));
+  port_.Send({connection}, std::move(message));
 }
 
 void JobController::OnCheckpointDone(const v1::CheckpointDone& done) {
-  last_checkpoint_error_ = done.error();
-  saved_step_ = done.step();
-  if (done.error().empty()) {
+  if (checkpoints_.Report(done.lineage(), done.step(), done.error())) {
     v1::JournalRecord record;
     record.set_saved(done.step());
     Record(record);
-    // Older ones are not needed any more.
-    ledgers_.erase(ledgers_.begin(), ledgers_.lower_bound(done.step()));
-  } else {
-    ledgers_.erase(done.step());
+    // Another worker may have failed to save this step before, and the job have
+    // ended with that.
+    if (ending_.has_value()) RecordOutcome();
   }
-  output_.OnCheckpoint(done);
-}
-
-void JobController::Fail(absl::Time now, const std::string& reason) {
-  if (ending_.has_value()) return;
-  SetEnding({kExitJobFailed, reason});
-  for (auto& [connection, worker] : workers_) {
-    Stop(connection, worker, reason, kExitJobFailed);
-  }
-}
-
-void JobController::StopJob(absl::Time now, const std::string& reason) {
-  if (ending_.has_value()) return;
-  const bool save = !stopping_.has_value() && options_.membership.save_last &&
-                    membership_.HasLevelMember() &&
-                    tasks_.step() > first_ledger_.step();
-  stopping_ = Stopping{reason, now + kStopGrace};
-  if (!save) return FinishStop();
-  Execute(now, /*had_level=*/true, membership_.LeaveAll(now));
-}
-
-void JobController::FinishStop() {
-  const std::string reason = stopping_->reason;
-  SetEnding({kExitJobFailed, absl::StrCat("stopped: ", reason)});
-  for (auto& [connection, worker] : workers_) {
-    Stop(connection, worker, reason, 0);
-  }
-}
-
-void JobController::Stop(ConnectionId connection, WorkerState& worker,
-                         const std::string& reason, int exit_code) {
-  if (worker.stop_sent) return;
-  worker.stop_sent = true;
-  v1::MasterMessage message;
-  message.mutable_stop()->set_reason(reason);
-  message.mutable_stop()->set_exit_code(exit_code);
-  output_.Send({connection}, std::move(message));
-}
-
-void JobController::SendToAll(v1::MasterMessage message) {
-  std::vector<ConnectionId> ready;
-  for (const auto& [connection, worker] : workers_) {
-    if (worker.ready) ready.push_back(connection);
-  }
-  output_.Send(ready, std::move(message));
-}
-
-void JobController::SendEvaluationDone(const v1::EvaluationDone& done) {
-  resumed_ = {membership_.active_generation(), done.step()};
-  v1::MasterMessage message;
-  *message.mutable_evaluation_done() = done;
-  std::vector<ConnectionId> ready;
-  for (auto& [connection, worker] : workers_) {
-    if (!worker.waiting && !tasks_.TrainingDone() && !IsActive(worker.id)) {
-      continue;
-    }
-    worker.waiting = false;
-    if (worker.ready) ready.push_back(connection);
-  }
-  output_.Send(ready, std::move(message));
-}
-
-void JobController::SetEnding(const JobResult& result) {
-  ending_ = result;
-  v1::JournalRecord record;
-  record.mutable_outcome()->set_exit_code(result.exit_code);
-  record.mutable_outcome()->set_message(result.message);
-  Record(record);
+  observer_.OnCheckpoint(done);
 }
 
 void JobController::Advance(absl::Time now) {
-  if (ending_.has_value() || !shards_known_ || waiting_.has_value()) return;
+  if (ending_.has_value() || !shards_known_ || resumption_.waiting()) return;
   if (stopping_.has_value()) {
-    if (!membership_.HasLevelMember()) FinishStop();
+    if (!membership().HasLevelMember()) FinishStop();
     return;
   }
-  if (tasks_.TrainingDone() && IsTraining()) {
-    for (auto& [connection, worker] : workers_) {
-      // Who is not level yet hears it from the members.
-      if (!IsActive(worker.id) || worker.training_done_sent) continue;
-      worker.training_done_sent = true;
-      v1::MasterMessage message;
-      message.mutable_training_done();
-      output_.Send({connection}, std::move(message));
-    }
-  }
+  if (tasks_.TrainingDone() && IsTraining()) world_.SendTrainingDone();
   AdvanceEvaluation(now);
-  GrantTasks(now);
+  granter_.Grant(now, WorldForTasks());
   WakeIfData();
   FinishIfDone();
 }
 
+bool JobController::AtRest() const { return !IsTraining() || world_.at_rest(); }
+
 void JobController::AdvanceEvaluation(absl::Time now) {
   if (auto result = evaluation_.TakeResult(now)) {
-    careful_evaluation_ = false;
+    blame_.OnEvaluationEnd();
     v1::JournalRecord record;
     record.mutable_task()->set_evaluated(result->version);
     Record(record);
-    output_.OnEvaluation(*result);
+    observer_.OnEvaluation(*result);
     if (!result->status.ok()) {
       Fail(now, absl::StrCat("evaluation of step ", result->version, ": ",
                              result->status.message()));
       return;
     }
-    v1::EvaluationDone done;
-    done.set_step(result->version);
-    done.mutable_metrics()->insert(result->metrics.begin(),
-                                   result->metrics.end());
-    last_evaluation_ = done;
-    SendEvaluationDone(done);
+    rounds_.OnResult(*result, WorldForEvaluation());
   }
-  if (evaluation_.running()) return;
-  if (evaluation_.DueAtEnd() && num_ready_workers() > 0) {
-    const absl::Status status = evaluation_.Start(now, tasks_.step());
-    if (!status.ok()) LogWarning("last evaluation: ", status.message());
-  } else if (evaluation_.DueByTime(now) && !evaluate_now_sent_ &&
-             !tasks_.TrainingDone() && num_ready_workers() > 0) {
-    evaluate_now_sent_ = true;
-    v1::MasterMessage message;
-    message.mutable_evaluate_now();
-    SendToAll(std::move(message));
-  }
+  rounds_.Advance(now, WorldForEvaluation());
 }
 
-// One to each in turn: when there are few left, nobody holds what another waits
-// for.
-void JobController::GrantTasks(absl::Time now) {
-  training_window_ = TrainingWindow(now);
-  bool granted = true;
-  while (granted) {
-    granted = false;
-    for (auto& [connection, worker] : workers_) {
-      granted |= GrantTask(now, connection, worker);
-    }
-  }
+EvaluationRounds::World JobController::WorldForEvaluation() const {
+  EvaluationRounds::World world;
+  world.generation = world_.generation();
+  world.is_member = [this](int64_t id) { return world_.IsMember(id); };
+  world.at_rest = AtRest();
+  return world;
 }
 
-bool JobController::HasRoom(int64_t worker_id, v1::TaskType type) const {
-  if (careful(type)) return tasks_.NumHeld(worker_id, type) < 1;
-  return WantsMore(worker_id, type);
-}
-
-int JobController::TrainingWindow(absl::Time now) {
-  if (active_size_ == 0) return options_.window;
-  const auto workers = static_cast<double>(active_size_);
-  const double in_use = rate_.PerSecond(now) / workers *
-                        absl::ToDoubleSeconds(kHandedAhead) /
-                        static_cast<double>(tasks_.training_task_size());
-  // Near the end nobody holds what another could train.
-  const double fair =
-      static_cast<double>(tasks_.NumLastTrainingRanges()) / (2 * workers);
-  const double window = std::min({in_use + 1, fair, double{kMostHanded}});
-  return std::max(options_.window, static_cast<int>(window));
-}
-
-bool JobController::WantsMore(int64_t worker_id, v1::TaskType type) const {
-  const int window = type == v1::TRAINING ? training_window_ : options_.window;
-  if (tasks_.NumHeld(worker_id, type) < window) return true;
-  if (type != v1::TRAINING || active_size_ == 0) return false;
-  // Its share of a few steps: what it has used is known here a step later.
-  const auto share = static_cast<double>(options_.job.global_batch_size()) /
-                     static_cast<double>(active_size_);
-  return static_cast<double>(tasks_.TrainingRecordsHeld(worker_id)) < 4 * share;
-}
-
-bool JobController::GrantTask(absl::Time now, ConnectionId connection,
-                              WorkerState& worker) {
-  if (!worker.ready || worker.stop_sent) return false;
-  // Only members of the world have the model.
-  if (IsTraining() && !IsActive(worker.id)) return false;
-  if (worker.leaving) {
-    // It may have asked before it knew that it leaves.
-    if (worker.starving) SendNoMoreTasks(connection, worker);
-    return false;
-  }
-  TaskKinds kinds;
-  kinds.training =
-      !worker.waiting && (HasRoom(worker.id, v1::TRAINING) ||
-                          (worker.starving && !careful(v1::TRAINING)));
-  // A worker evaluates the version it stands at: when it waits for that, or
-  // when there is nothing to train.
-  kinds.evaluation = (worker.waiting || tasks_.TrainingDone()) &&
-                     HasRoom(worker.id, v1::EVALUATION);
-  kinds.prediction = HasRoom(worker.id, v1::PREDICTION);
-  kinds.train_end = tasks_.TrainingDone() && !LastCheckpointDue();
-  const GrantResult granted = tasks_.Grant(now, worker.id, kinds);
-  v1::MasterMessage message;
-  if (!granted.task.has_value()) {
-    if (IsTraining() && !worker.no_more_sent &&
-        (worker.starving || WantsMore(worker.id, v1::TRAINING))) {
-      SendNoMoreTasks(connection, worker);
-    }
-    return false;
-  }
-  if (granted.task->type() == v1::TRAINING) {
-    worker.no_more_sent = false;
-    worker.starving = false;
-  }
-  *message.mutable_task() = *granted.task;
-  output_.Send({connection}, std::move(message));
-  return true;
-}
-
-void JobController::SendNoMoreTasks(ConnectionId connection,
-                                    WorkerState& worker) {
-  worker.no_more_sent = true;
-  worker.starving = false;
-  v1::MasterMessage message;
-  message.mutable_no_more_tasks();
-  output_.Send({connection}, std::move(message));
-}
-
-void JobController::FinishIfDone() {
-  if (!tasks_.Finished() || evaluation_.running()) return;
-  const TaskSummary summary = tasks_.Summary();
-  JobResult result;
-  result.message = summary.ToString();
-  if (!summary.success) result.exit_code = kExitRecordsSetAside;
-  SetEnding(result);
-  for (auto& [connection, worker] : workers_) {
-    Stop(connection, worker, "the job is done", 0);
-  }
-}
-
-std::optional<JobResult> JobController::result() const {
-  if (!ending_.has_value() || !workers_.empty()) return std::nullopt;
-  JobResult result = *ending_;
-  if (result.exit_code == 0 && !last_checkpoint_error_.empty()) {
-    result.exit_code = kExitJobFailed;
-    result.message = absl::StrCat("training is done, but its last checkpoint ",
-                                  "was not saved: ", last_checkpoint_error_);
-  }
-  return result;
+TaskGranter::World JobController::WorldForTasks() const {
+  TaskGranter::World world;
+  world.training = IsTraining();
+  world.size = world_.size();
+  world.is_member = [this](int64_t id) { return world_.IsMember(id); };
+  world.at_rest = AtRest();
+  world.last_checkpoint_due = LastCheckpointDue();
+  return world;
 }
 
 void JobController::OnTimer(absl::Time now) {
-  if (waiting_.has_value() && waiting_->deadline <= now) EndResume(now);
-  bool explained = false;
-  for (auto& [id, gone] : gone_) {
-    if (gone.loss.has_value() || gone.deadline > now) continue;
-    gone.loss = WorkerLoss::kPreempted;
-    explained = true;
-    output_.KillWorker(id, gone.reason);
-  }
-  if (explained) FinishGone(now);
-  if (stopping_.has_value() && !ending_.has_value() &&
-      stopping_->deadline <= now && !membership_.InLastWorld()) {
-    return FinishStop();
-  }
-  if (membership_.NextTimer() <= now && !ending_.has_value()) {
-    const bool had_level = membership_.HasLevelMember();
-    Execute(now, had_level, membership_.OnTimer(now));
+  if (resumption_.deadline() <= now) OnResumeDeadline(now);
+  const auto expired = departed_.Expire(now);
+  for (const auto& [id, reason] : expired) port_.KillWorker(id, reason);
+  if (!expired.empty()) FinishDeparted(now);
+  if (StopHasDeadline() && stopping_->deadline <= now) return FinishStop();
+  if (MembershipTimer() <= now) {
+    const bool had_level = membership().HasLevelMember();
+    Execute(now, had_level, membership().OnTimer(now));
   }
   for (const OverdueTask& overdue : tasks_.Expire(now)) {
     // Members of a world wait for each other: which of them hangs is for them
     // to say (Stuck).
-    if (overdue.type == v1::TRAINING && active_size_ > 1) continue;
+    if (overdue.type == v1::TRAINING && world_.size() > 1) continue;
     Evict(now, overdue.worker_id, WorkerLoss::kCrashed,
           absl::StrCat("silent on task ", overdue.task_id, " for ",
                        absl::FormatDuration(overdue.silent), " (limit ",
@@ -664,22 +446,22 @@ void JobController::OnTimer(absl::Time now) {
 
 absl::Time JobController::NextTimer() const {
   // See OnTimer for the tasks of a world.
-  absl::Time next = active_size_ > 1 && !evaluation_.running()
+  absl::Time next = world_.size() > 1 && !evaluation_.running()
                         ? absl::InfiniteFuture()
                         : tasks_.NextExpiry();
-  if (!ending_.has_value()) next = std::min(next, membership_.NextTimer());
-  if (waiting_.has_value()) next = std::min(next, waiting_->deadline);
-  if (stopping_.has_value() && !ending_.has_value() &&
-      !membership_.InLastWorld()) {
-    next = std::min(next, stopping_->deadline);
-  }
-  if (!evaluate_now_sent_ && num_ready_workers() > 0) {
-    next = std::min(next, evaluation_.NextDueTime());
-  }
-  for (const auto& [id, gone] : gone_) {
-    if (!gone.loss.has_value()) next = std::min(next, gone.deadline);
-  }
+  next = std::min({next, MembershipTimer(), resumption_.deadline(),
+                   departed_.next_deadline()});
+  if (StopHasDeadline()) next = std::min(next, stopping_->deadline);
+  const bool trains =
+      !ending_.has_value() && !stopping_.has_value() && !resumption_.waiting();
+  if (trains) next = std::min(next, rounds_.NextAsk());
   return next;
+}
+
+// Nobody is late for a world that was not announced yet.
+absl::Time JobController::MembershipTimer() const {
+  if (ending_.has_value() || searching_) return absl::InfiniteFuture();
+  return membership().NextTimer();
 }
 
 }  // namespace elasticdl::master

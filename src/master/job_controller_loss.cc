@@ -11,14 +11,10 @@ namespace elasticdl::master {
 
 void JobController::OnClosed(absl::Time now, ConnectionId connection,
                              const absl::Status& status) {
-  const auto found = workers_.find(connection);
-  if (found == workers_.end()) return;
-  const WorkerState worker = found->second;
-  workers_.erase(found);
-  const auto known = connection_of_.find(worker.id);
-  if (known != connection_of_.end() && known->second == connection) {
-    connection_of_.erase(known);
-  }
+  const Worker* found = registry_.Find(connection);
+  if (found == nullptr) return;
+  const Worker worker = *found;
+  registry_.Remove(connection);
   if (!worker.stop_sent) {
     const std::string reason =
         status.ok() ? "closed its stream" : std::string(status.message());
@@ -30,7 +26,7 @@ void JobController::OnClosed(absl::Time now, ConnectionId connection,
   }
   // It cannot hear any more that it is to end.
   if (ending_.has_value() && !status.ok()) {
-    output_.KillWorker(worker.id, std::string(status.message()));
+    port_.KillWorker(worker.id, std::string(status.message()));
   }
   Advance(now);
 }
@@ -40,22 +36,14 @@ void JobController::OnWorkerEnded(absl::Time now, int64_t worker_id,
   const WorkerLoss loss =
       end.crashed ? WorkerLoss::kCrashed : WorkerLoss::kPreempted;
   // It ended while there was no master: it need not be waited for.
-  if (resumable_.erase(worker_id) != 0) EndResumeIfComplete(now);
-  if (const auto gone = gone_.find(worker_id); gone != gone_.end()) {
-    if (!gone->second.loss.has_value()) {
-      gone->second.loss = loss;
-      gone->second.reason = end.reason;
-      FinishGone(now);
-    }
-  }
-  if (const auto found = connection_of_.find(worker_id);
-      found != connection_of_.end()) {
+  if (resumption_.Take(worker_id)) EndResumeIfComplete(now);
+  if (departed_.Explain(worker_id, loss, end.reason)) FinishDeparted(now);
+  if (const Worker* worker = registry_.FindById(worker_id)) {
     // The process is gone before its stream: do not wait for that.
-    const ConnectionId connection = found->second;
-    const bool expected = workers_.at(connection).stop_sent;
-    output_.Close(connection, absl::UnavailableError("process ended"));
-    workers_.erase(connection);
-    connection_of_.erase(found);
+    const ConnectionId connection = registry_.ConnectionOf(worker_id);
+    const bool expected = worker->stop_sent;
+    port_.Close(connection, absl::UnavailableError("process ended"));
+    registry_.Remove(connection);
     if (!expected) Depart(now, worker_id, loss, end.reason);
   }
   Advance(now);
@@ -64,57 +52,43 @@ void JobController::OnWorkerEnded(absl::Time now, int64_t worker_id,
 void JobController::Depart(absl::Time now, int64_t worker_id,
                            std::optional<WorkerLoss> loss,
                            const std::string& reason) {
-  connection_of_.erase(worker_id);
-  Gone gone;
+  DepartedWorkers::Departed departed;
   // Who holds no data has none in a step that is not settled: a joiner that
   // dies before it is level.
-  gone.settled = !IsTraining() || tasks_.NumHeld(worker_id, v1::TRAINING) == 0;
-  gone.loss = loss;
-  gone.reason = reason;
-  gone.deadline = now + options_.end_grace;
-  gone_[worker_id] = gone;
+  departed.settled =
+      !IsTraining() || tasks_.NumHeld(worker_id, v1::TRAINING) == 0;
+  departed.loss = loss;
+  departed.reason = reason;
+  departed.deadline = now + options_.end_grace;
+  AddDeparted(worker_id, departed);
   if (!IsTraining()) {
-    FinishGone(now);
+    FinishDeparted(now);
     return;
   }
-  const bool had_level = membership_.HasLevelMember();
-  const auto decisions = membership_.Lost(now, worker_id, reason);
+  const bool had_level = membership().HasLevelMember();
+  const auto decisions = membership().Lost(now, worker_id, reason);
   // Without a model there is nothing to settle. (While workers come back to a
   // new master, the membership does not know of theirs yet.)
-  if (!had_level && !waiting_.has_value()) gone_[worker_id].settled = true;
+  if (!had_level && !resumption_.waiting()) departed_.Settle(worker_id);
   Execute(now, had_level, decisions);
 }
 
-void JobController::FinishGone(absl::Time now) {
-  for (auto it = gone_.begin(); it != gone_.end();) {
-    if (!it->second.settled || !it->second.loss.has_value()) {
-      ++it;
-      continue;
-    }
-    const int64_t id = it->first;
-    const Gone gone = it->second;
-    it = gone_.erase(it);
+void JobController::FinishDeparted(absl::Time now) {
+  for (const auto& [id, departed] : departed_.TakeClosed()) {
     committed_totals_.erase(id);
-    LoseWorker(now, id, *gone.loss, gone.reason);
+    LoseWorker(now, id, *departed.loss, departed.reason);
     RecordGone(id);
   }
-  if (!cut_back_due_ || !gone_.empty()) return;
-  cut_back_due_ = false;
+  // The ledger can only fall back when all that was handed out is back.
+  if (!cut_back_due_ || searching_ || !departed_.empty()) return;
+  if (tasks_.Finished()) return EndCutBack(now);
   // With the last replica goes the model.
-  if (!tasks_.Finished()) CutBackToCheckpoint(now);
-  for (auto& [connection, worker] : workers_) {
-    worker.training_done_sent = false;
-    worker.waiting = false;
-  }
-  const std::vector<rendezvous::MembershipDecision> decisions =
-      std::move(held_back_);
-  held_back_.clear();
-  for (const auto& decision : decisions) Execute(now, decision);
+  SearchCheckpoint(tasks_.step(), /*at_base=*/false);
 }
 
 void JobController::LoseWorker(absl::Time now, int64_t worker_id,
                                WorkerLoss loss, const std::string& reason) {
-  output_.OnWorkerLost(worker_id, reason);
+  observer_.OnWorkerLost(worker_id, reason);
   const bool crashed = loss == WorkerLoss::kCrashed;
   // A crash may come from the task in use or from one that was read ahead:
   // nobody is blamed before it happens again with one task alone.
@@ -124,35 +98,13 @@ void JobController::LoseWorker(absl::Time now, int64_t worker_id,
   const int taken_back = tasks_.WorkerLost(
       now, worker_id, ambiguous ? WorkerLoss::kPreempted : loss, reason);
   if (crashed) {
-    careful_until_ =
-        std::max(careful_until_,
-                 RecordsDone() + taken_back * options_.tasks.minibatch_size *
-                                     options_.tasks.num_minibatches_per_task);
-    careful_evaluation_ = evaluation_.running();
-  }
-  if (crashed) {
-    ++crashes_without_commit_;
-    ++unproven_crashes_;
-    // Its task takes the blame, unless nothing works at all, or the crashes go
-    // on without any task that could be set aside for them.
-    const int64_t to_convict = options_.tasks.task_max_failures + 1;
-    if (taken_back > 0 && crashes_without_commit_ <= to_convict &&
-        unproven_crashes_ <= 2 * to_convict) {
-      blamed_.insert(worker_id);
-    }
+    blame_.BeCareful(
+        granter_.RecordsDone() + taken_back * options_.tasks.minibatch_size *
+                                     options_.tasks.num_minibatches_per_task,
+        evaluation_.running());
+    blame_.OnCrash(worker_id, taken_back);
   }
   ReportQuarantined();
-}
-
-int64_t JobController::RecordsDone() const {
-  const TaskSummary summary = tasks_.Summary();
-  return summary.committed_records + summary.predicted_records +
-         summary.quarantined_records;
-}
-
-bool JobController::careful(v1::TaskType type) const {
-  if (type == v1::EVALUATION) return careful_evaluation_;
-  return careful_until_ > 0 && RecordsDone() < careful_until_;
 }
 
 void JobController::ReportQuarantined() {
@@ -161,34 +113,81 @@ void JobController::ReportQuarantined() {
     const QuarantinedRange& bad = all[reported_quarantined_];
     // Others were set aside by the run whose ledger this one has restored.
     if (bad.failures == 0) continue;
-    unproven_crashes_ =
-        std::max<int64_t>(0, unproven_crashes_ - (bad.failures + 1));
-    output_.OnQuarantined(bad);
+    blame_.OnQuarantined(bad.failures);
+    observer_.OnQuarantined(bad);
   }
 }
 
-void JobController::CutBackToCheckpoint(absl::Time now) {
-  const v1::Ledger* ledger = &first_ledger_;
-  for (auto it = ledgers_.rbegin(); it != ledgers_.rend(); ++it) {
-    if (options_.find_checkpoint(it->first).has_value()) {
-      ledger = &it->second;
-      break;
-    }
+// Until the answer comes, no world is announced, and nobody trains: no member
+// of any world has the model.
+void JobController::SearchCheckpoint(int64_t step, bool at_base) {
+  searching_ = true;
+  CheckpointQuery query{checkpoints_, step, at_base};
+  options_.search_checkpoint(std::move(query));
+}
+
+void JobController::OnCheckpointFound(absl::Time now,
+                                      const CheckpointAnswer& answer) {
+  searching_ = false;
+  if (ending_.has_value()) return;
+  if (!answer.error.ok()) {
+    // To start again from the beginning would abandon checkpoints that may be
+    // intact.
+    return Fail(now, absl::StrCat("the model is lost, and its checkpoints "
+                                  "cannot be read: ",
+                                  answer.error.message()));
   }
+  if (answer.keeps_base) {
+    // Nothing has to fall back.
+  } else if (!answer.version.has_value()) {
+    CutBackTo(now, first_ledger_, nullptr);
+  } else if (!CutBackTo(now, answer.ledger, &*answer.version)) {
+    // Whole, but not of this data: an older one has to do.
+    return SearchCheckpoint(answer.version->version - 1, /*at_base=*/false);
+  }
+  EndCutBack(now);
+  Advance(now);
+}
+
+void JobController::EndCutBack(absl::Time now) {
+  cut_back_due_ = false;
+  for (auto& [connection, worker] : registry_.workers()) worker.waiting = false;
+  const auto decisions = std::exchange(held_back_, {});
+  for (const auto& decision : decisions) SendPrepare(now, decision);
+}
+
+bool JobController::CutBackTo(absl::Time now, const v1::Ledger& ledger,
+                              const checkpoint::Version* version) {
   const int64_t before = tasks_.step();
-  const absl::Status status = tasks_.CutBack(now, *ledger);
+  const int64_t committed = tasks_.progress().committed_records;
+  const absl::Status status = tasks_.CutBack(now, ledger);
   if (!status.ok()) {
-    LogWarning("falling back to step ", ledger->step(), ": ", status.message());
-    return;
+    LogWarning("falling back to step ", ledger.step(), ": ", status.message());
+    return false;
   }
+  checkpoints_.FallBack(version);
+  v1::JournalRecord record;
+  *record.mutable_fell_back() = ToProto(checkpoints_.base());
+  Record(record);
   committed_totals_.clear();
-  saved_step_ = std::min(saved_step_, ledger->step());
-  evaluation_.CutBack(now, ledger->step());
-  if (before == ledger->step()) return;
-  output_.OnCutBack(ledger->step());
-  output_.OnMessage(absl::StrCat("the model of step ", before,
-                                 " is lost; training continues from step ",
-                                 ledger->step()));
+  evaluation_.CutBack(now, ledger.step());
+  // A journal may end between the commits of a step and the step.
+  if (before == ledger.step() && committed == ledger.committed_records()) {
+    return true;
+  }
+  observer_.OnCutBack(ledger.step());
+  observer_.OnMessage(absl::StrCat("the model of step ", before,
+                                   " is lost; training continues from step ",
+                                   ledger.step()));
+  return true;
+}
+
+bool JobController::KnowsRestorePoint() const {
+  // What the job began with. A checkpoint of its own may have been deleted.
+  return !checkpoints_.base().has_value() &&
+         tasks_.step() == first_ledger_.step() &&
+         tasks_.progress().committed_records ==
+             first_ledger_.committed_records();
 }
 
 }  // namespace elasticdl::master

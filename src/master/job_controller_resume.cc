@@ -19,11 +19,19 @@ bool IsAudited(const v1::JournalRecord& record) {
          (record.task().has_committed() || record.task().has_cut_back());
 }
 
+// A master that could not record all may have made so many worlds, or taken so
+// many workers, unseen. None of their numbers is used again.
+constexpr int64_t kUnseen = 1000;
+
 }  // namespace
 
 std::optional<int64_t> AuditBytesToKeep(
     const std::vector<v1::JournalRecord>& replay) {
-  const auto last = std::find_if(replay.rbegin(), replay.rend(), IsAudited);
+  // All lines of what a state stands for are there.
+  const auto last = std::find_if(
+      replay.rbegin(), replay.rend(), [](const v1::JournalRecord& record) {
+        return IsAudited(record) || record.has_state();
+      });
   if (last == replay.rend()) return std::nullopt;
   return last->audit_bytes();
 }
@@ -32,9 +40,18 @@ void JobController::Record(const v1::JournalRecord& record) const {
   if (options_.record) options_.record(record);
 }
 
-void JobController::RecordGone(int64_t worker_id) const {
+void JobController::RecordGone(int64_t worker_id) {
+  not_gone_.erase(worker_id);
   v1::JournalRecord record;
   record.set_gone(worker_id);
+  Record(record);
+}
+
+void JobController::AddDeparted(int64_t worker_id,
+                                const DepartedWorkers::Departed& departed) {
+  departed_.Add(worker_id, departed);
+  v1::JournalRecord record;
+  record.set_departed(worker_id);
   Record(record);
 }
 
@@ -51,17 +68,91 @@ void JobController::WatchTasks() {
   });
 }
 
+v1::JournalRecord JobController::StartRecord() const {
+  v1::JournalRecord record;
+  v1::JournalRecord::Start& start = *record.mutable_start();
+  start.set_job_name(options_.job.job_name());
+  start.set_restore_from(options_.restore_from);
+  start.set_restore_step(options_.restore_step);
+  start.set_run(options_.run);
+  if (options_.restore_ledger.has_value()) {
+    *start.mutable_restore_ledger() = *options_.restore_ledger;
+  }
+  return record;
+}
+
+std::vector<v1::JournalRecord> JobController::StateRecords() const {
+  std::vector<v1::JournalRecord> records = {StartRecord()};
+  if (shards_.has_value()) {
+    *records.emplace_back().mutable_shards() = *shards_;
+  }
+  v1::JournalRecord::State& state = *records.emplace_back().mutable_state();
+  *state.mutable_tasks() = tasks_.State();
+  int64_t next = -1;
+  for (const int64_t id : registry_.used_ids()) {
+    if (id != next) {
+      if (next >= 0) state.add_used_ids(next);
+      state.add_used_ids(id);
+    }
+    next = id + 1;
+  }
+  if (next >= 0) state.add_used_ids(next);
+  state.mutable_workers()->Add(not_gone_.begin(), not_gone_.end());
+  for (const auto& [worker_id, departed] : departed_.all()) {
+    state.add_departed(worker_id);
+    if (departed.settled) state.add_settled(worker_id);
+  }
+  for (const auto& [worker_id, total] : committed_totals_) {
+    (*state.mutable_committed_totals())[worker_id] = total;
+  }
+  state.set_generation(world_.last_generation());
+  *state.mutable_active() = world_.last_world();
+  *state.mutable_checkpoints() = checkpoints_.ToProto();
+  if (ending_.has_value()) {
+    const JobResult result = WithLastCheckpoint(*ending_);
+    state.mutable_outcome()->set_exit_code(result.exit_code);
+    state.mutable_outcome()->set_message(result.message);
+  }
+  return records;
+}
+
+absl::Status JobController::ReplayState(absl::Time now,
+                                        const v1::JournalRecord::State& state) {
+  ELASTICDL_RETURN_IF_ERROR(tasks_.LoadState(now, state.tasks()));
+  evaluation_.SetEvaluated(state.tasks().evaluated_version());
+  for (int i = 0; i + 1 < state.used_ids_size(); i += 2) {
+    for (int64_t id = state.used_ids(i); id < state.used_ids(i + 1); ++id) {
+      registry_.NoteUsedId(id);
+    }
+  }
+  for (const int64_t worker_id : state.workers()) resumption_.Await(worker_id);
+  not_gone_ = resumption_.awaited();
+  for (const int64_t worker_id : state.departed()) ReplayDeparted(worker_id);
+  for (const int64_t worker_id : state.settled()) departed_.Settle(worker_id);
+  for (const auto& [worker_id, total] : state.committed_totals()) {
+    committed_totals_[worker_id] = total;
+  }
+  world_.StartAfter(state.generation());
+  world_.set_last_world(state.active());
+  checkpoints_.FromProto(state.checkpoints());
+  if (state.has_outcome()) {
+    ending_ = JobResult{state.outcome().exit_code(), state.outcome().message()};
+  }
+  return absl::OkStatus();
+}
+
+void JobController::ReplayDeparted(int64_t worker_id) {
+  resumption_.Take(worker_id);
+  DepartedWorkers::Departed departed;
+  // Nobody can tell any more how it ended.
+  departed.loss = WorkerLoss::kPreempted;
+  departed.reason = "lost before the master was restarted";
+  departed_.Add(worker_id, departed);
+}
+
 absl::Status JobController::Begin(absl::Time now) {
   if (!continues()) {
-    v1::JournalRecord record;
-    v1::JournalRecord::Start& start = *record.mutable_start();
-    start.set_job_name(options_.job.job_name());
-    start.set_restore_from(options_.restore_from);
-    start.set_restore_step(options_.restore_step);
-    if (options_.restore_ledger.has_value()) {
-      *start.mutable_restore_ledger() = *options_.restore_ledger;
-    }
-    Record(record);
+    Record(StartRecord());
     WatchTasks();
     return absl::OkStatus();
   }
@@ -75,6 +166,7 @@ absl::Status JobController::Begin(absl::Time now) {
   }
   options_.record = keep_quiet;
   WatchTasks();
+  tasks_.BeginNewIds();
   BeginResume(now);
   return absl::OkStatus();
 }
@@ -90,40 +182,50 @@ absl::Status JobController::Replay(absl::Time now,
       if (range.has_value()) {
         committed_totals_[range->worker_id] += range->end - range->begin;
         if (tell) {
-          output_.OnCommit(*range, record.step_now(), record.generation_now());
+          observer_.OnCommit(*range, record.step_now(),
+                             record.generation_now());
         }
       } else if (event.has_cut_back()) {
         committed_totals_.clear();
-        if (tell) output_.OnCutBack(event.cut_back().step());
+        if (tell) observer_.OnCutBack(event.cut_back().step());
       } else if (event.has_evaluated()) {
         evaluation_.SetEvaluated(event.evaluated());
       }
       break;
     }
     case v1::JournalRecord::kWorker:
-      used_ids_.insert(record.worker());
-      next_worker_id_ = std::max(next_worker_id_, record.worker() + 1);
-      resumable_.insert(record.worker());
+      registry_.NoteUsedId(record.worker());
+      resumption_.Await(record.worker());
+      not_gone_.insert(record.worker());
       break;
     case v1::JournalRecord::kGone:
-      resumable_.erase(record.gone());
+      resumption_.Take(record.gone());
+      not_gone_.erase(record.gone());
       committed_totals_.erase(record.gone());
+      departed_.Forget(record.gone());
+      break;
+    case v1::JournalRecord::kDeparted:
+      ReplayDeparted(record.departed());
       break;
     case v1::JournalRecord::kGeneration:
-      membership_ =
-          rendezvous::Membership(options_.membership, record.generation() + 1);
+      world_.StartAfter(record.generation());
       break;
     case v1::JournalRecord::kActive:
-      last_members_.assign(record.active().members().begin(),
-                           record.active().members().end());
-      break;
-    case v1::JournalRecord::kCheckpoint:
-      ledgers_[record.checkpoint().step()] = record.checkpoint().ledger();
+      world_.set_last_world(record.active());
+      checkpoints_.SetLineage(record.active().lineage());
+      // Its Level has brought the totals of all that were gone.
+      departed_.SettleAll();
       break;
     case v1::JournalRecord::kSaved:
-      saved_step_ = record.saved();
-      ledgers_.erase(ledgers_.begin(), ledgers_.lower_bound(record.saved()));
+      checkpoints_.Report(checkpoints_.lineage(), record.saved(), "");
       break;
+    case v1::JournalRecord::kFellBack: {
+      const auto base = FromProto(record.fell_back(), options_.run);
+      checkpoints_.FallBack(base.has_value() ? &*base : nullptr);
+      break;
+    }
+    case v1::JournalRecord::kState:
+      return ReplayState(now, record.state());
     case v1::JournalRecord::kOutcome:
       ending_ =
           JobResult{record.outcome().exit_code(), record.outcome().message()};
@@ -141,114 +243,149 @@ void JobController::BeginResume(absl::Time now) {
   if (ending_.has_value()) return;
   // Who trained has shards.
   shards_known_ = shards_known_ || tasks_.step() > options_.restore_step ||
-                  !resumable_.empty();
-  Waiting waiting;
-  waiting.deadline = now + options_.resume_grace;
-  for (const int64_t id : IsTraining() ? last_members_ : tasks_.Holders()) {
-    if (resumable_.count(id) != 0) waiting.members.push_back(id);
+                  !tasks_.Holders().empty() ||
+                  world_.last_world().members_size() > 0;
+  const std::vector<int64_t> last_members(world_.last_world().members().begin(),
+                                          world_.last_world().members().end());
+  resumption_.Begin(
+      IsTraining() ? last_members : tasks_.Holders(),
+      now + options_.resume_grace,
+      now + std::max(options_.resume_grace, options_.resume_step_grace));
+  if (options_.replay_incomplete) {
+    // The models of the workers hold data that is not known here to be handed
+    // out: nobody is waited for, and who comes is refused.
+    observer_.OnMessage(
+        "the master before could not record all that it did (no space?): its "
+        "workers cannot come back");
+    resumption_.AwaitNobody();
+    registry_.SkipIds(kUnseen);
+    world_.StartAfter(world_.last_generation() + kUnseen);
+    EndResume(now);
+    not_gone_.clear();
+    return;
   }
-  waiting_ = std::move(waiting);
-  output_.OnMessage(
-      absl::StrCat("the master is back at step ", tasks_.step(), "; ",
-                   waiting_->members.empty()
-                       ? "no worker had the model"
-                       : absl::StrCat("waiting for workers ",
-                                      absl::StrJoin(waiting_->members, ", "))));
+  observer_.OnMessage(absl::StrCat(
+      "the master is back at step ", tasks_.step(), "; ",
+      resumption_.members().empty()
+          ? "no worker had the model"
+          : absl::StrCat("waiting for workers ",
+                         absl::StrJoin(resumption_.members(), ", "))));
   EndResumeIfComplete(now);
 }
 
-bool JobController::TakeResumable(int64_t worker_id) {
-  return resumable_.erase(worker_id) != 0;
-}
-
 void JobController::OnResumedReady(absl::Time now, ConnectionId connection,
-                                   const WorkerState& worker,
+                                   const Worker& worker,
                                    const v1::Ready& ready) {
   for (v1::Task& task : tasks_.HeldSince(worker.id, ready.last_task_id())) {
     v1::MasterMessage message;
     *message.mutable_task() = std::move(task);
-    output_.Send({connection}, std::move(message));
+    port_.Send({connection}, std::move(message));
   }
-  if (IsTraining() && (!waiting_.has_value() || !ready.has_state())) {
+  if (IsTraining() && (!resumption_.waiting() || !ready.has_state())) {
     JoinWorld(now, worker.id, ready.host());
     return;
   }
-  if (waiting_.has_value()) waiting_->back[worker.id] = ready.host();
+  if (resumption_.waiting()) {
+    resumption_.CameBack(worker.id, ready.host(), ready.step());
+  }
   EndResumeIfComplete(now);
 }
 
 void JobController::JoinWorld(absl::Time now, int64_t worker_id,
                               const std::string& host) {
-  if (waiting_.has_value()) {
-    waiting_->joiners.push_back({worker_id, host});
-    return;
-  }
-  const bool had_level = membership_.HasLevelMember();
-  Execute(now, had_level, membership_.Ready(now, worker_id, host));
+  if (resumption_.waiting()) return resumption_.Joined(worker_id, host);
+  const bool had_level = membership().HasLevelMember();
+  Execute(now, had_level, membership().Ready(now, worker_id, host));
 }
 
 void JobController::EndResumeIfComplete(absl::Time now) {
-  if (!waiting_.has_value()) return;
-  // Each is back or known to be dead.
-  const bool complete = std::all_of(
-      waiting_->members.begin(), waiting_->members.end(), [this](int64_t id) {
-        return waiting_->back.count(id) != 0 ||
-               (resumable_.count(id) == 0 && connection_of_.count(id) == 0);
-      });
-  if (complete) EndResume(now);
+  const auto reachable = [this](int64_t id) {
+    return registry_.IsReachable(id);
+  };
+  if (resumption_.Complete(reachable)) EndResume(now);
+}
+
+void JobController::OnResumeDeadline(absl::Time now) {
+  const auto reachable = [this](int64_t id) {
+    return registry_.IsReachable(id);
+  };
+  if (resumption_.OnDeadline(now, reachable)) EndResume(now);
 }
 
 void JobController::EndResume(absl::Time now) {
-  const Waiting waiting = *std::move(waiting_);
-  waiting_.reset();
+  const Resumption::Outcome waiting = resumption_.End();
   std::vector<rendezvous::WorldMember> members;
   for (const int64_t id : waiting.members) {
     const auto back = waiting.back.find(id);
-    if (back != waiting.back.end() && connection_of_.count(id) != 0) {
-      members.push_back({id, back->second});
+    if (back != waiting.back.end() && registry_.IsReachable(id)) {
+      members.push_back({id, back->second.host});
       continue;
     }
-    resumable_.erase(id);
-    if (gone_.count(id) != 0) continue;
-    Gone gone;
-    gone.settled = !IsTraining();
-    gone.loss = WorkerLoss::kPreempted;
-    gone.reason = "did not come back to the new master";
-    gone_[id] = gone;
+    resumption_.Take(id);
+    // It came back and is lost since: that is dealt with.
+    if (departed_.Contains(id) || not_gone_.count(id) == 0) continue;
+    DepartedWorkers::Departed departed;
+    departed.settled = !IsTraining();
+    departed.loss = WorkerLoss::kPreempted;
+    departed.reason = "did not come back to the new master";
+    AddDeparted(id, departed);
+    // It has a stream but was not ready in time. What it holds goes to others,
+    // so it must not put that into the model any more.
+    if (registry_.IsReachable(id)) {
+      const ConnectionId late = registry_.ConnectionOf(id);
+      port_.Close(late, absl::FailedPreconditionError(departed.reason));
+      port_.KillWorker(id, departed.reason);
+      registry_.Remove(late);
+    }
   }
-  // Brought level in a world that the old master did not hear of any more.
-  for (const auto& [id, host] : waiting.back) {
+  // Brought level in a world that the old master did not hear of any more; not
+  // one whose model is behind what the ledger says.
+  for (const auto& [id, back] : waiting.back) {
     const bool known =
         std::any_of(waiting.members.begin(), waiting.members.end(),
                     [id = id](int64_t member) { return member == id; });
-    if (!known && connection_of_.count(id) != 0) members.push_back({id, host});
+    if (known || !registry_.IsReachable(id)) continue;
+    if (!members.empty() || back.step >= tasks_.step()) {
+      members.push_back({id, back.host});
+    } else {
+      Evict(now, id, WorkerLoss::kPreempted,
+            absl::StrCat("its model is of step ", back.step, ", the job is at ",
+                         tasks_.step()));
+    }
   }
   if (!IsTraining()) {
-    FinishGone(now);
+    FinishDeparted(now);
     return;
   }
   if (members.empty()) {
     // Nobody has the model: what was trained since the last checkpoint is lost.
-    for (auto& [id, gone] : gone_) gone.settled = true;
-    cut_back_due_ = tasks_.step() > first_ledger_.step();
-    FinishGone(now);
+    departed_.SettleAll();
+    // Also when the journal ends between the first commits and their step.
+    cut_back_due_ =
+        tasks_.step() > first_ledger_.step() ||
+        tasks_.progress().committed_records > first_ledger_.committed_records();
+    FinishDeparted(now);
   } else {
     Execute(now, /*had_level=*/true,
-            membership_.Resume(now, members, "the master was restarted"));
+            membership().Resume(now, members, "the master was restarted"));
   }
   for (const rendezvous::WorldMember& joiner : waiting.joiners) {
-    if (connection_of_.count(joiner.worker_id) == 0) continue;
+    if (!registry_.IsReachable(joiner.worker_id)) continue;
     JoinWorld(now, joiner.worker_id, joiner.host);
   }
   // What they said while the membership did not know them.
   std::vector<int64_t> leaving;
-  for (const auto& [connection, worker] : workers_) {
+  for (const auto& [connection, worker] : registry_.workers()) {
     if (worker.leaving) leaving.push_back(worker.id);
   }
   for (const int64_t id : leaving) {
-    const bool had_level = membership_.HasLevelMember();
-    Execute(now, had_level, membership_.Leave(now, id));
+    const bool had_level = membership().HasLevelMember();
+    Execute(now, had_level, membership().Leave(now, id));
   }
+  if (!stopping_.has_value() || ending_.has_value()) return;
+  stopping_->deadline = now + kStopGrace;
+  const bool had_level = membership().HasLevelMember();
+  Execute(now, had_level, membership().LeaveAll(now));
 }
 
 }  // namespace elasticdl::master

@@ -1,10 +1,12 @@
 #include "job_plan.h"
 
+#include <random>
 #include <string>
 #include <utility>
+#include <vector>
 
 #include "absl/strings/str_cat.h"
-#include "absl/strings/str_split.h"
+#include "absl/strings/str_format.h"
 #include "elasticdl/checkpoint/checkpoint.h"
 #include "elasticdl/common/file.h"
 #include "elasticdl/common/log.h"
@@ -66,7 +68,33 @@ absl::Status AddCheckpoint(const std::string& dir, bool training,
   return absl::OkStatus();
 }
 
+void AddCheckpoints(const std::string& dir, JobController::Options& plan) {
+  std::random_device random;
+  plan.run = absl::StrFormat("%08x%08x", random(), random());
+  plan.fence = [dir](const checkpoint::Lineage& lineage) {
+    if (dir.empty()) return;
+    const absl::Status fenced = checkpoint::Fence(dir, lineage);
+    // What they save is not used in any case.
+    if (!fenced.ok()) LogWarning("fencing old writers: ", fenced.message());
+  };
+}
+
 }  // namespace
+
+CheckpointStore CheckpointStoreIn(const std::string& dir) {
+  CheckpointStore store;
+  store.list = [dir]() -> absl::StatusOr<std::vector<checkpoint::Version>> {
+    if (dir.empty()) return std::vector<checkpoint::Version>();
+    if (!FileExists(dir)) {
+      return absl::NotFoundError(absl::StrCat(dir, " does not exist"));
+    }
+    ELASTICDL_ASSIGN_OR_RETURN(checkpoint::Listing listing,
+                               checkpoint::ListVersions(dir));
+    return std::move(listing.versions);
+  };
+  store.load_ledger = checkpoint::LoadLedger;
+  return store;
+}
 
 absl::StatusOr<JobController::Options> PlanJob(const MasterOptions& options) {
   const v1::JobSpec& job = options.job;
@@ -81,6 +109,13 @@ absl::StatusOr<JobController::Options> PlanJob(const MasterOptions& options) {
   plan.membership.max_workers =
       job.distribution_strategy() == "Local" ? 1 : options.max_workers;
   plan.membership.save_last = !job.checkpoint_dir().empty();
+  if (job.load_timeout_seconds() > 0) {
+    plan.membership.load_timeout = absl::Seconds(job.load_timeout_seconds());
+  }
+  // A member that is told of a new world ends its step first.
+  plan.membership.enter_timeout =
+      std::max(plan.membership.enter_timeout,
+               2 * absl::Seconds(job.step_timeout_seconds()));
   TaskManagerOptions& tasks = plan.tasks;
   tasks.minibatch_size = job.minibatch_size();
   tasks.num_minibatches_per_task = options.num_minibatches_per_task;
@@ -102,12 +137,7 @@ absl::StatusOr<JobController::Options> PlanJob(const MasterOptions& options) {
   plan.evaluation.throttle = options.evaluation_throttle;
   ELASTICDL_RETURN_IF_ERROR(
       AddCheckpoint(options.checkpoint_dir_for_init, training, plan));
-  plan.find_checkpoint =
-      [dir = job.checkpoint_dir()](int64_t step) -> std::optional<std::string> {
-    const std::string path = JoinPath(dir, absl::StrCat("version-", step));
-    if (dir.empty() || !checkpoint::Verify(path).ok()) return std::nullopt;
-    return path;
-  };
+  AddCheckpoints(job.checkpoint_dir(), plan);
   return plan;
 }
 

@@ -11,4 +11,7 @@ namespace elasticdl::master {
 // NOT_FOUND, INVALID_ARGUMENT … name the flag and the path.
 absl::StatusOr<JobController::Options> PlanJob(const MasterOptions& options);
 
+// The checkpoints in the directory `dir`; empty: there are none.
+CheckpointStore CheckpointStoreIn(const std::string& dir);
+
 }  // namespace elasticdl::master

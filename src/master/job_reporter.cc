@@ -10,6 +10,7 @@
 #include "absl/strings/str_join.h"
 #include "elasticdl/common/log.h"
 #include "elasticdl/common/status.h"
+#include "elasticdl/common/text.h"
 
 namespace elasticdl::master {
 namespace {
@@ -77,9 +78,11 @@ absl::StatusOr<std::unique_ptr<JobReporter>> JobReporter::Create(
   ELASTICDL_ASSIGN_OR_RETURN(
       reporter->http_,
       HttpStatus::Start(http, reporter->board_, std::move(http_commands)));
-  ELASTICDL_RETURN_IF_ERROR(
-      jobdir.WriteHttpAddress(reporter->http_->address()));
   return reporter;
+}
+
+absl::Status JobReporter::Publish(const jobdir::JobDir& jobdir) const {
+  return jobdir.WriteHttpAddress(http_->address());
 }
 
 void JobReporter::Say(const std::string& text) {
@@ -94,8 +97,9 @@ void JobReporter::JobStarted(int64_t num_workers) {
   events_->JobStart(options_.job.job_name(), PhaseOf(options_.job));
 }
 
-void JobReporter::PodStarted(const std::string& pod, int64_t id, pid_t pid) {
-  events_->PodStarted(pod, PodType::kWorker, id, pid);
+void JobReporter::PodStarted(const std::string& pod, PodType type, int64_t id,
+                             pid_t pid) {
+  events_->PodStarted(pod, type, id, pid);
 }
 
 void JobReporter::PodEnded(const std::string& pod, int64_t id,
@@ -103,19 +107,19 @@ void JobReporter::PodEnded(const std::string& pod, int64_t id,
   events_->PodEnded(pod, id, reason, failure);
 }
 
-void JobReporter::WorkerReady(int64_t worker_id, int64_t pid, int64_t step) {
+void JobReporter::OnWorkerReady(int64_t worker_id, int64_t pid, int64_t step) {
   events_->WorkerReady(worker_id);
   Say(absl::StrCat("worker ", worker_id, " is ready (pid ", pid,
                    step > 0 ? absl::StrCat(", at step ", step) : "", ")"));
 }
 
-void JobReporter::WorkerLost(int64_t worker_id, const std::string& reason) {
+void JobReporter::OnWorkerLost(int64_t worker_id, const std::string& reason) {
   events_->WorkerLost(worker_id, reason);
   Say(absl::StrCat("worker ", worker_id, " is lost: ", reason));
 }
 
-void JobReporter::Committed(const CommittedRange& range, int64_t step,
-                            int64_t generation) {
+void JobReporter::OnCommit(const CommittedRange& range, int64_t step,
+                           int64_t generation) {
   AuditedRange audited;
   audited.epoch = range.epoch;
   audited.shard = range.shard;
@@ -127,7 +131,7 @@ void JobReporter::Committed(const CommittedRange& range, int64_t step,
   CheckAudit(audit_->Append({audited}));
 }
 
-void JobReporter::CutBack(int64_t step) {
+void JobReporter::OnCutBack(int64_t step) {
   CheckAudit(audit_->AppendCutBack(step));
   CheckTensorBoard(tensorboard_->CutBack(step, Clock::Real().WallNow()));
 }
@@ -146,13 +150,13 @@ void JobReporter::CheckTensorBoard(const absl::Status& status) {
                    status.message()));
 }
 
-void JobReporter::World(const WorldChange& world) {
+void JobReporter::OnWorld(const WorldChange& world) {
   status_.generation = world.generation;
   events_->World(world.generation, world.members, world.cause, world.pause);
   std::string text =
-      absl::StrCat("generation ", world.generation, ": ", world.members.size(),
-                   world.members.size() == 1 ? " worker" : " workers", " (",
-                   absl::StrJoin(world.members, ", "), ")");
+      absl::StrCat("generation ", world.generation, ": ",
+                   Count(static_cast<int64_t>(world.members.size()), "worker"),
+                   " (", absl::StrJoin(world.members, ", "), ")");
   if (!world.cause.empty()) absl::StrAppend(&text, ", ", world.cause);
   if (world.pause > absl::ZeroDuration()) {
     absl::StrAppend(&text, ", paused for ",
@@ -162,18 +166,18 @@ void JobReporter::World(const WorldChange& world) {
   Say(text);
 }
 
-void JobReporter::FirstStep(int64_t generation, int64_t step) {
+void JobReporter::OnFirstStep(int64_t generation, int64_t step) {
   events_->FirstStep(generation, step);
 }
 
 void JobReporter::Scaled(int64_t num_workers) {
   events_->Scaled(target_workers_, num_workers);
-  Say(absl::StrCat("scaling from ", target_workers_, " to ", num_workers,
-                   " workers"));
+  Say(absl::StrCat("scaling from ", target_workers_, " to ",
+                   Count(num_workers, "worker")));
   target_workers_ = num_workers;
 }
 
-void JobReporter::Progress(const v1::Progress& progress, int64_t records) {
+void JobReporter::OnProgress(const v1::Progress& progress, int64_t records) {
   const absl::Time now = Clock::Real().Now();
   rate_.Add(now, records);
   status_.loss = progress.loss();
@@ -185,11 +189,13 @@ void JobReporter::Progress(const v1::Progress& progress, int64_t records) {
   CheckTensorBoard(tensorboard_->Training(point, Clock::Real().WallNow()));
 }
 
-void JobReporter::Checkpoint(const v1::CheckpointDone& done) {
+void JobReporter::OnCheckpoint(const v1::CheckpointDone& done) {
   const absl::Duration duration = absl::Seconds(done.seconds());
   if (done.error().empty()) {
     events_->Checkpoint(done.step(), done.path(), duration);
-    LogInfo("saved ", done.path(), " in ", absl::FormatDuration(duration));
+    const std::string line =
+        checkpoint_lines_.Saved(Clock::Real().Now(), done.path(), duration);
+    if (!line.empty()) LogInfo(line);
     return;
   }
   events_->CheckpointFailed(done.step(), options_.job.checkpoint_dir(),
@@ -198,7 +204,7 @@ void JobReporter::Checkpoint(const v1::CheckpointDone& done) {
                    " failed: ", done.error()));
 }
 
-void JobReporter::Evaluation(const EvaluationResult& result) {
+void JobReporter::OnEvaluation(const EvaluationResult& result) {
   if (!result.status.ok()) return;
   events_->Evaluation(result.version, result.metrics);
   CheckTensorBoard(tensorboard_->Evaluation(result.version, result.metrics,
@@ -206,29 +212,29 @@ void JobReporter::Evaluation(const EvaluationResult& result) {
   status_.evaluations.push_back({result.version, result.metrics});
   Say(absl::StrCat(
       "evaluation at step ", result.version, ": ", Describe(result.metrics),
-      " (", result.records, " records in ",
+      " (", Count(result.records, "record"), " in ",
       absl::FormatDuration(absl::Trunc(result.duration, absl::Milliseconds(1))),
       ")"));
   if (result.skipped_records > 0) {
-    Say(absl::StrCat(result.skipped_records,
-                     " records were set aside and are not in it"));
+    Say(absl::StrCat("not in it: ", Count(result.skipped_records, "record"),
+                     " quarantined after failures"));
   }
 }
 
-void JobReporter::Quarantined(const QuarantinedRange& bad) {
+void JobReporter::OnQuarantined(const QuarantinedRange& bad) {
   const v1::LedgerRange& range = bad.range;
   events_->TaskQuarantined(range.shard(), range.begin(), range.end(),
                            bad.failures, bad.last_error);
-  Say(absl::StrCat("task set aside after ", bad.failures, " failures: records ",
-                   range.begin(), " to ", range.end(), " of ", range.shard(),
-                   " (", bad.last_error, ")"));
+  Say(absl::StrCat("task quarantined after ", bad.failures,
+                   " failures: records ", range.begin(), " to ", range.end(),
+                   " of ", range.shard(), " (", bad.last_error, ")"));
 }
 
-void JobReporter::TaskDone(int64_t records) {
+void JobReporter::OnTaskDone(int64_t records) {
   rate_.Add(Clock::Real().Now(), records);
 }
 
-void JobReporter::Message(const std::string& text) { Say(text); }
+void JobReporter::OnMessage(const std::string& text) { Say(text); }
 
 void JobReporter::JobEnded(int exit_code, const std::string& message) {
   status_.state = exit_code == 0                ? "succeeded"
@@ -237,6 +243,9 @@ void JobReporter::JobEnded(int exit_code, const std::string& message) {
   status_.reason = message;
   const absl::Time now = Clock::Real().Now();
   board_.Set(status_, now);
+  if (const std::string line = checkpoint_lines_.Rest(); !line.empty()) {
+    LogInfo(line);
+  }
   CheckTensorBoard(tensorboard_->Finish(Clock::Real().WallNow()));
   display_->Finish(now);
   const std::string end = absl::StrCat("job ", options_.job.job_name(), " ",
@@ -297,6 +306,7 @@ master::Progress JobReporter::Shown(
     const std::optional<EvaluationProgress>& evaluation) const {
   master::Progress shown;
   shown.phase = PhaseOf(options_.job);
+  shown.activity = activity_;
   shown.epoch = std::min<int64_t>(status_.epoch,
                                   std::max<int64_t>(1, status_.num_epochs));
   shown.num_epochs = std::max<int64_t>(0, status_.num_epochs);

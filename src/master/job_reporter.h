@@ -7,16 +7,19 @@
 #include <memory>
 #include <optional>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "absl/status/statusor.h"
 #include "absl/time/time.h"
+#include "checkpoint_lines.h"
 #include "elasticdl/jobdir.h"
 #include "elasticdl/master.h"
 #include "elasticdl/v1/master.pb.h"
 #include "evaluation.h"
 #include "event_log.h"
 #include "http_status.h"
+#include "job_output.h"
 #include "pod_manager.h"
 #include "progress_display.h"
 #include "rate_meter.h"
@@ -28,36 +31,27 @@
 namespace elasticdl::master {
 
 // Runs on the master's loop thread; the status page's threads see snapshots.
-class JobReporter {
+class JobReporter : public JobObserver {
  public:
   // What the status page may ask for; called on its threads.
   struct Commands {
     std::function<void(const std::string& reason)> stop;
     std::function<absl::Status(int64_t num_workers)> scale;
   };
+  // Its status page is served, but nobody knows where before Publish.
   static absl::StatusOr<std::unique_ptr<JobReporter>> Create(
       const MasterOptions& options, const jobdir::JobDir& jobdir,
       const Commands& commands);
-  ~JobReporter();
+  ~JobReporter() override;
+  // Writes the address of the status page into the job's folder.
+  absl::Status Publish(const jobdir::JobDir& jobdir) const;
 
   void JobStarted(int64_t num_workers);
-  void PodStarted(const std::string& pod, int64_t id, pid_t pid);
+  void PodStarted(const std::string& pod, PodType type, int64_t id, pid_t pid);
   void PodEnded(const std::string& pod, int64_t id, const std::string& reason,
                 bool failure);
-  void WorkerReady(int64_t worker_id, int64_t pid, int64_t step);
-  void WorkerLost(int64_t worker_id, const std::string& reason);
-  void Committed(const CommittedRange& range, int64_t step, int64_t generation);
-  void CutBack(int64_t step);
   int64_t audit_bytes() const { return audit_->bytes(); }
-  void Progress(const v1::Progress& progress, int64_t records);
-  void World(const WorldChange& world);
-  void FirstStep(int64_t generation, int64_t step);
   void Scaled(int64_t num_workers);
-  void Checkpoint(const v1::CheckpointDone& done);
-  void Evaluation(const EvaluationResult& result);
-  void Quarantined(const QuarantinedRange& bad);
-  void TaskDone(int64_t records);
-  void Message(const std::string& text);
   // The job was asked to stop.
   void Stopping();
   // The numbers in it are those of the last Publish.
@@ -69,11 +63,28 @@ class JobReporter {
   void Publish(absl::Time now, const TaskProgress& tasks,
                const std::optional<EvaluationProgress>& evaluation,
                int ready_workers, const std::vector<PodInfo>& pods);
+  // What goes on while no data is worked on (Progress::activity).
+  void Activity(std::string text) { activity_ = std::move(text); }
   // Publishes when it is due, and draws.
   void Tick(absl::Time now, const TaskProgress& tasks,
             const std::optional<EvaluationProgress>& evaluation,
             int ready_workers, const std::vector<PodInfo>& pods);
   absl::Time next_tick() const;
+
+  // JobObserver.
+  void OnWorkerReady(int64_t worker_id, int64_t pid, int64_t step) override;
+  void OnWorkerLost(int64_t worker_id, const std::string& reason) override;
+  void OnCommit(const CommittedRange& range, int64_t step,
+                int64_t generation) override;
+  void OnCutBack(int64_t step) override;
+  void OnProgress(const v1::Progress& progress, int64_t records) override;
+  void OnWorld(const WorldChange& world) override;
+  void OnFirstStep(int64_t generation, int64_t step) override;
+  void OnCheckpoint(const v1::CheckpointDone& done) override;
+  void OnEvaluation(const EvaluationResult& result) override;
+  void OnTaskDone(int64_t records) override;
+  void OnQuarantined(const QuarantinedRange& bad) override;
+  void OnMessage(const std::string& text) override;
 
  private:
   explicit JobReporter(const MasterOptions& options);
@@ -92,6 +103,8 @@ class JobReporter {
   std::unique_ptr<ProgressDisplay> display_;
   RateMeter rate_;
   int64_t target_workers_ = 0;
+  std::string activity_;
+  CheckpointLines checkpoint_lines_;
   JobStatus status_;
   absl::Time next_publish_ = absl::InfinitePast();
   bool audit_failed_ = false;

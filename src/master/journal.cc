@@ -7,6 +7,7 @@
 #include <cstring>
 #include <utility>
 
+#include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/string_view.h"
 #include "elasticdl/common/crc32.h"
@@ -17,6 +18,11 @@ namespace elasticdl::master {
 namespace {
 
 constexpr absl::string_view kMagic = "EDLJRNL1";
+constexpr absl::string_view kIncomplete = "EDLJRNLX";
+// A shorter one is not worth the work. A longer one may be so many times what
+// it would be at least, so that the work is a fraction of all writing.
+constexpr int64_t kShortBytes = 256 << 10;
+constexpr int64_t kGrowth = 4;
 
 struct Header {
   uint32_t length = 0;
@@ -33,7 +39,8 @@ static_assert(sizeof(Header) == 12, "three little-endian words");
 // Where the good records end.
 absl::StatusOr<size_t> Parse(const std::string& path, absl::string_view file,
                              std::vector<v1::JournalRecord>& records) {
-  if (file.substr(0, kMagic.size()) != kMagic) {
+  const absl::string_view magic = file.substr(0, kMagic.size());
+  if (magic != kMagic && magic != kIncomplete) {
     return absl::DataLossError(absl::StrCat(path, " is no journal"));
   }
   size_t at = kMagic.size();
@@ -57,6 +64,27 @@ absl::StatusOr<size_t> Parse(const std::string& path, absl::string_view file,
   return at;
 }
 
+std::string Frame(const v1::JournalRecord& record) {
+  const std::string bytes = record.SerializeAsString();
+  Header header = {static_cast<uint32_t>(bytes.size()), Crc32c(bytes)};
+  header.header_crc = header.Checksum();
+  std::string framed(sizeof(header), '\0');
+  std::memcpy(framed.data(), &header, sizeof(header));
+  return framed + bytes;
+}
+
+absl::Status WriteAt(int fd, absl::string_view data, int64_t at,
+                     const std::string& path) {
+  while (!data.empty()) {
+    const ssize_t n = pwrite(fd, data.data(), data.size(), at);
+    if (n < 0 && errno == EINTR) continue;
+    if (n < 0) return ErrnoToStatus(errno, absl::StrCat("write ", path));
+    data.remove_prefix(static_cast<size_t>(n));
+    at += n;
+  }
+  return absl::OkStatus();
+}
+
 }  // namespace
 
 absl::StatusOr<std::unique_ptr<Journal>> Journal::Open(
@@ -71,7 +99,8 @@ absl::StatusOr<std::unique_ptr<Journal>> Journal::Open(
   if (file.size() >= kMagic.size()) {
     ELASTICDL_ASSIGN_OR_RETURN(good, Parse(path, file, replay));
   }
-  Fd fd(open(path.c_str(), O_WRONLY | O_CREAT | O_APPEND | O_CLOEXEC, 0600));
+  // Not O_APPEND: what is left of a failed write is written over.
+  Fd fd(open(path.c_str(), O_WRONLY | O_CREAT | O_CLOEXEC, 0600));
   if (!fd.valid()) return ErrnoToStatus(errno, absl::StrCat("open ", path));
   if (good < file.size()) {
     LogWarning(path, ": dropped ", file.size() - good,
@@ -81,19 +110,66 @@ absl::StatusOr<std::unique_ptr<Journal>> Journal::Open(
     }
   }
   if (good == 0) {
-    ELASTICDL_RETURN_IF_ERROR(WriteAll(fd.get(), kMagic, path));
+    ELASTICDL_RETURN_IF_ERROR(WriteAt(fd.get(), kMagic, 0, path));
+    good = kMagic.size();
   }
-  return std::unique_ptr<Journal>(new Journal(path, std::move(fd)));
+  std::unique_ptr<Journal> journal(new Journal(path, std::move(fd)));
+  journal->bytes_ = static_cast<int64_t>(good);
+  journal->complete_ = !absl::StartsWith(file, kIncomplete);
+  return journal;
 }
 
 absl::Status Journal::Append(const v1::JournalRecord& record) {
-  const std::string bytes = record.SerializeAsString();
-  Header header = {static_cast<uint32_t>(bytes.size()), Crc32c(bytes)};
-  header.header_crc = header.Checksum();
-  std::string framed(sizeof(header), '\0');
-  std::memcpy(framed.data(), &header, sizeof(header));
-  framed += bytes;
-  return WriteAll(fd_.get(), framed, path_);
+  if (!complete_) {
+    return absl::DataLossError(absl::StrCat(path_, " is not complete"));
+  }
+  const std::string framed = Frame(record);
+  absl::Status status = WriteAt(fd_.get(), framed, bytes_, path_);
+  if (!status.ok()) {
+    MarkIncomplete();
+    return status;
+  }
+  bytes_ += static_cast<int64_t>(framed.size());
+  return absl::OkStatus();
+}
+
+void Journal::MarkIncomplete() {
+  complete_ = false;
+  // Both need no space. Without the first, half a record is dropped when the
+  // file is read; without the second, only Replace in time helps.
+  if (ftruncate(fd_.get(), bytes_) != 0) {
+    LogWarning("truncate ", path_, ": ", std::strerror(errno));
+  }
+  const absl::Status marked = WriteAt(fd_.get(), kIncomplete, 0, path_);
+  if (!marked.ok()) LogError(marked.message());
+}
+
+absl::Status Journal::Replace(const std::vector<v1::JournalRecord>& records) {
+  const std::string temporary = absl::StrCat(path_, ".new");
+  std::string data(kMagic);
+  for (const v1::JournalRecord& record : records) data += Frame(record);
+  Fd fd(
+      open(temporary.c_str(), O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, 0600));
+  if (!fd.valid()) {
+    return ErrnoToStatus(errno, absl::StrCat("create ", temporary));
+  }
+  absl::Status status = WriteAt(fd.get(), data, 0, temporary);
+  if (status.ok() && rename(temporary.c_str(), path_.c_str()) != 0) {
+    status = ErrnoToStatus(errno, absl::StrCat("rename to ", path_));
+  }
+  if (!status.ok()) {
+    unlink(temporary.c_str());
+    return status;
+  }
+  fd_ = std::move(fd);
+  bytes_ = least_bytes_ = static_cast<int64_t>(data.size());
+  complete_ = true;
+  return absl::OkStatus();
+}
+
+bool Journal::WantsReplace() const {
+  return !complete_ ||
+         (bytes_ > kShortBytes && bytes_ > kGrowth * least_bytes_);
 }
 
 }  // namespace elasticdl::master

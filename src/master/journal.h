@@ -1,13 +1,16 @@
 // The master's journal: records appended to one file, read back by the next
 // master of the same job (docs/design/0005-master-restart.md).
 //
-//   file    "EDLJRNL1", then records
+//   file    "EDLJRNL1", or "EDLJRNLX" when records are missing at its end; then
+//           records
 //   record  uint32 length, uint32 CRC-32C of the bytes, uint32 CRC-32C of
 //           these two, the bytes of a v1::JournalRecord; all little endian
 #pragma once
 
+#include <cstdint>
 #include <memory>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "absl/status/status.h"
@@ -27,14 +30,31 @@ class Journal {
   static absl::StatusOr<std::unique_ptr<Journal>> Open(
       const std::string& path, std::vector<v1::JournalRecord>& replay);
 
+  // When it fails (the disk is full), nothing of the record stays, and the
+  // file says that it is not complete; so does every Append from then on,
+  // until Replace.
   absl::Status Append(const v1::JournalRecord& record);
+  // Replaces all records by these, in one step.
+  absl::Status Replace(const std::vector<v1::JournalRecord>& records);
+
+  // All that was to be recorded is in it. After Open: by the master before.
+  bool complete() const { return complete_; }
+  // It is not, or it has grown too long: time for Replace with records that
+  // say the same in fewer bytes.
+  bool WantsReplace() const;
+  int64_t bytes() const { return bytes_; }
 
  private:
   Journal(std::string path, Fd fd)
       : path_(std::move(path)), fd_(std::move(fd)) {}
+  void MarkIncomplete();
 
   const std::string path_;
-  const Fd fd_;
+  Fd fd_;
+  int64_t bytes_ = 0;
+  // After the last Replace.
+  int64_t least_bytes_ = 0;
+  bool complete_ = true;
 };
 
 }  // namespace elasticdl::master

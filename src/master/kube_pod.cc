@@ -1,6 +1,5 @@
 #include "kube_pod.h"
 
-#include <algorithm>
 #include <utility>
 #include <vector>
 
@@ -9,6 +8,8 @@
 #include "absl/strings/numbers.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
+#include "elasticdl/cluster/access.h"
+#include "elasticdl/cluster/job_objects.h"
 
 namespace elasticdl::master {
 namespace {
@@ -18,49 +19,8 @@ using kube::ListAt;
 using kube::NumberAt;
 using kube::TextAt;
 
-constexpr char kJobLabel[] = "elasticdl-job-name";
-// The name that the first versions of ElasticDL used; people select by it.
-constexpr char kOldJobLabel[] = "elasticdl_job_name";
-constexpr char kTypeLabel[] = "elasticdl-replica-type";
-constexpr char kIndexLabel[] = "elasticdl-replica-index";
-
 // The end of a container's last words, for one line of a log.
 constexpr size_t kMaxLastWords = 300;
-
-Json& Object(Json& parent, const char* key) {
-  Json& child = parent[key];
-  if (!child.is_object()) child = Json::object();
-  return child;
-}
-
-Json& Array(Json& parent, const char* key) {
-  Json& child = parent[key];
-  if (!child.is_array()) child = Json::array();
-  return child;
-}
-
-// The container named after the pod's type, or else the first.
-Json& MainContainer(Json& pod, PodType type) {
-  Json& containers = pod["spec"]["containers"];
-  for (Json& container : containers) {
-    if (TextAt(container, "/name") == PodTypeName(type)) return container;
-  }
-  return containers.front();
-}
-
-void SetEnv(Json& container, const std::string& name,
-            const std::string& value) {
-  Json& env = Array(container, "env");
-  const Json entry = {{"name", name}, {"value", value}};
-  for (Json& present : env) {
-    if (TextAt(present, "/name") != name) continue;
-    present = entry;
-    return;
-  }
-  env.push_back(entry);
-}
-
-// Reading ---------------------------------------------------------------------
 
 // {reason, message} as "reason: message"; either may be empty.
 std::string Words(const std::string& reason, const std::string& message) {
@@ -204,66 +164,18 @@ void DescribeEnd(const Json& pod, bool failed, PodEvent& event) {
 
 }  // namespace
 
-std::string PodSelector(const KubeJob& job) {
-  return absl::StrCat(kJobLabel, "=", job.name, ",", kTypeLabel,
-                      " in (worker,ps)");
-}
-
-bool IsPodOf(const KubeJob& job, const Json& pod) {
-  if (job.owner_uid.empty()) return true;
-  const Json& owners = ListAt(pod, "/metadata/ownerReferences");
-  return std::any_of(owners.begin(), owners.end(), [&](const Json& owner) {
-    return TextAt(owner, "/uid") == job.owner_uid;
-  });
-}
-
-absl::Status CheckPodTemplate(const Json& pod_template) {
-  if (!pod_template.is_object() || TextAt(pod_template, "/kind") != "Pod") {
-    return absl::InvalidArgumentError(
-        "the pod template is no object of kind "
-        "Pod");
-  }
-  const Json& containers = ListAt(pod_template, "/spec/containers");
-  if (containers.empty() || !std::all_of(containers.begin(), containers.end(),
-                                         [](const Json& container) {
-                                           return container.is_object();
-                                         })) {
-    return absl::InvalidArgumentError("the pod template has no containers");
-  }
-  return absl::OkStatus();
-}
-
 absl::StatusOr<Json> MakePod(const Json& pod_template, const PodSpec& spec,
                              const KubeJob& job) {
-  const absl::Status status = CheckPodTemplate(pod_template);
-  if (!status.ok()) return status;
-  Json pod = pod_template;
-  Json& metadata = Object(pod, "metadata");
-  metadata["name"] = spec.name;
-  Json& labels = Object(metadata, "labels");
-  labels["app"] = "elasticdl";
-  labels[kOldJobLabel] = job.name;
-  labels[kJobLabel] = job.name;
-  labels[kTypeLabel] = PodTypeName(spec.type);
-  labels[kIndexLabel] = absl::StrCat(spec.id);
-  if (!job.owner_uid.empty()) {
-    // `controller`: a drain of the node takes it as a pod that comes back.
-    Array(metadata, "ownerReferences")
-        .push_back({{"apiVersion", "v1"},
-                    {"kind", "Pod"},
-                    {"name", job.owner_name},
-                    {"uid", job.owner_uid},
-                    {"controller", true}});
-  }
-  if (!spec.priority.empty()) {
-    pod["spec"]["priorityClassName"] = spec.priority;
-  }
-  Json& container = MainContainer(pod, spec.type);
-  Json& args = Array(container, "args");
-  args.push_back(absl::StrCat("--", PodTypeName(spec.type), "_id=", spec.id));
-  args.push_back(absl::StrCat("--master_addr=", job.master_address));
-  for (const auto& [name, value] : spec.env) SetEnv(container, name, value);
-  return pod;
+  return cluster::MakeReplicaPod(
+      pod_template,
+      {spec.name, PodTypeName(spec.type), spec.id, spec.priority, spec.env},
+      job);
+}
+
+absl::Status ExplainRefusal(const absl::Status& status) {
+  if (!absl::IsPermissionDenied(status)) return status;
+  return absl::PermissionDeniedError(cluster::ExplainForbidden(
+      std::string(status.message()), cluster::Party::kMaster));
 }
 
 PodEvent DescribePod(const Json& pod) {
@@ -272,10 +184,13 @@ PodEvent DescribePod(const Json& pod) {
   const auto label = [&](const char* name) {
     return TextAt(pod, absl::StrCat("/metadata/labels/", name));
   };
-  event.type = label(kTypeLabel) == "ps" ? PodType::kPs : PodType::kWorker;
-  if (!absl::SimpleAtoi(label(kIndexLabel), &event.id) || event.id < 0) {
+  event.type =
+      label(cluster::kTypeLabel) == "ps" ? PodType::kPs : PodType::kWorker;
+  if (!absl::SimpleAtoi(label(cluster::kIndexLabel), &event.id) ||
+      event.id < 0) {
     event.id = -1;
   }
+  event.attempt = PodAttempt(event.name);
   event.priority = TextAt(pod, "/spec/priorityClassName");
   event.terminating = !TextAt(pod, "/metadata/deletionTimestamp").empty();
   const std::string phase = TextAt(pod, "/status/phase");

@@ -53,8 +53,10 @@ absl::StatusOr<Json> ListPods(kube::Client& client, const KubeJob& job,
   const absl::Time deadline = Clock::Real().Now() + timeout;
   Backoff backoff(Backoff::Options(), std::random_device{}());
   while (true) {
-    absl::StatusOr<Json> list = client.List(kube::Pods(), PodSelector(job));
-    if (list.ok() || !MayPass(list.status())) return list;
+    absl::StatusOr<Json> list =
+        client.List(kube::Pods(), cluster::ReplicaSelector(job.name));
+    if (list.ok()) return list;
+    if (!MayPass(list.status())) return ExplainRefusal(list.status());
     const absl::Duration delay = backoff.Next();
     if (Clock::Real().Now() + delay >= deadline) return list;
     LogWarning("listing the job's pods: ", list.status().message(),
@@ -117,6 +119,7 @@ class KubePodBackend::Loop {
   // Tells an event unless it is known already, or too late.
   void Tell(PodEvent event);
   void TellGone(const std::string& name);
+  void Forget(const std::string& name);
   // False when some pods have not ended within stop_timeout.
   bool WaitForEnds();
   bool stopping() {
@@ -171,7 +174,7 @@ KubePodBackend::Loop::Loop(Options options, std::vector<PodEvent> existing,
   kube::Watch::Options watch;
   watch.resource = kube::Pods();
   watch.namespace_name = client_.namespace_name();
-  watch.selector = PodSelector(options_.job);
+  watch.selector = cluster::ReplicaSelector(options_.job.name);
   watch_ = std::make_unique<kube::Watch>(
       client_.transport(), watch,
       [this](const kube::WatchEvent& event) { OnWatch(event); });
@@ -272,7 +275,10 @@ void KubePodBackend::Loop::DoCreate(const Command& command) {
   absl::Status error = created.status();
   if (absl::IsAlreadyExists(error)) error = AfterConflict(command);
   MutexLock lock(mu_);
-  Pod& pod = pods_[command.name];
+  const auto found = pods_.find(command.name);
+  // The watch has shown it come and go.
+  if (found == pods_.end()) return;
+  Pod& pod = found->second;
   if (error.ok()) {
     pod.exists = true;
     // The watch may have been faster, and knows more.
@@ -285,7 +291,7 @@ void KubePodBackend::Loop::DoCreate(const Command& command) {
   if (pod.exists) return;  // the watch has seen it
   PodEvent event;
   event.name = command.name;
-  event.create_error = error;
+  event.create_error = ExplainRefusal(error);
   events_.Push(event);
   if (!OutcomeUnknown(error)) pods_.erase(command.name);
   changed_.NotifyAll();
@@ -299,7 +305,7 @@ absl::Status KubePodBackend::Loop::AfterConflict(const Command& command) {
     return absl::UnavailableError("a pod of that name was just deleted");
   }
   ELASTICDL_RETURN_IF_ERROR(present.status());
-  if (!IsPodOf(options_.job, *present)) {
+  if (!cluster::IsReplicaOf(options_.job, *present)) {
     return absl::UnavailableError(absl::StrCat(
         "a pod of that name is there and belongs to somebody else: an earlier "
         "job named ",
@@ -319,8 +325,8 @@ bool KubePodBackend::Loop::DoDelete(Command& command) {
     return true;
   }
   if (command.backoff == nullptr) {
-    LogWarning("deleting pod ", command.name, ": ", status.message(),
-               "; trying again");
+    LogWarning("deleting pod ", command.name, ": ",
+               ExplainRefusal(status).message(), "; trying again");
     Backoff::Options options;
     options.initial = options_.retry_initial;
     options.max = options_.retry_max;
@@ -346,19 +352,22 @@ void KubePodBackend::Loop::OnWatch(const kube::WatchEvent& event) {
       [[fallthrough]];
     case Kind::kAdded:
     case Kind::kModified:
-      if (IsPodOf(options_.job, event.object)) Tell(DescribePod(event.object));
+      if (cluster::IsReplicaOf(options_.job, event.object))
+        Tell(DescribePod(event.object));
       break;
     case Kind::kDeleted:
-      if (IsPodOf(options_.job, event.object)) {
+      if (cluster::IsReplicaOf(options_.job, event.object)) {
         Tell(DescribeGonePod(event.object));
+        Forget(kube::TextAt(event.object, "/metadata/name"));
       }
       break;
     case Kind::kSynced:
       VerifyUnseen();
       break;
     case Kind::kTrouble:
-      LogWarning("the job's pods cannot be watched: ", event.error.message(),
-                 "; what runs goes on");
+      LogWarning("the job's pods cannot be watched: ",
+                 ExplainRefusal(event.error).message(),
+                 "; running pods are not affected");
       break;
     case Kind::kRecovered:
       LogInfo("the job's pods are watched again");
@@ -408,13 +417,25 @@ void KubePodBackend::Loop::TellGone(const std::string& name) {
   PodEvent event;
   {
     MutexLock lock(mu_);
-    event = pods_[name].last;
+    const auto found = pods_.find(name);
+    if (found == pods_.end()) return;  // told before
+    event = found->second.last;
   }
   event.name = name;
   event.phase = PodPhase::kDeleted;
   event.reason = PodEndReason::kDeleted;
   event.message.clear();
   Tell(std::move(event));
+  Forget(name);
+}
+
+// The pod does not exist any more, and its end was told: nothing will be said
+// of that name again, since none is used twice. A job that relaunches pods for
+// months would remember them all.
+void KubePodBackend::Loop::Forget(const std::string& name) {
+  MutexLock lock(mu_);
+  const auto found = pods_.find(name);
+  if (found != pods_.end() && found->second.over()) pods_.erase(found);
 }
 
 // The end ---------------------------------------------------------------------
@@ -469,17 +490,18 @@ void KubePodBackend::Loop::Stop() {
 absl::StatusOr<std::unique_ptr<KubePodBackend>> KubePodBackend::Start(
     Options options, PodEventSink sink) {
   ELASTICDL_RETURN_IF_ERROR(
-      Annotate(CheckPodTemplate(options.worker_template), "worker"));
+      Annotate(cluster::CheckPodTemplate(options.worker_template), "worker"));
   if (!options.ps_template.is_null()) {
     ELASTICDL_RETURN_IF_ERROR(
-        Annotate(CheckPodTemplate(options.ps_template), "ps"));
+        Annotate(cluster::CheckPodTemplate(options.ps_template), "ps"));
   }
   ELASTICDL_ASSIGN_OR_RETURN(
       const Json list,
       ListPods(*options.client, options.job, options.start_timeout));
   std::vector<PodEvent> existing;
   for (const Json& pod : kube::ListAt(list, "/items")) {
-    if (IsPodOf(options.job, pod)) existing.push_back(DescribePod(pod));
+    if (cluster::IsReplicaOf(options.job, pod))
+      existing.push_back(DescribePod(pod));
   }
   return std::unique_ptr<KubePodBackend>(
       new KubePodBackend(std::make_unique<Loop>(

@@ -13,12 +13,14 @@
 
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
+#include "checkpoint_search.h"
 #include "command_job.h"
 #include "elasticdl/common/clock.h"
 #include "elasticdl/common/file.h"
 #include "elasticdl/common/log.h"
 #include "elasticdl/common/queue.h"
 #include "elasticdl/common/status.h"
+#include "elasticdl/common/text.h"
 #include "elasticdl/jobdir.h"
 #include "elasticdl/rendezvous/stream_server.h"
 #include "event_log.h"
@@ -39,12 +41,21 @@ namespace {
 // that is done waits for their last checkpoint.
 constexpr absl::Duration kEndGrace = absl::Seconds(20);
 constexpr absl::Duration kDoneGrace = absl::Minutes(15);
+// When the journal could not be written anew for want of space.
+constexpr absl::Duration kShortenAgain = absl::Seconds(1);
+
+void DropIfUnwritable(const char* flag, std::string& path) {
+  const absl::Status opened = LineWriter::Open(path).status();
+  if (opened.ok()) return;
+  LogError(flag, " is not written from here on: ", opened.message());
+  path.clear();
+}
 
 // Everything happens on the thread that calls Run: other threads post what they
 // have seen.
 class MasterImpl : public Master,
                    public rendezvous::StreamSink,
-                   public JobOutput {
+                   public WorkerPort {
  public:
   explicit MasterImpl(MasterOptions options)
       : options_(std::move(options)),
@@ -75,7 +86,7 @@ class MasterImpl : public Master,
     });
   }
 
-  // JobOutput.
+  // WorkerPort.
   void Send(const std::vector<ConnectionId>& connections,
             v1::MasterMessage message) override {
     server_->Send(connections, std::move(message));
@@ -88,35 +99,6 @@ class MasterImpl : public Master,
     auto decisions = pods_->Replace(worker_id, reason, Clock::Real().Now());
     if (decisions.ok()) Execute(*decisions);
   }
-  void OnWorkerReady(int64_t worker_id, int64_t pid, int64_t step) override {
-    reporter_->WorkerReady(worker_id, pid, step);
-  }
-  void OnWorkerLost(int64_t worker_id, const std::string& reason) override {
-    reporter_->WorkerLost(worker_id, reason);
-  }
-  void OnCommit(const CommittedRange& range, int64_t step,
-                int64_t generation) override {
-    reporter_->Committed(range, step, generation);
-  }
-  void OnCutBack(int64_t step) override { reporter_->CutBack(step); }
-  void OnProgress(const v1::Progress& progress, int64_t records) override {
-    reporter_->Progress(progress, records);
-  }
-  void OnWorld(const WorldChange& world) override { reporter_->World(world); }
-  void OnFirstStep(int64_t generation, int64_t step) override {
-    reporter_->FirstStep(generation, step);
-  }
-  void OnCheckpoint(const v1::CheckpointDone& done) override {
-    reporter_->Checkpoint(done);
-  }
-  void OnEvaluation(const EvaluationResult& result) override {
-    reporter_->Evaluation(result);
-  }
-  void OnQuarantined(const QuarantinedRange& bad) override {
-    reporter_->Quarantined(bad);
-  }
-  void OnTaskDone(int64_t records) override { reporter_->TaskDone(records); }
-  void OnMessage(const std::string& text) override { reporter_->Message(text); }
 
  private:
   using Task = std::function<void(absl::Time now)>;
@@ -124,6 +106,7 @@ class MasterImpl : public Master,
   void Post(Task task) { posted_.Push(std::move(task)); }
   absl::Status OpenJournal(JobController::Options& plan);
   void Record(v1::JournalRecord record);
+  void ShortenJournal(absl::Time now);
   bool predicts() const {
     return options_.job.job_type() == v1::PREDICTION_ONLY;
   }
@@ -135,6 +118,7 @@ class MasterImpl : public Master,
   void Scale(absl::Time now, int64_t num_workers);
   void OnStop(absl::Time now, const std::string& reason);
   void OnPodEvent(absl::Time now, const PodEvent& event);
+  void OnWorkerPodEnded(absl::Time now, int64_t id, const PodEvent& event);
   void NoteLeaving(ConnectionId connection);
   void Execute(const std::vector<PodDecision>& decisions);
   void CreatePod(const PodDecision& decision);
@@ -145,7 +129,8 @@ class MasterImpl : public Master,
   bool Over(absl::Time now) const;
   void ShutDown();
 
-  const MasterOptions options_;
+  // Constant after SetUp.
+  MasterOptions options_;
   const jobdir::JobDir jobdir_;
   // Own synchronisation.
   Queue<Task> posted_;
@@ -153,6 +138,7 @@ class MasterImpl : public Master,
   // Used on the loop's thread only.
   std::unique_ptr<Journal> journal_;
   bool journal_failed_ = false;
+  absl::Time next_shortening_ = absl::InfinitePast();
   // What was asked for last.
   int64_t num_workers_ = options_.num_workers;
   // Where workers find this master.
@@ -170,6 +156,7 @@ class MasterImpl : public Master,
   std::optional<absl::Time> give_up_;
 
   // Thread-safe; their threads call Post.
+  std::unique_ptr<CheckpointSearcher> searcher_;
   std::unique_ptr<rendezvous::StreamServer> server_;
   std::unique_ptr<PodBackend> backend_;
 };
@@ -204,9 +191,7 @@ absl::Status MasterImpl::SetUp() {
     ELASTICDL_RETURN_IF_ERROR(
         RemovePredictions(options_.job.prediction_output_dir()));
   }
-  ELASTICDL_ASSIGN_OR_RETURN(
-      controller_,
-      JobController::Create(std::move(plan), *this, Clock::Real().Now()));
+  // What workers say from now on waits for Run.
   ELASTICDL_RETURN_IF_ERROR(Listen());
   JobReporter::Commands commands;
   commands.stop = [this](const std::string& reason) { Stop(reason); };
@@ -217,27 +202,48 @@ absl::Status MasterImpl::SetUp() {
   };
   ELASTICDL_ASSIGN_OR_RETURN(reporter_,
                              JobReporter::Create(options_, jobdir_, commands));
+  searcher_ = std::make_unique<CheckpointSearcher>(
+      CheckpointStoreIn(options_.job.checkpoint_dir()),
+      [this](CheckpointAnswer answer) {
+        Post([this, answer = std::move(answer)](absl::Time now) {
+          controller_->OnCheckpointFound(now, answer);
+        });
+      });
+  plan.search_checkpoint = [this](CheckpointQuery query) {
+    searcher_->Search(std::move(query));
+  };
+  ELASTICDL_ASSIGN_OR_RETURN(
+      controller_, JobController::Create(std::move(plan), *this, *reporter_,
+                                         Clock::Real().Now()));
   ELASTICDL_RETURN_IF_ERROR(controller_->Begin(Clock::Real().Now()));
   if (options_.start_pods) ELASTICDL_RETURN_IF_ERROR(SetUpPods());
-  return absl::OkStatus();
+  // Last: who reads it takes the job for running.
+  return reporter_->Publish(jobdir_);
 }
 
 absl::Status MasterImpl::OpenJournal(JobController::Options& plan) {
   ELASTICDL_ASSIGN_OR_RETURN(journal_,
                              Journal::Open(jobdir_.JournalFile(), plan.replay));
   plan.resume_grace = options_.worker_timeout;
+  // A step or a load may be long; who hangs in it says so.
+  plan.resume_step_grace =
+      absl::Seconds(std::max(options_.job.step_timeout_seconds(),
+                             options_.job.load_timeout_seconds()));
   plan.record = [this](const v1::JournalRecord& record) { Record(record); };
   for (const v1::JournalRecord& record : plan.replay) {
     if (record.record_case() == v1::JournalRecord::kTarget) {
       num_workers_ = record.target();
     }
   }
-  const std::optional<int64_t> keep = AuditBytesToKeep(plan.replay);
-  if (keep.has_value() && !options_.ledger_audit.empty() &&
-      truncate(options_.ledger_audit.c_str(), *keep) != 0) {
-    return ErrnoToStatus(errno,
-                         absl::StrCat("truncate ", options_.ledger_audit));
+  plan.replay_incomplete = !journal_->complete();
+  if (plan.replay.empty()) return absl::OkStatus();
+  // None of these is worth the job.
+  if (const auto keep = AuditBytesToKeep(plan.replay); keep.has_value()) {
+    const absl::Status cut = CutAudit(options_.ledger_audit, *keep);
+    if (!cut.ok()) LogError("--ledger_audit is incomplete: ", cut.message());
   }
+  DropIfUnwritable("--ledger_audit", options_.ledger_audit);
+  DropIfUnwritable("--event_log", options_.event_log);
   return absl::OkStatus();
 }
 
@@ -246,8 +252,32 @@ void MasterImpl::Record(v1::JournalRecord record) {
   const absl::Status status = journal_->Append(record);
   if (status.ok() || journal_failed_) return;
   journal_failed_ = true;
-  LogError("the journal is incomplete, a restart of the master would fail: ",
-           status.message());
+  if (reporter_ == nullptr) return;
+  reporter_->OnMessage(absl::StrCat(
+      "the journal cannot be written: if the master is restarted now, training "
+      "goes on from the newest checkpoint (",
+      status.message(), ")"));
+}
+
+// Between events: the lines of all commits are in the audit.
+void MasterImpl::ShortenJournal(absl::Time now) {
+  if (journal_ == nullptr || !journal_->WantsReplace() ||
+      now < next_shortening_) {
+    return;
+  }
+  std::vector<v1::JournalRecord> records = controller_->StateRecords();
+  records.emplace_back().set_target(num_workers_);
+  for (v1::JournalRecord& record : records) {
+    record.set_audit_bytes(reporter_->audit_bytes());
+  }
+  const absl::Status status = journal_->Replace(records);
+  if (!status.ok()) {
+    next_shortening_ = now + kShortenAgain;
+    return;
+  }
+  if (std::exchange(journal_failed_, false)) {
+    reporter_->OnMessage("the journal is complete again");
+  }
 }
 
 absl::Status MasterImpl::Listen() {
@@ -273,6 +303,8 @@ absl::Status MasterImpl::SetUpPods() {
   PodManagerOptions options;
   options.job_name = options_.job.job_name();
   options.num_workers = num_workers_;
+  options.num_servers = options_.num_ps_pods;
+  options.server_priority = options_.ps_pod_priority;
   options.relaunch_on_worker_failure = options_.relaunch_on_worker_failure;
   options.relaunch = options_.relaunch;
   options.attach_timeout = options_.worker_start_timeout;
@@ -305,6 +337,7 @@ absl::Status MasterImpl::StartClusterBackend(const PodEventSink& sink) {
   ELASTICDL_ASSIGN_OR_RETURN(backend.client, pod_->MakeClient());
   backend.job = pod_->job();
   backend.worker_template = pod_->worker_template();
+  backend.ps_template = pod_->ps_template();
   ELASTICDL_ASSIGN_OR_RETURN(auto started,
                              KubePodBackend::Start(std::move(backend), sink));
   const std::vector<PodEvent> existing = started->existing();
@@ -318,7 +351,7 @@ absl::Status MasterImpl::StartClusterBackend(const PodEventSink& sink) {
 void MasterImpl::ForgetDeadWorkers(const std::vector<PodEvent>& existing) {
   std::set<int64_t> dead = controller_->awaited();
   for (const PodEvent& pod : existing) {
-    if (!IsFinal(pod.phase)) dead.erase(pod.id);
+    if (pod.type == PodType::kWorker && !IsFinal(pod.phase)) dead.erase(pod.id);
   }
   for (const int64_t id : dead) {
     controller_->OnWorkerEnded(Clock::Real().Now(), id,
@@ -333,9 +366,18 @@ int MasterImpl::Run() {
   while (!Over(now)) {
     std::optional<Task> task = posted_.Pop(NextWake() - now);
     now = Clock::Real().Now();
-    if (task.has_value()) (*task)(now);
+    // What has been said comes before the timers: this thread may have been
+    // held up (by a slow disk under the journal), and nobody is late because of
+    // that.
+    for (size_t waiting = posted_.size(); task.has_value(); --waiting) {
+      (*task)(now);
+      if (waiting == 0) break;
+      task = posted_.Pop(absl::ZeroDuration());
+      now = Clock::Real().Now();
+    }
     OnTimers(now);
     CheckPods(now);
+    ShortenJournal(now);
     if (controller_->ending() && !give_up_.has_value()) BeginEnding(now);
   }
   JobResult result = controller_->result().value_or(
@@ -350,6 +392,7 @@ int MasterImpl::Run() {
           absl::StrCat("some predictions may be there twice: ", cut.message())};
     }
   }
+  reporter_->Activity("");
   reporter_->Publish(now, controller_->progress(), std::nullopt,
                      controller_->num_ready_workers(), {});
   reporter_->JobEnded(result.exit_code, result.message);
@@ -357,6 +400,9 @@ int MasterImpl::Run() {
     const absl::Status told = pod_->ReportOutcome(
         reporter_->state(), result.exit_code, result.message);
     if (!told.ok()) LogWarning("telling the cluster: ", told.message());
+    // A stop is an orderly end: the pod shows as Completed and is not started
+    // again. Its notes hold the rest.
+    if (told.ok() && reporter_->state() == "stopped") return 0;
   }
   return result.exit_code;
 }
@@ -367,6 +413,7 @@ void MasterImpl::OnTimers(absl::Time now) {
     Execute(pods_->OnTimer(
         now, [this](int64_t id) { return controller_->IsAttached(id); }));
   }
+  reporter_->Activity(controller_->Activity());
   reporter_->Tick(now, controller_->progress(),
                   controller_->evaluation_progress(),
                   controller_->num_ready_workers(),
@@ -388,7 +435,7 @@ bool MasterImpl::Over(absl::Time now) const {
 }
 
 void MasterImpl::OnStop(absl::Time now, const std::string& reason) {
-  reporter_->Message(absl::StrCat("stopping (", reason, ")"));
+  reporter_->OnMessage(absl::StrCat("stopping (", reason, ")"));
   reporter_->Stopping();
   controller_->StopJob(now, reason);
   // The second time, nobody is asked any more.
@@ -425,15 +472,21 @@ void MasterImpl::Scale(absl::Time now, int64_t num_workers) {
   if (controller_->ending()) return;
   const auto decisions = pods_->SetTarget(num_workers, now);
   if (!decisions.ok()) {
-    reporter_->Message(absl::StrCat("scaling to ", num_workers, " workers: ",
-                                    decisions.status().message()));
+    reporter_->OnMessage(absl::StrCat("scaling to ",
+                                      Count(num_workers, "worker"), ": ",
+                                      decisions.status().message()));
     return;
   }
+  num_workers_ = num_workers;
   reporter_->Scaled(num_workers);
   if (journal_ != nullptr) {
     v1::JournalRecord record;
     record.set_target(num_workers);
     Record(record);
+  }
+  for (const PodDecision& decision : *decisions) {
+    if (decision.kind != PodDecision::Kind::kDelete) continue;
+    controller_->NoteRemoved(decision.id, "scaled away");
   }
   Execute(*decisions);
 }
@@ -467,25 +520,28 @@ void MasterImpl::NoteLeaving(ConnectionId connection) {
 }
 
 void MasterImpl::OnPodEvent(absl::Time now, const PodEvent& event) {
-  const int64_t id = pods_->IdOf(event.name);
+  const std::optional<PodIdentity> who = pods_->Find(event.name);
   // A cluster may say it again.
-  if (event.phase == PodPhase::kRunning && running_.insert(event.name).second) {
+  if (event.phase == PodPhase::kRunning && who.has_value() &&
+      running_.insert(event.name).second) {
     jobdir_.WritePid(event.name, event.pid).IgnoreError();
-    reporter_->PodStarted(event.name, id, event.pid);
+    reporter_->PodStarted(event.name, who->type, who->id, event.pid);
   }
-  const bool ended = event.phase == PodPhase::kSucceeded ||
-                     event.phase == PodPhase::kFailed ||
-                     event.phase == PodPhase::kDeleted;
-  if (ended && id >= 0) {
+  if (IsFinal(event.phase) && who.has_value()) {
     running_.erase(event.name);
     jobdir_.RemovePid(event.name);
-    // The controller first: if the crash is the fault of a task, it does not
-    // count against the worker.
-    controller_->OnWorkerEnded(
-        now, id, {IsProcessFailure(event), DescribePodEnd(event)});
-    if (controller_->BlamedOnTask(id)) pods_->ForgiveFailure(id);
+    if (who->type == PodType::kWorker) OnWorkerPodEnded(now, who->id, event);
   }
   Execute(pods_->OnPodEvent(event, now));
+}
+
+// Before the pod manager hears of it: if the crash is the fault of a task, it
+// does not count against the worker.
+void MasterImpl::OnWorkerPodEnded(absl::Time now, int64_t id,
+                                  const PodEvent& event) {
+  controller_->OnWorkerEnded(now, id,
+                             {IsProcessFailure(event), DescribePodEnd(event)});
+  if (controller_->BlamedOnTask(id)) pods_->ForgiveFailure(id);
 }
 
 void MasterImpl::Execute(const std::vector<PodDecision>& decisions) {
@@ -508,24 +564,32 @@ void MasterImpl::Execute(const std::vector<PodDecision>& decisions) {
         break;
       case PodDecision::Kind::kDelayed:
       case PodDecision::Kind::kGaveUp:
-        reporter_->Message(absl::StrCat(decision.name, ": ", decision.reason));
+        reporter_->OnMessage(
+            absl::StrCat(decision.name, ": ", decision.reason));
         break;
     }
   }
 }
 
 void MasterImpl::CreatePod(const PodDecision& decision) {
+  const bool worker = decision.type == PodType::kWorker;
   PodSpec spec;
   spec.name = decision.name;
+  spec.type = decision.type;
   spec.id = decision.id;
   spec.priority = decision.priority;
-  spec.argv = options_.worker_argv;
-  spec.argv.push_back(absl::StrCat("--worker_id=", decision.id));
+  spec.argv = worker ? options_.worker_argv : options_.ps_argv;
+  spec.argv.push_back(
+      absl::StrCat("--", PodTypeName(decision.type), "_id=", decision.id));
   spec.argv.push_back(absl::StrCat("--master_addr=", worker_master_addr_));
   spec.log_file = jobdir_.LogFile(decision.name);
-  if (decision.replaces >= 0) {
-    reporter_->Message(absl::StrCat("starting worker ", decision.id,
-                                    " in place of worker ", decision.replaces));
+  if (worker && decision.replaces >= 0) {
+    reporter_->OnMessage(absl::StrCat("starting worker ", decision.id,
+                                      " in place of worker ",
+                                      decision.replaces));
+  } else if (decision.replaces >= 0) {
+    reporter_->OnMessage(
+        absl::StrCat("starting server ", decision.id, " again"));
   }
   LogInfo("create ", decision.name, ": ", decision.reason);
   const absl::Status status = backend_->Create(spec);
@@ -535,6 +599,7 @@ void MasterImpl::CreatePod(const PodDecision& decision) {
 }
 
 void MasterImpl::ShutDown() {
+  if (searcher_ != nullptr) searcher_->Stop();
   if (backend_ != nullptr) backend_->Stop();
   if (server_ != nullptr) server_->Shutdown(absl::Seconds(1));
 }

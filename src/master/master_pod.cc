@@ -7,6 +7,7 @@
 #include "absl/strings/ascii.h"
 #include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
+#include "elasticdl/cluster/job_objects.h"
 #include "elasticdl/common/file.h"
 #include "elasticdl/common/log.h"
 #include "elasticdl/common/status.h"
@@ -19,16 +20,6 @@ using kube::Json;
 // Long enough for the log's last lines to be fetched, short enough that nobody
 // waits for the end of a failed job.
 constexpr int kFailedPodSeconds = 1;
-
-// With the way out.
-absl::Status Explain(const absl::Status& status, const std::string& what,
-                     const std::string& namespace_name) {
-  if (!absl::IsPermissionDenied(status)) return Annotate(status, what);
-  return absl::PermissionDeniedError(absl::StrCat(
-      what, ": ", status.message(),
-      "; grant the rights with: elasticdl rbac --apply --namespace=",
-      namespace_name));
-}
 
 }  // namespace
 
@@ -72,7 +63,7 @@ absl::StatusOr<MasterPod> MasterPod::Attach(const Options& options) {
 
 absl::StatusOr<MasterPod> MasterPod::Connect(const Options& options) {
   ELASTICDL_ASSIGN_OR_RETURN(MasterPod job, Attach(options));
-  ELASTICDL_RETURN_IF_ERROR(job.ReadTemplate());
+  ELASTICDL_RETURN_IF_ERROR(job.ReadTemplates());
   ELASTICDL_RETURN_IF_ERROR(job.FindPod());
   ELASTICDL_RETURN_IF_ERROR(job.FindAddress());
   return job;
@@ -94,19 +85,34 @@ KubeJob MasterPod::job() const {
   return job;
 }
 
-absl::Status MasterPod::ReadTemplate() {
-  const std::string path = JoinPath(options_.template_dir, "worker-pod.json");
-  auto text = ReadFile(path);
+absl::Status MasterPod::ReadTemplates() {
+  const std::string worker =
+      JoinPath(options_.template_dir, cluster::kWorkerPodKey);
+  auto text = ReadFile(worker);
   if (!text.ok()) return Annotate(text.status(), "--pod_template_dir");
-  worker_template_ = Json::parse(*text, nullptr, /*allow_exceptions=*/false);
-  ELASTICDL_RETURN_IF_ERROR(Annotate(CheckPodTemplate(worker_template_), path));
+  ELASTICDL_ASSIGN_OR_RETURN(worker_template_, ParseTemplate(worker, *text));
+  const std::string ps = JoinPath(options_.template_dir, cluster::kPsPodKey);
+  text = ReadFile(ps);
+  // Only a job with parameter servers has one.
+  if (text.ok()) {
+    ELASTICDL_ASSIGN_OR_RETURN(ps_template_, ParseTemplate(ps, *text));
+  }
+  return absl::OkStatus();
+}
+
+absl::StatusOr<Json> MasterPod::ParseTemplate(const std::string& path,
+                                              const std::string& text) const {
+  Json pod = Json::parse(text, nullptr, /*allow_exceptions=*/false);
+  ELASTICDL_RETURN_IF_ERROR(Annotate(cluster::CheckPodTemplate(pod), path));
   const auto names =
-      ReadFile(JoinPath(options_.template_dir, "populate_env_names"));
+      ReadFile(JoinPath(options_.template_dir, cluster::kPopulateEnvNamesKey));
   // Only when it was asked for.
-  if (!names.ok()) return absl::OkStatus();
-  return AddEnvironment(options_.environment,
-                        std::string(absl::StripAsciiWhitespace(*names)),
-                        worker_template_);
+  if (names.ok()) {
+    ELASTICDL_RETURN_IF_ERROR(
+        AddEnvironment(options_.environment,
+                       std::string(absl::StripAsciiWhitespace(*names)), pod));
+  }
+  return pod;
 }
 
 absl::Status MasterPod::FindPod() {
@@ -117,8 +123,8 @@ absl::Status MasterPod::FindPod() {
   }
   auto pod = client_->Get(kube::Pods(), options_.pod_name);
   if (!pod.ok()) {
-    return Explain(pod.status(), absl::StrCat("pod ", options_.pod_name),
-                   options_.namespace_name);
+    return Annotate(ExplainRefusal(pod.status()),
+                    absl::StrCat("pod ", options_.pod_name));
   }
   owner_ = {
       {"apiVersion", "v1"},        {"kind", "Pod"},
@@ -131,7 +137,7 @@ absl::Status MasterPod::FindPod() {
 }
 
 absl::Status MasterPod::FindAddress() {
-  const std::string name = absl::StrCat("elasticdl-master-", options_.job_name);
+  const std::string name = cluster::MasterName(options_.job_name);
   std::string host = options_.pod_ip;
   const auto service = client_->Get(kube::Services(), name);
   if (service.ok()) {
@@ -139,10 +145,10 @@ absl::Status MasterPod::FindAddress() {
     if (!ip.empty() && ip != "None") host = ip;
     OwnObject(kube::Services(), name);
   } else if (!absl::IsNotFound(service.status())) {
-    return Explain(service.status(), absl::StrCat("service ", name),
-                   options_.namespace_name);
+    return Annotate(ExplainRefusal(service.status()),
+                    absl::StrCat("service ", name));
   }
-  OwnObject(kube::Secrets(), absl::StrCat("elasticdl-job-", options_.job_name));
+  OwnObject(kube::Secrets(), cluster::SecretName(options_.job_name));
   if (host.empty()) {
     return absl::FailedPreconditionError(absl::StrCat(
         "there is no service ", name, " and MY_POD_IP is not set: workers ",
@@ -170,7 +176,7 @@ void MasterPod::OwnObject(const kube::Resource& resource,
           .status();
   if (!status.ok() && !absl::IsNotFound(status)) {
     LogWarning(resource.plural, " ", name,
-               " will outlive the job: ", status.message());
+               " will outlive the job: ", ExplainRefusal(status).message());
   }
 }
 
@@ -183,7 +189,7 @@ absl::Status MasterPod::ReportOutcome(const std::string& state, int exit_code,
           {"elasticdl/exit-code", absl::StrCat(exit_code)},
           {"elasticdl/message", message}}},
         {"labels", {{"status", exit_code == 0 ? "Finished" : "Failed"}}}}}};
-  if (exit_code != 0) {
+  if (state == "failed") {
     patch["spec"] = {{"activeDeadlineSeconds", kFailedPodSeconds}};
   }
   return client_->Patch(kube::Pods(), options_.pod_name, patch).status();

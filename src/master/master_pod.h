@@ -25,7 +25,8 @@ class MasterPod {
     // Of this very pod; the address is for clusters whose Service has none.
     std::string pod_name;
     std::string pod_ip;
-    // The Secret, mounted: worker-pod.json and what else the client left.
+    // The Secret, mounted: worker-pod.json, ps-pod.json and what else the
+    // client left.
     std::string template_dir;
     // Where the master listens.
     int port = 0;
@@ -34,7 +35,7 @@ class MasterPod {
     std::vector<std::string> environment;
   };
 
-  // Asks the cluster and reads the template. PERMISSION_DENIED names the verb
+  // Asks the cluster and reads the templates. PERMISSION_DENIED names the verb
   // that the service account lacks and the command that grants it.
   static absl::StatusOr<MasterPod> Connect(const Options& options);
   // Only good for ReportOutcome; asks nothing yet.
@@ -45,12 +46,14 @@ class MasterPod {
   // What the pods of workers have in common.
   KubeJob job() const;
   const kube::Json& worker_template() const { return worker_template_; }
+  // null when the client left none: there can be no servers then.
+  const kube::Json& ps_template() const { return ps_template_; }
   // A client of its own: each has one transport.
   absl::StatusOr<std::unique_ptr<kube::Client>> MakeClient() const;
 
   // The job is over (`state`: succeeded, stopped, failed): notes it on the pod,
-  // and unless it succeeded, has the pod end as failed instead of being
-  // restarted.
+  // and if it failed, has the pod end as failed instead of being restarted. The
+  // others end with exit code 0 and are not restarted anyway.
   absl::Status ReportOutcome(const std::string& state, int exit_code,
                              const std::string& message);
 
@@ -58,7 +61,9 @@ class MasterPod {
   MasterPod() = default;
   absl::Status FindPod();
   absl::Status FindAddress();
-  absl::Status ReadTemplate();
+  absl::Status ReadTemplates();
+  absl::StatusOr<kube::Json> ParseTemplate(const std::string& path,
+                                           const std::string& text) const;
   void OwnObject(const kube::Resource& resource, const std::string& name);
 
   Options options_;
@@ -67,6 +72,7 @@ class MasterPod {
   std::string master_address_;
   kube::Json owner_;
   kube::Json worker_template_;
+  kube::Json ps_template_;
 };
 
 // Adds the variables of `environment` (KEY=VALUE) whose whole name matches

@@ -1,17 +1,57 @@
 #include "pod_backend.h"
 
+#include <signal.h>
 #include <string.h>
 
+#include "absl/strings/numbers.h"
 #include "absl/strings/str_cat.h"
 
 namespace elasticdl::master {
+namespace {
+
+// How a shell and a container report a signal.
+bool EndedBySignal(const PodEvent& event, int signal) {
+  return event.signal == signal || event.exit_code == 128 + signal;
+}
+
+// Somebody took the pod away: no fault of what runs in it.
+bool TakenAway(const PodEvent& event) {
+  switch (event.reason) {
+    case PodEndReason::kOomKilled:
+      return false;
+    case PodEndReason::kDeleted:
+    case PodEndReason::kEvicted:
+    case PodEndReason::kPreempted:
+      return true;
+    default:
+      return event.phase == PodPhase::kDeleted ||
+             EndedBySignal(event, SIGKILL) || EndedBySignal(event, SIGTERM);
+  }
+}
+
+}  // namespace
 
 const char* PodTypeName(PodType type) {
   return type == PodType::kWorker ? "worker" : "ps";
 }
 
-std::string PodName(PodType type, const std::string& job_name, int64_t id) {
-  return absl::StrCat("elasticdl-", PodTypeName(type), "-", job_name, "-", id);
+std::string PodName(PodType type, const std::string& job_name, int64_t id,
+                    int64_t attempt) {
+  std::string name =
+      absl::StrCat("elasticdl-", PodTypeName(type), "-", job_name, "-", id);
+  if (attempt > 0) absl::StrAppend(&name, "-r", attempt);
+  return name;
+}
+
+int64_t PodAttempt(const std::string& name) {
+  // Ids are numbers, so no first attempt ends with -r<number>.
+  const size_t dash = name.rfind("-r");
+  int64_t attempt = 0;
+  if (dash == std::string::npos ||
+      !absl::SimpleAtoi(name.substr(dash + 2), &attempt) || attempt < 0) {
+    return 0;
+  }
+  return attempt;
 }
 
 const char* PodPhaseName(PodPhase phase) {
@@ -53,11 +93,17 @@ bool operator==(const PodEvent& a, const PodEvent& b) {
          a.exit_code == b.exit_code && a.signal == b.signal &&
          a.reason == b.reason && a.message == b.message &&
          a.create_error == b.create_error && a.terminating == b.terminating &&
-         a.type == b.type && a.id == b.id && a.priority == b.priority;
+         a.type == b.type && a.id == b.id && a.attempt == b.attempt &&
+         a.priority == b.priority;
 }
 
 bool IsFinal(PodPhase phase) {
   return phase != PodPhase::kPending && phase != PodPhase::kRunning;
+}
+
+bool IsProcessFailure(const PodEvent& event) {
+  return IsFinal(event.phase) && event.phase != PodPhase::kSucceeded &&
+         !TakenAway(event);
 }
 
 std::string DescribePodEnd(const PodEvent& event) {

@@ -20,8 +20,13 @@ enum class PodType { kWorker, kPs };
 // "worker", "ps": the word in pod names, labels and logs.
 const char* PodTypeName(PodType type);
 
-// elasticdl-worker-<job>-<id>.
-std::string PodName(PodType type, const std::string& job_name, int64_t id);
+// elasticdl-worker-<job>-<id>, elasticdl-ps-<job>-<id>. A server keeps its id
+// when its pod is replaced, and pods that have ended stay to be read, so the
+// name of a later attempt ends with -r<attempt>.
+std::string PodName(PodType type, const std::string& job_name, int64_t id,
+                    int64_t attempt = 0);
+// The attempt in a name that PodName has made.
+int64_t PodAttempt(const std::string& name);
 
 // What to run.
 struct PodSpec {
@@ -78,6 +83,7 @@ struct PodEvent {
   // backend does not fill these in. id is -1 when it is not known.
   PodType type = PodType::kWorker;
   int64_t id = -1;
+  int64_t attempt = 0;
   std::string priority;
 };
 
@@ -85,6 +91,9 @@ bool operator==(const PodEvent& a, const PodEvent& b);
 
 // kSucceeded, kFailed, kDeleted.
 bool IsFinal(PodPhase phase);
+
+// It failed by itself: not by success, and nobody took it away.
+bool IsProcessFailure(const PodEvent& event);
 
 // "exit code 3", "signal 9 (Killed)", "OOMKilled, exit code 137", …
 std::string DescribePodEnd(const PodEvent& event);

@@ -93,8 +93,14 @@ std::string RenderProgress(const Progress& progress, int columns,
   if (progress.phase == "train") {
     parts.push_back(absl::StrCat("step ", progress.step));
   }
-  parts.push_back(absl::StrCat(ShortNumber(progress.records_per_s), " rec/s"));
-  if (progress.loss.has_value()) {
+  const bool works = progress.activity.empty();
+  if (works) {
+    parts.push_back(
+        absl::StrCat(ShortNumber(progress.records_per_s), " rec/s"));
+  } else {
+    parts.push_back(absl::StrCat("(", progress.activity, ")"));
+  }
+  if (works && progress.loss.has_value()) {
     parts.push_back(absl::StrFormat("loss %.4g", *progress.loss));
   }
   parts.push_back(
@@ -102,7 +108,7 @@ std::string RenderProgress(const Progress& progress, int columns,
   if (progress.generation > 0) {
     parts.push_back(absl::StrCat("gen ", progress.generation));
   }
-  if (const std::string eta = Eta(progress); !eta.empty()) {
+  if (const std::string eta = Eta(progress); works && !eta.empty()) {
     parts.push_back(eta);
   }
   std::string line;
@@ -138,7 +144,12 @@ void ProgressDisplay::Tick(absl::Time now) {
     DrawLive(now);
     return;
   }
-  Write(absl::StrCat(RenderProgress(progress_, 0, false), "\n"));
+  const std::string line = RenderProgress(progress_, 0, false);
+  // What goes on is said once.
+  if (progress_.activity.empty() || line != last_line_) {
+    Write(absl::StrCat(line, "\n"));
+  }
+  last_line_ = line;
   changed_ = false;
   last_drawn_ = now;
 }

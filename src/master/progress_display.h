@@ -12,6 +12,9 @@
 namespace elasticdl::master {
 
 struct Progress {
+  // What goes on while no data is worked on ("starting workers"); shown instead
+  // of speed and loss. Empty while it is.
+  std::string activity;
   // "train", "evaluate", "predict".
   std::string phase = "train";
   // From 1; num_epochs 0 = no end.
@@ -32,6 +35,7 @@ struct Progress {
 // One line of at most `columns` characters (0 = any), without a newline. Pure.
 //   epoch 1/2 [=====>    ]  52% step 488 12.4k rec/s loss 0.1234 workers 2/2
 //   gen 3 ETA 0:12
+//   epoch 1/2 [>         ]   0% step 0 (starting workers) workers 0/2
 // What does not fit is left out from the right; the bar only if `with_bar`.
 std::string RenderProgress(const Progress& progress, int columns,
                            bool with_bar);
@@ -83,6 +87,8 @@ class ProgressDisplay {
 
   const Options options_;
   Progress progress_;
+  // kPlain: the last line.
+  std::string last_line_;
   bool changed_ = false;
   bool line_shown_ = false;
   bool finished_ = false;

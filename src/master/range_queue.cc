@@ -188,10 +188,6 @@ void RangeQueue::PushFront(const Range& range) {
   if (range.size() > 0) returned_.push_front(range);
 }
 
-void RangeQueue::PushBack(const Range& range) {
-  if (range.size() > 0) returned_.push_back(range);
-}
-
 int RangeQueue::CountFailure(const Range& range) {
   std::map<int64_t, int>& at = failures_[{range.epoch, range.block}];
   // A failure earlier in the same range than a former one is the same trouble

@@ -12,6 +12,7 @@
 
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
+#include "elasticdl/v1/journal.pb.h"
 #include "elasticdl/v1/ledger.pb.h"
 
 namespace elasticdl::master {
@@ -26,6 +27,8 @@ struct Range {
 
   int64_t size() const { return end - begin; }
 };
+
+v1::TaskState::Range ToProto(const Range& range);
 
 // Thread-compatible. The shards of a data set cut into blocks of
 // records_per_block; a block never crosses a shard, a shard's last one may be
@@ -52,6 +55,8 @@ class BlockIndex {
   // The inverse of at(). DATA_LOSS when the range is not inside one block.
   absl::StatusOr<Range> Find(const v1::LedgerRange& range) const;
   v1::LedgerRange ToProto(const Range& range) const;
+  // Also DATA_LOSS when there is no such block.
+  absl::StatusOr<Range> Find(const v1::TaskState::Range& range) const;
 
  private:
   std::vector<v1::LedgerShard> shards_;
@@ -77,10 +82,8 @@ class RangeQueue {
   std::optional<Range> Pop(int64_t max_records);
   bool Empty() const { return returned_.empty() && CursorAtEnd(); }
 
-  // Returns a range; the front is handed out next, the back after all others
-  // that were returned, but before the cursor goes on.
+  // Returns a range: it is handed out next.
   void PushFront(const Range& range);
-  void PushBack(const Range& range);
 
   // A failure at range.begin. Returns the number of failures without progress:
   // a failure further on in the range starts to count from 1. The count
@@ -90,6 +93,10 @@ class RangeQueue {
   void SetAside(const Range& range);
   const std::vector<Range>& set_aside() const { return set_aside_; }
   int64_t num_set_aside() const;  // Records.
+
+  // All of it, and back. DATA_LOSS for ranges that are not in these blocks.
+  v1::TaskState::Queue State() const;
+  absl::Status LoadState(const v1::TaskState::Queue& state);
 
   // Replaces position and returned ranges. What is set aside stays so.
   void Load(int32_t epoch, int64_t next_block, const std::vector<Range>& due);

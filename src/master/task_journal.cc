@@ -14,7 +14,17 @@ absl::Status DoesNotFit(absl::string_view why) {
       absl::StrCat("the journal does not fit the data of this job: ", why));
 }
 
+// More evaluation tasks than a master can hand out between two others.
+constexpr int64_t kIdsOfOneMaster = int64_t{1} << 32;
+
 }  // namespace
+
+void TaskManager::BeginNewIds() {
+  next_task_id_ += kIdsOfOneMaster;
+  v1::TaskEvent event;
+  event.set_first_task_id(next_task_id_);
+  Record(event);
+}
 
 void TaskManager::RecordGrant(int64_t worker_id, int64_t task_id,
                               v1::TaskType type, const Range& range) const {
@@ -77,13 +87,6 @@ absl::StatusOr<std::optional<CommittedRange>> TaskManager::Apply(
       if (!done.ok()) return DoesNotFit(done.status().message());
       break;
     }
-    case v1::TaskEvent::kFailed: {
-      const v1::TaskEvent::Failed& failed = event.failed();
-      const auto aside =
-          Fail(now, failed.worker_id(), failed.task_id(), failed.message());
-      if (!aside.ok()) return DoesNotFit(aside.status().message());
-      break;
-    }
     case v1::TaskEvent::kLost:
       WorkerLost(now, event.lost().worker_id(), event.lost().suspect(),
                  event.lost().message());
@@ -95,13 +98,19 @@ absl::StatusOr<std::optional<CommittedRange>> TaskManager::Apply(
       StopTraining(event.stopped());
       break;
     case v1::TaskEvent::kEvaluated:
-      evaluated_version_ = std::max(evaluated_version_, event.evaluated());
+      evaluation_.SetEvaluated(
+          std::max(evaluation_.evaluated_version(), event.evaluated()));
       break;
     case v1::TaskEvent::kCutBack: {
       const absl::Status cut = CutBack(now, event.cut_back());
       if (!cut.ok()) return DoesNotFit(cut.message());
       break;
     }
+    case v1::TaskEvent::kFirstTaskId:
+      next_task_id_ = std::max(next_task_id_, event.first_task_id());
+      break;
+    // Not recorded any more.
+    case v1::TaskEvent::kFailed:
     case v1::TaskEvent::EVENT_NOT_SET:
       return DoesNotFit("an event of another version");
   }

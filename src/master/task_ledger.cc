@@ -188,7 +188,7 @@ void TaskManager::Load(const v1::Ledger& ledger, const LoadedLedger& loaded) {
     QuarantinedRange bad;
     bad.type = v1::TRAINING;
     bad.range = training_.blocks().ToProto(training_.set_aside()[i]);
-    bad.last_error = "set aside by a former run";
+    bad.last_error = "quarantined by an earlier run";
     quarantined_.push_back(std::move(bad));
   }
   training_.Load(ledger.epoch(), ledger.next_block(), loaded.outstanding);
@@ -219,10 +219,10 @@ absl::Status TaskManager::CutBack(absl::Time now, const v1::Ledger& ledger) {
                      ledger.step()));
   }
   ELASTICDL_ASSIGN_OR_RETURN(LoadedLedger loaded, Parse(ledger));
-  if (EvaluationRunning() && evaluation_->version > ledger.step()) {
+  if (EvaluationRunning() && evaluation_.version() > ledger.step()) {
     CancelEvaluation(now);
   }
-  if (evaluated_version_ > ledger.step()) evaluated_version_ = -1;
+  evaluation_.FallBack(ledger.step());
   std::vector<int64_t> stale;
   for (const auto& [task_id, held] : held_) {
     if (held.type == v1::TRAINING || held.type == v1::TRAIN_END_CALLBACK) {

@@ -58,136 +58,10 @@ TaskManager::TaskManager(TaskManagerOptions options, RangeQueue training,
                          RangeQueue validation, RangeQueue prediction)
     : options_(std::move(options)),
       training_(std::move(training)),
-      validation_(std::move(validation)),
-      prediction_(std::move(prediction)) {
+      prediction_(std::move(prediction)),
+      evaluation_(std::move(validation)),
+      clock_(options_.task_timeout) {
   if (options_.train_end_task) train_end_ = TrainEnd::kDue;
-}
-
-GrantResult TaskManager::Grant(absl::Time now, int64_t worker_id,
-                               const TaskKinds& kinds) {
-  workers_.try_emplace(worker_id);
-  GrantResult result;
-  result.task = GrantFrom(now, worker_id, kinds);
-  if (!result.task.has_value()) result.reason = WhyNothing(kinds);
-  return result;
-}
-
-std::optional<v1::Task> TaskManager::GrantFrom(absl::Time now,
-                                               int64_t worker_id,
-                                               const TaskKinds& kinds) {
-  if (kinds.evaluation && evaluation_.has_value()) {
-    RangeQueue& queue = evaluation_->queue;
-    if (const auto range = queue.Pop(queue.blocks().records_per_block())) {
-      return Hand(now, worker_id, v1::EVALUATION, *range);
-    }
-  }
-  if (kinds.training && stop_reason_.empty()) {
-    if (const auto range = training_.Pop(TrainingTaskLimit())) {
-      return Hand(now, worker_id, v1::TRAINING, *range);
-    }
-  }
-  if (kinds.prediction) {
-    const int64_t limit = prediction_.blocks().records_per_block();
-    if (const auto range = prediction_.Pop(limit)) {
-      return Hand(now, worker_id, v1::PREDICTION, *range);
-    }
-  }
-  if (kinds.train_end && TrainEndReady()) {
-    train_end_ = TrainEnd::kHeld;
-    return Hand(now, worker_id, v1::TRAIN_END_CALLBACK, Range());
-  }
-  return std::nullopt;
-}
-
-std::optional<v1::Task> TaskManager::Hand(absl::Time now, int64_t worker_id,
-                                          v1::TaskType type,
-                                          const Range& range) {
-  const int64_t task_id = next_task_id_++;
-  held_[task_id] = Held{worker_id, type, range};
-  ++num_held_[type];
-  Worker& worker = workers_[worker_id];
-  worker.tasks.push_back(task_id);
-  // A task that waits behind another one does not set the clock.
-  if (TaskInUse(worker) == task_id) {
-    worker.in_use_since = worker.last_report = now;
-  }
-  RecordGrant(worker_id, task_id, type, range);
-  return MakeTask(task_id, type, range);
-}
-
-v1::Task TaskManager::MakeTask(int64_t task_id, v1::TaskType type,
-                               const Range& range) const {
-  v1::Task task;
-  task.set_task_id(task_id);
-  task.set_type(type);
-  if (const RangeQueue* queue = QueueOf(type)) {
-    *task.mutable_range() = queue->blocks().ToProto(range);
-    task.set_shuffle_seed(queue->ShuffleSeed(range));
-  }
-  task.set_model_version(type == v1::EVALUATION ? evaluation_->version : step_);
-  return task;
-}
-
-int64_t TaskManager::TrainingTaskLimit() const {
-  const int64_t whole = training_.blocks().records_per_block();
-  const int64_t workers = static_cast<int64_t>(workers_.size());
-  if (workers < 2 || !training_.InLastEpoch() ||
-      training_.NumRangesLeft() >= 2 * workers) {
-    return whole;
-  }
-  // Half of a fair share: what is left shrinks with every task, down to one
-  // minibatch, so that nobody waits long for the last one.
-  const int64_t divisor = 2 * workers * options_.minibatch_size;
-  const int64_t minibatches =
-      std::max<int64_t>(1, (training_.NumRecordsLeft() - 1) / divisor + 1);
-  return std::min(whole, minibatches * options_.minibatch_size);
-}
-
-NoTask TaskManager::WhyNothing(const TaskKinds& kinds) const {
-  if (Finished()) return NoTask::kAllDone;
-  const bool training_held = stop_reason_.empty() && NumHeld(v1::TRAINING) > 0;
-  if ((kinds.training && training_held) ||
-      (kinds.evaluation && NumHeld(v1::EVALUATION) > 0) ||
-      (kinds.prediction && NumHeld(v1::PREDICTION) > 0) ||
-      (kinds.train_end && NumHeld(v1::TRAIN_END_CALLBACK) > 0)) {
-    return NoTask::kWaitForOthers;
-  }
-  return TrainingDone() ? NoTask::kTrainingDone : NoTask::kOtherKindsDue;
-}
-
-bool TaskManager::TrainEndReady() const {
-  return train_end_ == TrainEnd::kDue && TrainingDone() &&
-         !EvaluationRunning() && !FinalEvaluationDue();
-}
-
-int TaskManager::NumHeld(v1::TaskType type) const {
-  const auto it = num_held_.find(type);
-  return it == num_held_.end() ? 0 : it->second;
-}
-
-int TaskManager::NumHeld(int64_t worker_id, v1::TaskType type) const {
-  const auto it = workers_.find(worker_id);
-  if (it == workers_.end()) return 0;
-  const std::vector<int64_t>& tasks = it->second.tasks;
-  return static_cast<int>(std::count_if(
-      tasks.begin(), tasks.end(),
-      [&](int64_t task_id) { return held_.at(task_id).type == type; }));
-}
-
-int64_t TaskManager::TrainingRecordsHeld(int64_t worker_id) const {
-  const auto it = workers_.find(worker_id);
-  if (it == workers_.end()) return 0;
-  int64_t records = 0;
-  for (const int64_t task_id : it->second.tasks) {
-    const Held& held = held_.at(task_id);
-    if (held.type == v1::TRAINING) records += held.range.end - held.range.begin;
-  }
-  return records;
-}
-
-int64_t TaskManager::NumLastTrainingRanges() const {
-  return training_.InLastEpoch() ? training_.NumRangesLeft()
-                                 : std::numeric_limits<int64_t>::max();
 }
 
 RangeQueue* TaskManager::QueueOf(v1::TaskType type) {
@@ -195,8 +69,7 @@ RangeQueue* TaskManager::QueueOf(v1::TaskType type) {
     case v1::TRAINING:
       return &training_;
     case v1::EVALUATION:
-      ELASTICDL_CHECK(evaluation_.has_value());
-      return &evaluation_->queue;
+      return &evaluation_.queue();
     case v1::PREDICTION:
       return &prediction_;
     default:
@@ -254,7 +127,7 @@ absl::StatusOr<CommittedRange> TaskManager::Commit(absl::Time now,
   last_committed_->end = end;
   held.range.begin = end;
   committed_records_ += end - committed.begin;
-  workers_.at(worker_id).last_report = now;
+  clock_.Report(worker_id, now);
   if (held.range.size() == 0) Complete(now, task_id);
   v1::TaskEvent event;
   event.mutable_committed()->set_worker_id(worker_id);
@@ -318,7 +191,7 @@ absl::StatusOr<bool> TaskManager::Done(absl::Time now, int64_t worker_id,
   Complete(now, task_id);
   switch (held.type) {
     case v1::EVALUATION:
-      evaluation_->done_records += held.range.size();
+      evaluation_.Done(held.range.size());
       CheckEvaluationComplete(now);
       break;
     case v1::PREDICTION:
@@ -336,25 +209,6 @@ absl::StatusOr<bool> TaskManager::Done(absl::Time now, int64_t worker_id,
     Record(event);
   }
   return true;
-}
-
-absl::StatusOr<bool> TaskManager::Fail(absl::Time now, int64_t worker_id,
-                                       int64_t task_id,
-                                       absl::string_view message) {
-  ELASTICDL_RETURN_IF_ERROR(CheckHeld(worker_id, task_id));
-  const Held held = Drop(now, task_id);
-  const bool set_aside = CountFailure(held, message);
-  // Behind what else came back: trouble of the moment has time to pass.
-  if (!set_aside) TakeBack(held, /*front=*/false);
-  if (held.type != v1::EVALUATION) {
-    v1::TaskEvent event;
-    event.mutable_failed()->set_worker_id(worker_id);
-    event.mutable_failed()->set_task_id(task_id);
-    event.mutable_failed()->set_message(std::string(message));
-    Record(event);
-  }
-  CheckEvaluationComplete(now);
-  return set_aside;
 }
 
 int TaskManager::WorkerLost(absl::Time now, int64_t worker_id, WorkerLoss loss,
@@ -381,9 +235,10 @@ int TaskManager::WorkerLost(absl::Time now, int64_t worker_id, int64_t suspect,
                                   message.empty() ? "" : ": ", message))) {
       continue;
     }
-    TakeBack(held, /*front=*/true);
+    TakeBack(held);
   }
   workers_.erase(worker_id);
+  clock_.Forget(worker_id);
   v1::TaskEvent event;
   event.mutable_lost()->set_worker_id(worker_id);
   event.mutable_lost()->set_suspect(suspect);
@@ -397,10 +252,9 @@ void TaskManager::Complete(absl::Time now, int64_t task_id) {
   const Held& held = held_.at(task_id);
   Worker& worker = workers_.at(held.worker_id);
   if (TaskInUse(worker) == task_id) {
-    absl::Duration& longest = longest_[held.type];
-    longest = std::max(longest, now - worker.in_use_since);
+    clock_.Completed(held.worker_id, held.type, now);
   }
-  worker.finished.push_back({task_id, held.range.end});
+  worker.finished.push_back({task_id, held.range.end, held.type});
   if (worker.finished.size() > kFinishedTasksRemembered) {
     worker.finished.pop_front();
   }
@@ -416,18 +270,16 @@ TaskManager::Held TaskManager::Drop(absl::Time now, int64_t task_id) {
   Worker& worker = workers_.at(held.worker_id);
   worker.tasks.erase(
       std::find(worker.tasks.begin(), worker.tasks.end(), task_id));
-  worker.in_use_since = worker.last_report = now;
+  clock_.Begin(held.worker_id, now);
   return held;
 }
 
-void TaskManager::TakeBack(const Held& held, bool front) {
+void TaskManager::TakeBack(const Held& held) {
   RangeQueue* queue = QueueOf(held.type);
   if (queue == nullptr) {
     train_end_ = TrainEnd::kDue;
-  } else if (front) {
-    queue->PushFront(held.range);
   } else {
-    queue->PushBack(held.range);
+    queue->PushFront(held.range);
   }
 }
 
@@ -480,17 +332,7 @@ void TaskManager::StopTraining(absl::string_view reason) {
 }
 
 absl::Status TaskManager::StartEvaluation(int64_t version) {
-  if (EvaluationRunning()) {
-    return absl::FailedPreconditionError(absl::StrCat(
-        "cannot evaluate version ", version, ": the evaluation of version ",
-        evaluation_->version, " is still running"));
-  }
-  if (validation_.Empty()) {
-    return absl::FailedPreconditionError(absl::StrCat(
-        "cannot evaluate version ", version, ": there is no validation data"));
-  }
-  evaluation_.emplace(Evaluation{version, validation_});
-  return absl::OkStatus();
+  return evaluation_.Start(version);
 }
 
 void TaskManager::CancelEvaluation(absl::Time now) {
@@ -500,38 +342,18 @@ void TaskManager::CancelEvaluation(absl::Time now) {
     if (held.type == v1::EVALUATION) stale.push_back(task_id);
   }
   for (const int64_t task_id : stale) Drop(now, task_id);
-  evaluation_.reset();
+  evaluation_.Cancel();
   RestartClocks(now);
 }
 
 void TaskManager::CheckEvaluationComplete(absl::Time now) {
-  if (!EvaluationRunning() || !evaluation_->queue.Empty() ||
-      NumHeld(v1::EVALUATION) > 0) {
-    return;
-  }
-  evaluation_->complete = true;
-  evaluated_version_ = std::max(evaluated_version_, evaluation_->version);
-  RestartClocks(now);
-}
-
-bool TaskManager::EvaluationRunning() const {
-  return evaluation_.has_value() && !evaluation_->complete;
+  // Training goes on: nobody was silent on its task while others evaluated.
+  if (evaluation_.CompleteIfDone(NumHeld(v1::EVALUATION))) RestartClocks(now);
 }
 
 bool TaskManager::FinalEvaluationDue() const {
   return options_.final_evaluation && TrainingDone() && !EvaluationRunning() &&
-         evaluated_version_ < step_;
-}
-
-std::optional<EvaluationProgress> TaskManager::evaluation() const {
-  if (!evaluation_.has_value()) return std::nullopt;
-  EvaluationProgress progress;
-  progress.version = evaluation_->version;
-  progress.complete = evaluation_->complete;
-  progress.total_records = validation_.blocks().num_records();
-  progress.done_records = evaluation_->done_records;
-  progress.skipped_records = evaluation_->queue.num_set_aside();
-  return progress;
+         evaluation_.evaluated_version() < step_;
 }
 
 bool TaskManager::TrainingDone() const {
@@ -544,6 +366,56 @@ bool TaskManager::Finished() const {
          NumHeld(v1::PREDICTION) == 0 && !EvaluationRunning() &&
          !FinalEvaluationDue() && train_end_ != TrainEnd::kDue &&
          train_end_ != TrainEnd::kHeld;
+}
+
+// Who is overdue --------------------------------------------------------------
+
+int64_t TaskManager::TaskInUse(const Worker& worker) const {
+  // Training waits while the worker does anything else.
+  for (const int64_t task_id : worker.tasks) {
+    if (held_.at(task_id).type != v1::TRAINING) return task_id;
+  }
+  return worker.tasks.empty() ? 0 : worker.tasks.front();
+}
+
+std::optional<OverdueTask> TaskManager::Watched(int64_t worker_id,
+                                                const Worker& worker) const {
+  const int64_t task_id = TaskInUse(worker);
+  if (task_id == 0) return std::nullopt;
+  OverdueTask task;
+  task.worker_id = worker_id;
+  task.task_id = task_id;
+  task.type = held_.at(task_id).type;
+  task.limit = clock_.Limit(task.type);
+  // Its holder may be waiting for the evaluation; what is left of a training
+  // that was stopped is not for anybody.
+  if (task.type == v1::TRAINING &&
+      (EvaluationRunning() || !stop_reason_.empty())) {
+    return std::nullopt;
+  }
+  return task;
+}
+
+std::vector<OverdueTask> TaskManager::Expire(absl::Time now) const {
+  std::vector<OverdueTask> overdue;
+  for (const auto& [worker_id, worker] : workers_) {
+    std::optional<OverdueTask> task = Watched(worker_id, worker);
+    if (!task.has_value()) continue;
+    task->silent = now - clock_.LastReport(worker_id);
+    if (task->silent >= task->limit) overdue.push_back(*task);
+  }
+  return overdue;
+}
+
+absl::Time TaskManager::NextExpiry() const {
+  absl::Time next = absl::InfiniteFuture();
+  for (const auto& [worker_id, worker] : workers_) {
+    const std::optional<OverdueTask> task = Watched(worker_id, worker);
+    if (task.has_value()) {
+      next = std::min(next, clock_.LastReport(worker_id) + task->limit);
+    }
+  }
+  return next;
 }
 
 }  // namespace elasticdl::master

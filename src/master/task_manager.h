@@ -18,7 +18,9 @@
 #include "elasticdl/v1/journal.pb.h"
 #include "elasticdl/v1/ledger.pb.h"
 #include "elasticdl/v1/master.pb.h"
+#include "evaluation_tasks.h"
 #include "range_queue.h"
+#include "task_clock.h"
 #include "task_types.h"
 
 namespace elasticdl::master {
@@ -77,10 +79,6 @@ class TaskManager {
   // NONE when nobody holds the task.
   v1::TaskType HeldType(int64_t task_id) const;
 
-  // The worker could not do the task but lives. The rest is due again, or set
-  // aside after task_max_failures; true when the latter happened.
-  absl::StatusOr<bool> Fail(absl::Time now, int64_t worker_id, int64_t task_id,
-                            absl::string_view message);
   // The worker is gone. What it held is due again, first of all, from where it
   // committed last. Only the task in use, and only when crashed, counts a
   // failure. Returns the number of tasks taken back; 0 for unknown workers.
@@ -102,8 +100,10 @@ class TaskManager {
   // Forgets the running evaluation, if any; its tasks become stale.
   void CancelEvaluation(absl::Time now);
   // The running or last evaluation; nullopt before the first.
-  std::optional<EvaluationProgress> evaluation() const;
-  bool EvaluationRunning() const;
+  std::optional<EvaluationProgress> evaluation() const {
+    return evaluation_.progress();
+  }
+  bool EvaluationRunning() const { return evaluation_.running(); }
   // Training is done and final_evaluation asks for one of version step().
   bool FinalEvaluationDue() const;
 
@@ -112,6 +112,8 @@ class TaskManager {
   // While an evaluation runs, training tasks are not overdue: their holders may
   // be waiting for it.
   std::vector<OverdueTask> Expire(absl::Time now) const;
+  // All have a reason not to work on their tasks: nobody was silent until now.
+  void RestartClocks(absl::Time now) { clock_.RestartAll(now); }
   absl::Time NextExpiry() const;  // InfiniteFuture: never.
 
   // All training data is committed or set aside, or training was stopped.
@@ -137,11 +139,19 @@ class TaskManager {
   // Hears of every change from now on that Apply can repeat, once it is made.
   using Recorder = std::function<void(const v1::TaskEvent& event)>;
   void SetRecorder(Recorder recorder) { recorder_ = std::move(recorder); }
+  // A new master goes on with these tasks. The ids of evaluation tasks are not
+  // recorded, so those of the master before are left behind: a worker's word
+  // about one of its tasks must not be taken for another's.
+  void BeginNewIds();
   // Repeats a recorded change; what it committed, if that was it. The same
   // changes from the same start give the same tasks, but for evaluations, which
   // are not recorded. DATA_LOSS when the change does not fit.
   absl::StatusOr<std::optional<CommittedRange>> Apply(
       absl::Time now, const v1::TaskEvent& event);
+  // What all changes so far have led to, apart from evaluations, and back (into
+  // a new manager of the same data; else DATA_LOSS).
+  v1::TaskState State() const;
+  absl::Status LoadState(absl::Time now, const v1::TaskState& state);
   // The worker's tasks that were handed out after task `after`, in that order.
   // For one whose last messages may not have arrived.
   std::vector<v1::Task> HeldSince(int64_t worker_id, int64_t after) const;
@@ -158,26 +168,17 @@ class TaskManager {
   struct FinishedTask {
     int64_t task_id = 0;
     int64_t end = 0;
+    v1::TaskType type = v1::NONE;
   };
   struct Worker {
     std::vector<int64_t> tasks;  // Unfinished, oldest first.
     // The last finished ones, to recognise repeated reports.
     std::deque<FinishedTask> finished;
-    // When the task in use was begun, and the last sign of it.
-    absl::Time in_use_since;
-    absl::Time last_report;
   };
-  struct Evaluation {
-    int64_t version = 0;
-    RangeQueue queue;
-    int64_t done_records = 0;
-    bool complete = false;
-  };
-
   TaskManager(TaskManagerOptions options, RangeQueue training,
               RangeQueue validation, RangeQueue prediction);
 
-  // task_manager.cc: hand-out and reports.
+  // task_grant.cc: hand-out.
   std::optional<v1::Task> GrantFrom(absl::Time now, int64_t worker_id,
                                     const TaskKinds& kinds);
   std::optional<v1::Task> Hand(absl::Time now, int64_t worker_id,
@@ -186,6 +187,8 @@ class TaskManager {
   NoTask WhyNothing(const TaskKinds& kinds) const;
   bool TrainEndReady() const;
   int NumHeld(v1::TaskType type) const;
+
+  // task_manager.cc: reports and losses.
   // The queue that the type's ranges come from; null for TRAIN_END_CALLBACK.
   RangeQueue* QueueOf(v1::TaskType type);
   const RangeQueue* QueueOf(v1::TaskType type) const {
@@ -196,7 +199,8 @@ class TaskManager {
   void Complete(absl::Time now, int64_t task_id);
   // Takes the task from its worker without any other consequence.
   Held Drop(absl::Time now, int64_t task_id);
-  void TakeBack(const Held& held, bool front);
+  // To the front of its queue.
+  void TakeBack(const Held& held);
   // True when the rest of the task was set aside.
   bool CountFailure(const Held& held, absl::string_view message);
   void CheckEvaluationComplete(absl::Time now);
@@ -214,10 +218,13 @@ class TaskManager {
   int WorkerLost(absl::Time now, int64_t worker_id, int64_t suspect,
                  absl::string_view message);
 
-  // task_clock.cc: who is overdue.
-  void RestartClocks(absl::Time now);
+  // task_state.cc: all of it at one moment.
+  uint32_t DataChecksum() const;
+  void LoadHeld(absl::Time now, const v1::TaskState::Held& held,
+                const Range& range);
+
   int64_t TaskInUse(const Worker& worker) const;  // 0 = none.
-  absl::Duration Limit(v1::TaskType type) const;
+  // The worker's task in use, if there is a limit to its silence.
   std::optional<OverdueTask> Watched(int64_t worker_id,
                                      const Worker& worker) const;
 
@@ -233,9 +240,9 @@ class TaskManager {
   TaskManagerOptions options_;
   Recorder recorder_;
   RangeQueue training_;
-  RangeQueue validation_;  // Never popped: copied for each evaluation.
   RangeQueue prediction_;
-  std::optional<Evaluation> evaluation_;
+  EvaluationTasks evaluation_;
+  TaskClock clock_;
   TrainEnd train_end_ = TrainEnd::kNotWanted;
   int train_end_failures_ = 0;
 
@@ -243,7 +250,6 @@ class TaskManager {
   std::map<int64_t, Held> held_;  // By task id.
   std::map<v1::TaskType, int> num_held_;
   std::map<int64_t, Worker> workers_;
-  std::map<v1::TaskType, absl::Duration> longest_;
   std::vector<QuarantinedRange> quarantined_;
 
   int64_t step_ = 0;
@@ -251,7 +257,6 @@ class TaskManager {
   int64_t predicted_records_ = 0;
   std::map<int64_t, int64_t> output_bytes_;
   std::optional<Range> last_committed_;
-  int64_t evaluated_version_ = -1;
   std::string stop_reason_;  // Not empty: training was stopped.
 };
 

@@ -1,6 +1,7 @@
 #include "task_types.h"
 
 #include "absl/strings/str_cat.h"
+#include "elasticdl/common/text.h"
 
 namespace elasticdl::master {
 namespace {
@@ -58,7 +59,8 @@ std::string TaskSummary::ToString() const {
   std::string text = finished ? "finished" : "not finished";
   // Evaluation tells its own records.
   if (committed_records > 0) {
-    absl::StrAppend(&text, ", ", committed_records, " records trained");
+    absl::StrAppend(&text, ", ", Count(committed_records, "record"),
+                    " trained");
   }
   if (predicted_records > 0) {
     absl::StrAppend(&text, ", ", predicted_records, " predicted");
@@ -66,12 +68,13 @@ std::string TaskSummary::ToString() const {
   if (!stop_reason.empty()) {
     absl::StrAppend(&text, ", stopped early (", stop_reason, ")");
     if (discarded_records > 0) {
-      absl::StrAppend(&text, " with ", discarded_records, " records left");
+      absl::StrAppend(&text, " with ", Count(discarded_records, "record"),
+                      " left");
     }
   }
   if (!quarantined.empty()) {
-    absl::StrAppend(&text, ", ", quarantined_records,
-                    " records set aside after failures:");
+    absl::StrAppend(&text, ", ", Count(quarantined_records, "record"),
+                    " quarantined after failures:");
     for (const QuarantinedRange& bad : quarantined) {
       absl::StrAppend(&text, " ", v1::TaskType_Name(bad.type), " '",
                       bad.range.shard(), "' ", bad.range.begin(), "-",

@@ -24,7 +24,7 @@ double Mean(absl::Span<const double> sums) {
 
 // The area under the ROC curve by the trapezoid rule: from the highest
 // threshold down, each bin moves the curve right by its negatives and up by its
-// positives; inside a bin they are taken to be mixed evenly.
+// positives; within a bin they are assumed to be mixed evenly.
 double AreaUnderCurve(absl::Span<const double> sums) {
   const size_t bins = sums.size() / 2;
   const auto positives = sums.first(bins);

@@ -1,4 +1,4 @@
-// Feeds by name.
+// Built-in feeds.
 #include <algorithm>
 #include <utility>
 
@@ -18,8 +18,8 @@ absl::StatusOr<std::vector<int64_t>> ParseShape(const std::string& text) {
   for (const absl::string_view part : absl::StrSplit(text, 'x')) {
     int64_t size = 0;
     if (!absl::SimpleAtoi(part, &size) || size <= 0) {
-      return absl::InvalidArgumentError(absl::StrCat(
-          "shape=", text, " is not sizes with 'x' between, as in 1x28x28"));
+      return absl::InvalidArgumentError(
+          absl::StrCat("shape=", text, " is not a shape such as 1x28x28"));
     }
     shape.push_back(size);
   }
@@ -108,8 +108,8 @@ float CsvNumber(const std::vector<std::string>& fields, size_t column) {
       column < fields.size()
           ? absl::StrCat("column ", column, ": '", fields[column],
                          "' is not a number")
-          : absl::StrCat("there are ", fields.size(), " columns, column ",
-                         column, " is wanted"));
+          : absl::StrCat("there is no column ", column, ", only ",
+                         fields.size(), " columns"));
 }
 
 struct CsvOptions {
@@ -119,7 +119,7 @@ struct CsvOptions {
   char separator = ',';
 };
 
-// Which columns of a file with `num_columns` hold features.
+// The feature columns of a file with `num_columns` columns.
 std::vector<size_t> FeatureColumns(const CsvOptions& options, size_t label,
                                    const Metadata& metadata,
                                    size_t num_columns) {
@@ -174,7 +174,7 @@ absl::StatusOr<FeedFunction> CsvFeed(const Expression& e) {
   const std::string separator = e.Get("separator", ",");
   if ((type != "int" && type != "float") || separator.size() != 1) {
     return absl::InvalidArgumentError(absl::StrCat(
-        e.name, ": label_type is int or float, separator one character"));
+        e.name, ": label_type must be int or float, separator one character"));
   }
   options.integer_label = type == "int";
   options.separator = separator[0];
@@ -193,7 +193,7 @@ absl::StatusOr<FeedFunction> BuiltinFeed(const std::string& text) {
   if (e.name == "csv") return CsvFeed(e);
   return absl::NotFoundError(
       absl::StrCat("there is no built-in feed '", e.name,
-                   "'; there are image_classification, example, csv"));
+                   "'; known: image_classification, example, csv"));
 }
 
 }  // namespace elasticdl::model

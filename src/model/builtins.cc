@@ -1,4 +1,4 @@
-// Losses and metrics by name.
+// Built-in losses and metrics.
 #include "builtins.h"
 
 #include <map>
@@ -52,7 +52,7 @@ const std::map<std::string, PlainLoss>& Losses() {
   return losses;
 }
 
-// Names that Keras and torch use for the same.
+// Names that Keras and torch use for the same function.
 std::string CanonicalLoss(const std::string& name) {
   static const auto& aliases = *new std::map<std::string, std::string>{
       {"sparse_categorical_crossentropy", "cross_entropy"},
@@ -124,9 +124,9 @@ absl::StatusOr<NamedMetric> ParseMetric(const std::string& text) {
   ELASTICDL_ASSIGN_OR_RETURN(const Expression e, ParseExpression(text));
   const auto it = MetricTable().find(e.name);
   if (it == MetricTable().end()) {
-    return absl::NotFoundError(absl::StrCat("there is no built-in metric '",
-                                            e.name, "'; there are ",
-                                            KeysOf(MetricTable())));
+    return absl::NotFoundError(
+        absl::StrCat("there is no built-in metric '", e.name,
+                     "'; known: ", KeysOf(MetricTable())));
   }
   ELASTICDL_RETURN_IF_ERROR(e.CheckArgs(it->second.args));
   NamedMetric metric;
@@ -146,9 +146,8 @@ absl::StatusOr<LossFunction> BuiltinLoss(const std::string& text) {
   ELASTICDL_ASSIGN_OR_RETURN(const Expression e, ParseExpression(text));
   const auto it = Losses().find(CanonicalLoss(e.name));
   if (it == Losses().end()) {
-    return absl::NotFoundError(absl::StrCat("there is no built-in loss '",
-                                            e.name, "'; there are ",
-                                            KeysOf(Losses())));
+    return absl::NotFoundError(absl::StrCat(
+        "there is no built-in loss '", e.name, "'; known: ", KeysOf(Losses())));
   }
   ELASTICDL_RETURN_IF_ERROR(e.CheckArgs({"output"}));
   return LossFunction([plain = it->second, output = e.Get("output", "")](

@@ -1,5 +1,5 @@
-// Losses, metrics and feeds by name: for TorchScript models, and where a C++
-// model file has no function of the name.
+// Built-in losses, metrics and feeds, chosen by name: for TorchScript models,
+// and for C++ model files that do not define the function.
 #pragma once
 
 #include <functional>
@@ -16,19 +16,19 @@ using FeedFunction =
     std::function<Batch(const Records&, Mode, const Metadata&)>;
 using MetricsFunction = std::function<Metrics()>;
 
-// All functions made here may throw. The makers fail with NOT_FOUND for an
-// unknown name (the message lists the known ones) and INVALID_ARGUMENT for a
-// wrong argument.
+// The returned functions may throw. The functions below fail with NOT_FOUND for
+// an unknown name (the message lists the known ones) and with INVALID_ARGUMENT
+// for a wrong argument.
 
 // cross_entropy, nll_loss, mse, mae, smooth_l1, bce, bce_with_logits; argument
-// `output` names the output of a model with several. Labels are the first
+// `output` selects the output if the model has several. Labels are the first
 // argument, as in model files.
 absl::StatusOr<LossFunction> BuiltinLoss(const std::string& text);
 
 // A list of accuracy, binary_accuracy, auc, mse, rmse, mae, precision, recall;
-// arguments output, threshold, logits, bins, as far as the metric has them.
+// arguments output, threshold, logits, bins, where they apply.
 absl::StatusOr<MetricsFunction> BuiltinMetrics(const std::string& text);
-// The list that suits a built-in loss.
+// The default metrics for a built-in loss.
 std::string DefaultMetrics(const std::string& loss);
 
 // image_classification(shape=1x28x28, image=, label=, scale=255 (divisor),

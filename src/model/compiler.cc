@@ -4,7 +4,6 @@
 #include <errno.h>
 #include <fcntl.h>
 #include <limits.h>
-#include <openssl/evp.h>
 #include <stdlib.h>
 #include <sys/file.h>
 #include <unistd.h>
@@ -13,38 +12,33 @@
 #include <cstdio>
 #include <utility>
 
-#include "absl/strings/escaping.h"
 #include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
 #include "absl/strings/str_split.h"
 #include "elasticdl/common/file.h"
+#include "elasticdl/common/hash.h"
 #include "elasticdl/common/log.h"
 #include "elasticdl/common/status.h"
+#include "elasticdl/process.h"
 #include "resolve.h"
 #include "shim.h"
 #include "source_scan.h"
-#include "subprocess.h"
 
 namespace elasticdl::model {
 namespace {
 
-// Everything that decides what the compiler makes.
+// A model file takes half a minute; this is for a compiler that hangs.
+constexpr absl::Duration kCompileTimeout = absl::Minutes(30);
+
+// Everything that affects the compiler's output.
 struct Job {
   std::string main_file;
   std::string shim;
   std::string key;
 };
 
-std::string Sha256Hex(const std::string& data) {
-  unsigned char digest[EVP_MAX_MD_SIZE];
-  unsigned int size = 0;
-  EVP_Digest(data.data(), data.size(), digest, &size, EVP_sha256(), nullptr);
-  return absl::BytesToHexString(
-      absl::string_view(reinterpret_cast<const char*>(digest), size));
-}
-
-// Length-prefixed, so that different parts never give the same text.
+// Length-prefixed, so that different lists of parts never give the same text.
 void Append(std::string& out, absl::string_view part) {
   absl::StrAppend(&out, part.size(), ":", part, ";");
 }
@@ -58,8 +52,8 @@ std::string BaseName(const std::string& path) {
   return path.substr(path.rfind('/') + 1);
 }
 
-// A function's name for the shim, and its file if it is another one. Built-in
-// expressions name nothing in the file: any name that no file has will do.
+// A function's name for the shim, and its file if that is another one. Built-in
+// expressions do not refer to the file: any name that no file defines will do.
 absl::Status Name(const LoadOptions& options, const std::string& flag,
                   const std::string& value, std::string& symbol,
                   std::vector<std::string>& files) {
@@ -114,7 +108,7 @@ absl::StatusOr<Job> Prepare(const LoadOptions& options,
   std::string all;
   bool has_processor = false;
   std::vector<std::string> roots = files;
-  // Hashed although no model file need name it: the shim does.
+  // Part of the hash even if no model file includes it, because the shim does.
   for (const std::string& dir : options.toolchain.include_dirs) {
     const std::string plugin = JoinPath(dir, "elasticdl/model/plugin.h");
     if (FileExists(plugin)) roots.push_back(plugin);
@@ -132,9 +126,10 @@ absl::StatusOr<Job> Prepare(const LoadOptions& options,
     }
   }
   if (!has_processor) names.processor.clear();
-  // The shim of the key has file names only: the same zoo gives the same key
-  // wherever it is mounted.
+  // For the key, the shim contains file names without folders, so that a zoo
+  // has the same key wherever it is mounted.
   std::vector<std::string> base_names;
+  base_names.reserve(files.size());
   for (const std::string& file : files) base_names.push_back(BaseName(file));
   Append(all, ShimSource(names, base_names, ELASTICDL_VERSION));
   Append(all, options.toolchain.compiler_id);
@@ -148,7 +143,7 @@ absl::StatusOr<Job> Prepare(const LoadOptions& options,
   return job;
 }
 
-// A library beside the source that was built from the same content, or "".
+// A library next to the source that was built from the same content, or "".
 std::string ReadyBuilt(const Job& job) {
   const std::string path =
       absl::StrCat(job.main_file.substr(0, job.main_file.rfind('.')), ".so");
@@ -161,7 +156,8 @@ std::string ReadyBuilt(const Job& job) {
              : "";
 }
 
-// The compiler's output without the include stack, cut to what one can read.
+// The compiler's output without the include stack, shortened to a readable
+// length.
 std::string Trim(const std::string& output) {
   constexpr size_t kMaxLines = 40;
   std::vector<std::string> kept;
@@ -198,7 +194,7 @@ std::vector<std::string> Command(const LoadOptions& options,
   return command;
 }
 
-// Held until destroyed, also by the death of the process.
+// Released when destroyed, or when the process dies.
 absl::StatusOr<Fd> Lock(const std::string& path) {
   Fd fd(open(path.c_str(), O_CREAT | O_RDWR | O_CLOEXEC, 0644));
   if (!fd.valid()) return ErrnoToStatus(errno, path);
@@ -215,14 +211,27 @@ absl::Status RunCompiler(const LoadOptions& options, const Job& job,
   ELASTICDL_RETURN_IF_ERROR(WriteFileAtomic(source, job.shim));
   const std::string temporary = absl::StrCat(out, ".", getpid(), ".tmp");
   LogInfo("compiling model file ", job.main_file);
-  ELASTICDL_ASSIGN_OR_RETURN(const ProcessResult result,
-                             RunProcess(Command(options, source, temporary)));
+  process::RunOptions run;
+  run.argv = Command(options, source, temporary);
+  run.timeout = kCompileTimeout;
+  ELASTICDL_ASSIGN_OR_RETURN(const process::RunResult result,
+                             process::Run(run));
+  const std::string said = absl::StrCat(result.output, result.error);
   if (result.code != 0) {
     unlink(temporary.c_str());
+    // This is how the compiler driver reports that its child was killed.
+    // Nothing is wrong with the model.
+    if (absl::StrContains(said, "Killed signal terminated program")) {
+      return absl::ResourceExhaustedError(absl::StrCat(
+          "the compiler was killed while compiling model file ", job.main_file,
+          ", probably because memory ran out: it needs about 1.5 GB. On a "
+          "cluster, raise memory in --worker_resource_request or _limit, or "
+          "compile the model into the image with elasticdl zoo build"));
+    }
     return absl::InvalidArgumentError(
         absl::StrCat("model file ", job.main_file, " does not compile (",
                      options.toolchain.compiler, " exit code ", result.code,
-                     "):\n", Trim(result.output)));
+                     "):\n", Trim(said)));
   }
   if (rename(temporary.c_str(), out.c_str()) != 0) {
     return ErrnoToStatus(errno, absl::StrCat("renaming to ", out));

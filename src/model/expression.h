@@ -18,7 +18,7 @@ struct Expression {
 
   // INVALID_ARGUMENT names an argument that is not in `known`.
   absl::Status CheckArgs(const std::set<std::string>& known) const;
-  // Argument, or the fallback.
+  // The argument's value, or the fallback.
   std::string Get(const std::string& key, const std::string& fallback) const;
   absl::StatusOr<double> Number(const std::string& key, double fallback) const;
 };
@@ -26,10 +26,10 @@ struct Expression {
 // "name" or "name(k=v,k=v)"; INVALID_ARGUMENT otherwise.
 absl::StatusOr<Expression> ParseExpression(absl::string_view text);
 
-// "a(x=1),b" into {"a(x=1)", "b"}: commas outside of parentheses.
+// Splits "a(x=1),b" into {"a(x=1)", "b"}: at commas outside parentheses.
 std::vector<std::string> SplitList(absl::string_view text);
 
-// "k=v;k=v" (--model_params), blanks and quotes around values removed.
+// Parses "k=v;k=v" (--model_params); removes blanks and quotes around values.
 absl::StatusOr<std::map<std::string, std::string>> ParseKeyValues(
     absl::string_view text);
 

@@ -9,8 +9,8 @@
 namespace elasticdl::model {
 namespace {
 
-// Model files call functions of these modules in the program that loads them. A
-// reference here keeps the linker from leaving their object files out.
+// Model files call functions of these modules in the program that loads them.
+// References here keep the linker from dropping their object files.
 [[gnu::used]] const auto kKeepOptim = &optim::Sgd;
 [[gnu::used]] const auto kKeepReader = &data::OpenDataReader;
 [[gnu::used]] const auto kKeepBuilder = &data::ExampleBuilder::Serialize;

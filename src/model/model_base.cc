@@ -1,4 +1,4 @@
-// What models of all kinds share.
+// The common part of all kinds of models.
 #include "model_base.h"
 
 #include "absl/strings/cord.h"
@@ -40,7 +40,7 @@ absl::StatusOr<torch::Tensor> ModelBase::Loss(const torch::Tensor& labels,
   if (!loss.defined() || loss.numel() != 1) {
     return FunctionError(
         path_, names_.loss,
-        absl::StrCat("it must give one number, not a tensor of shape ",
+        absl::StrCat("it must return one number, not a tensor of shape ",
                      loss.defined() ? ShapeOf(loss) : "(none)"));
   }
   return loss;
@@ -81,11 +81,11 @@ absl::Status ModelBase::CheckBatch(const Batch& batch, size_t num_records,
                          absl::StrCat("feature '", name, "' is undefined"));
   }
   if (batch.features.empty()) {
-    return FunctionError(path_, names_.feed, "it gave no features");
+    return FunctionError(path_, names_.feed, "it returned no features");
   }
   if (mode == Mode::kPrediction) return absl::OkStatus();
   if (!batch.labels.defined()) {
-    return FunctionError(path_, names_.feed, "it gave no labels");
+    return FunctionError(path_, names_.feed, "it returned no labels");
   }
   if (batch.labels.dim() == 0 ||
       batch.labels.size(0) != static_cast<int64_t>(num_records)) {

@@ -1,5 +1,5 @@
-// What models of all kinds share: calling the functions of a definition and
-// turning their exceptions into statuses.
+// The common part of all kinds of models: calls the functions of a definition
+// and turns their exceptions into statuses.
 #pragma once
 
 #include <memory>
@@ -14,12 +14,12 @@
 
 namespace elasticdl::model {
 
-// The functions of a definition. Each may throw. Required unless said.
+// The functions of a definition. Each may throw. Required unless noted.
 struct Functions {
   LossFunction loss;
   std::function<OptimizerSpec()> optimizer;
   FeedFunction feed;
-  // Empty: the model has none, and `missing_metrics` says so.
+  // Empty if the model has none; `missing_metrics` then says why.
   MetricsFunction metrics;
   std::string missing_metrics;
   // Empty: none.
@@ -30,7 +30,8 @@ struct Functions {
 absl::Status FunctionError(const std::string& path, const std::string& function,
                            const std::string& why);
 
-// f() with exceptions as INTERNAL, said to come from `function` of `path`.
+// Calls f(). Exceptions become INTERNAL; the message names `function` and
+// `path`.
 template <typename F>
 absl::Status CallUser(const std::string& path, const std::string& function,
                       const F& f) {
@@ -63,7 +64,7 @@ class ModelBase : public Model {
                                  const Metadata& metadata);
   absl::Status CheckBatch(const Batch& batch, size_t num_records,
                           Mode mode) const;
-  // The error of a minibatch whose feed failed with `whole`.
+  // The error for a minibatch whose feed failed with `whole`.
   absl::Status BlameRecord(Records records, Mode mode, const Metadata& metadata,
                            const absl::Status& whole);
 

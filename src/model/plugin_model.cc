@@ -8,6 +8,7 @@
 
 #include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
+#include "elasticdl/common/file.h"
 #include "elasticdl/common/status.h"
 #include "elasticdl/model/plugin.h"
 #include "expression.h"
@@ -77,6 +78,9 @@ class PluginProcessor : public PredictionProcessor {
     }
     return FunctionError(path_, "process", error);
   }
+  bool uses_output_dir() const override {
+    return table_.processor_takes_output_dir;
+  }
 
  private:
   const std::string path_;
@@ -84,7 +88,7 @@ class PluginProcessor : public PredictionProcessor {
   const std::unique_ptr<plugin::AnyProcessor> processor_;
 };
 
-// An entry's error as an exception: ModelBase makes a status of it.
+// Throws the error of a table entry; ModelBase turns it into a status.
 void ThrowUnless(bool ok, std::string& error) {
   if (!ok) throw std::runtime_error(std::move(error));
 }
@@ -98,7 +102,7 @@ class PluginModel : public ModelBase {
         table_(table),
         params_(std::move(params)) {}
 
-  // Takes functions from the table, or built-in ones.
+  // Uses functions from the table, or built-in ones.
   absl::Status Init();
 
   absl::StatusOr<std::unique_ptr<Network>> CreateNetwork(
@@ -126,19 +130,23 @@ class PluginModel : public ModelBase {
       return FunctionError(path(), names().custom_data_reader, error);
     }
     if (reader == nullptr) {
-      return FunctionError(path(), names().custom_data_reader, "it gave null");
+      return FunctionError(path(), names().custom_data_reader,
+                           "it returned null");
     }
     return reader;
   }
 
   absl::StatusOr<std::unique_ptr<PredictionProcessor>>
-  CreatePredictionProcessor() override {
+  CreatePredictionProcessor(const std::string& output_dir) override {
     if (table_.create_processor == nullptr) {
       return std::unique_ptr<PredictionProcessor>();
     }
+    if (table_.processor_takes_output_dir) {
+      ELASTICDL_RETURN_IF_ERROR(MakeDirectories(output_dir));
+    }
     std::unique_ptr<plugin::AnyProcessor> processor;
     std::string error;
-    if (!table_.create_processor(&params_, &processor, &error)) {
+    if (!table_.create_processor(&params_, &output_dir, &processor, &error)) {
       return FunctionError(path(), names().prediction_outputs_processor, error);
     }
     return std::make_unique<PluginProcessor>(path(), table_,
@@ -151,8 +159,8 @@ class PluginModel : public ModelBase {
                                                    " has no function '", symbol,
                                                    "' (--", flag, ")"));
   }
-  // `builtin` if it is fine; else the message of a missing function, with what
-  // else could be named.
+  // `builtin` if it is OK; otherwise the error for a missing function, with the
+  // known built-in names.
   template <typename T>
   absl::Status TakeBuiltin(absl::StatusOr<T> builtin, const std::string& symbol,
                            const std::string& flag, T& out) {
@@ -276,7 +284,7 @@ absl::Status CheckTable(const std::string& library, const Table* table) {
         "; build it again with 'elasticdl zoo build' of this version"));
   };
   if (table == nullptr || table->magic != plugin::kMagic) {
-    return wrong("is not a model library of elasticdl");
+    return wrong("is not an ElasticDL model library");
   }
   if (table->abi_version != plugin::kAbiVersion ||
       table->size != sizeof(Table)) {
@@ -295,8 +303,8 @@ absl::Status CheckTable(const std::string& library, const Table* table) {
   return absl::OkStatus();
 }
 
-// Stays open until the process ends: networks and functions of the library may
-// live as long.
+// Never closed, because networks and functions from the library may live until
+// the process ends.
 absl::StatusOr<const Table*> OpenTable(const std::string& library) {
   void* handle = dlopen(library.c_str(), RTLD_NOW | RTLD_LOCAL);
   if (handle == nullptr) {
@@ -308,7 +316,7 @@ absl::StatusOr<const Table*> OpenTable(const std::string& library) {
   if (entry == nullptr) {
     return absl::InvalidArgumentError(absl::StrCat(
         "model library ", library, " does not export ", plugin::kEntryName,
-        "; make it with 'elasticdl zoo build' of the model file"));
+        "; build it from the model file with 'elasticdl zoo build'"));
   }
   const Table* table = entry();
   ELASTICDL_RETURN_IF_ERROR(CheckTable(library, table));

@@ -1,8 +1,10 @@
-// From --model_zoo, --model_def and the other names to files and symbols.
+// Resolves --model_zoo, --model_def and function names to files and symbols.
 #include "resolve.h"
 
 #include <algorithm>
+#include <filesystem>
 #include <utility>
+#include <vector>
 
 #include "absl/strings/ascii.h"
 #include "absl/strings/match.h"
@@ -16,6 +18,9 @@ namespace elasticdl::model {
 namespace {
 
 constexpr char kDefaultSymbol[] = "custom_model";
+// How many files of a zoo are searched for suggestions. There is a limit
+// because --model_zoo may be / by mistake.
+constexpr int kMaxFilesSearched = 10000;
 
 std::string InZoo(const std::string& model_zoo, const std::string& path) {
   if (model_zoo.empty() || absl::StartsWith(path, "/")) return path;
@@ -37,8 +42,8 @@ bool IsFile(const std::string& path) {
   return FileExists(path) && !IsDirectory(path);
 }
 
-// The sources and libraries that `base` (a path without extension) may mean.
-// A library is taken when there is no source: it may be older than that.
+// The sources and libraries that `base` (a path without extension) may mean. A
+// library comes last, because it may be older than the source.
 void AddCandidates(const std::string& base, const std::string& symbol,
                    std::vector<Definition>& candidates) {
   candidates.push_back({Kind::kSource, base + ".cc", symbol});
@@ -46,7 +51,7 @@ void AddCandidates(const std::string& base, const std::string& symbol,
   candidates.push_back({Kind::kLibrary, base + ".so", symbol});
 }
 
-// All that `def` may mean, best first.
+// Everything that `def` may mean, best match first.
 std::vector<Definition> Candidates(const std::string& zoo,
                                    const std::string& def) {
   std::vector<Definition> all;
@@ -69,6 +74,63 @@ std::vector<Definition> Candidates(const std::string& zoo,
     AddCandidates(InZoo(zoo, path), kDefaultSymbol, all);
   }
   return all;
+}
+
+// Suggestions: the --model_def of files in other folders of the zoo that have
+// the missing file's name, sorted.
+std::vector<std::string> Elsewhere(const std::string& zoo,
+                                   const Definition& missing) {
+  std::vector<std::string> names;
+  if (missing.kind != Kind::kSource) return names;
+  const std::filesystem::path wanted =
+      std::filesystem::path(missing.path).stem();
+  std::error_code error;
+  int left = kMaxFilesSearched;
+  for (std::filesystem::recursive_directory_iterator it(zoo, error), end;
+       !error && it != end && left > 0; it.increment(error), --left) {
+    const std::filesystem::path& path = it->path();
+    if (path.extension() != ".cc" || path.stem() != wanted) continue;
+    const std::string module =
+        path.lexically_relative(zoo).replace_extension().string();
+    if (absl::StrContains(module, '.'))
+      continue;  // Cannot be written as a --model_def.
+    names.push_back(
+        absl::StrCat("--model_def=", absl::StrReplaceAll(module, {{"/", "."}}),
+                     ".", missing.symbol));
+  }
+  std::sort(names.begin(), names.end());
+  return names;
+}
+
+// Lists the source file for each possible meaning; the documentation lists the
+// other kinds of files. `custom_model` was certainly not meant as a file.
+absl::Status Missing(const std::string& zoo, const std::string& def,
+                     const std::vector<Definition>& candidates) {
+  std::vector<std::string> files;
+  for (const Definition& candidate : candidates) {
+    const std::filesystem::path path = candidate.path;
+    if (path.extension() == ".cc" && path.stem() != kDefaultSymbol) {
+      files.push_back(candidate.path);
+    }
+  }
+  if (files.empty()) files.push_back(candidates.front().path);
+  std::string message = absl::StrCat("--model_def=", def, ": there is no file ",
+                                     absl::StrJoin(files, " or "));
+  if (zoo.empty()) {
+    return absl::NotFoundError(absl::StrCat(
+        message, "; --model_zoo, the folder of the models, is not given"));
+  }
+  if (!IsDirectory(zoo)) {
+    return absl::NotFoundError(
+        absl::StrCat(message, "; --model_zoo=", zoo, " is not a folder"));
+  }
+  absl::StrAppend(&message, " (--model_zoo=", zoo, ")");
+  const std::vector<std::string> others = Elsewhere(zoo, candidates.front());
+  if (!others.empty()) {
+    absl::StrAppend(&message, "; did you mean ", absl::StrJoin(others, " or "),
+                    "?");
+  }
+  return absl::NotFoundError(message);
 }
 
 }  // namespace
@@ -97,12 +159,7 @@ absl::StatusOr<Definition> ResolveDefinition(const LoadOptions& options) {
     }
     return candidate;
   }
-  return absl::NotFoundError(absl::StrCat(
-      "--model_def=", options.model_def, ": there is no file ",
-      absl::StrJoin(candidates, " or ",
-                    [](std::string* out, const Definition& candidate) {
-                      out->append(candidate.path);
-                    })));
+  return Missing(options.model_zoo, options.model_def, candidates);
 }
 
 absl::StatusOr<FunctionName> ResolveFunction(const std::string& model_zoo,

@@ -1,4 +1,4 @@
-// From --model_zoo, --model_def and the other names to files and symbols.
+// Resolves --model_zoo, --model_def and function names to files and symbols.
 #pragma once
 
 #include <string>
@@ -11,25 +11,26 @@ namespace elasticdl::model {
 
 enum class Kind { kSource, kLibrary, kTorchScript };
 
-// Where the definition is.
+// Where the model is defined.
 struct Definition {
   Kind kind = Kind::kSource;
   std::string path;
-  // Function or class that makes the network (kSource).
+  // The function or class that creates the network (kSource).
   std::string symbol;
 };
 
-// NOT_FOUND names the files that were looked for.
+// NOT_FOUND names the files that were tried, the zoo, and files of that name in
+// other folders of the zoo.
 absl::StatusOr<Definition> ResolveDefinition(const LoadOptions& options);
 
-// A function by name, perhaps in another file of the zoo ("a.b.fn").
+// A function name, possibly in another file of the zoo ("a.b.fn").
 struct FunctionName {
-  // "" = the file of the definition.
+  // "" = the file that defines the model.
   std::string path;
   std::string symbol;
 };
 
-// INVALID_ARGUMENT names `flag` when `value` is no name.
+// INVALID_ARGUMENT names `flag` if `value` is not a name.
 absl::StatusOr<FunctionName> ResolveFunction(const std::string& model_zoo,
                                              const std::string& flag,
                                              const std::string& value);

@@ -11,7 +11,7 @@
 namespace elasticdl::model {
 namespace {
 
-// f() for each callback, exceptions as INTERNAL.
+// Calls f() for each callback; exceptions become INTERNAL.
 template <typename F>
 absl::Status ForEach(const Callbacks& callbacks, const char* hook, const F& f) {
   for (const auto& callback : callbacks) {
@@ -30,8 +30,8 @@ absl::StatusOr<std::string> SerializeStateDict(const Network& network) {
   const bool ok = plugin::Guard(&error, [&] {
     c10::Dict<std::string, torch::Tensor> dict;
     for (const auto& [name, tensor] : network.parameters()) {
-      // A copy: the parameter may be a view of a bigger buffer, and the whole
-      // storage would be written.
+      // Copy it: the parameter may be a view of a larger buffer, and torch
+      // would write the whole storage.
       dict.insert(name, tensor.detach().clone());
     }
     for (const auto& [name, tensor] : network.buffers()) {

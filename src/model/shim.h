@@ -7,7 +7,7 @@
 
 namespace elasticdl::model {
 
-// Names of the user's functions, after ResolveFunction.
+// The names of the user's functions, as returned by ResolveFunction.
 struct ShimNames {
   std::string model;
   bool model_is_class = false;
@@ -17,7 +17,7 @@ struct ShimNames {
   std::string eval_metrics_fn;
   std::string callbacks;
   std::string custom_data_reader;
-  // "" when the file has no such class.
+  // "" if the file defines no such class.
   std::string processor;
 };
 

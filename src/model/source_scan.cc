@@ -1,4 +1,4 @@
-// A light look at C++ sources: what they include, which classes they define.
+// Scans C++ sources for includes and class definitions.
 #include "source_scan.h"
 
 #include <deque>
@@ -36,7 +36,7 @@ std::string FolderOf(const std::string& path) {
   return slash == std::string::npos ? "." : path.substr(0, slash);
 }
 
-// Path of an included file, or "" for one of the system.
+// The path of an included file, or "" for a system header.
 std::string Find(const Include& include, const std::string& from,
                  const std::vector<std::string>& quote_dirs,
                  const std::vector<std::string>& include_dirs) {
@@ -49,7 +49,7 @@ std::string Find(const Include& include, const std::string& from,
     dirs.insert(dirs.end(), include_dirs.begin(), include_dirs.end());
   }
   for (const std::string& dir : dirs) {
-    const std::string path = JoinPath(dir, include.name);
+    std::string path = JoinPath(dir, include.name);
     if (FileExists(path) && !IsDirectory(path)) return path;
   }
   return "";

@@ -1,5 +1,5 @@
-// A light look at C++ sources: what they include, which classes they define.
-// Not a parser; comments are stripped, strings and macros are not understood.
+// Scans C++ sources for includes and class definitions. Not a parser: it strips
+// comments, but does not understand strings and macros.
 #pragma once
 
 #include <string>
@@ -15,17 +15,18 @@ struct SourceFile {
   std::string content;
 };
 
-// `path` and all files it includes, directly or not, that are found in its own
-// folder, in `quote_dirs` (for "…"), or below `elasticdl/` in `include_dirs`.
-// Each once, in order of appearance. Other includes are the system's.
+// `path` and all files that it includes, directly or indirectly, and that are
+// found in its own folder, in `quote_dirs` (for "…"), or below `elasticdl/` in
+// `include_dirs`. Each once, in order of appearance. Other includes are system
+// headers.
 absl::StatusOr<std::vector<SourceFile>> ReadWithIncludes(
     const std::string& path, const std::vector<std::string>& quote_dirs,
     const std::vector<std::string>& include_dirs);
 
-// Without // and /* */ comments; line numbers stay.
+// Removes // and /* */ comments; keeps line numbers.
 std::string StripComments(absl::string_view source);
 
-// True when `source` defines `struct name` or `class name`, or has
+// True if `source` defines `struct name` or `class name`, or has
 // TORCH_MODULE(name).
 bool DefinesClass(const std::string& source, const std::string& name);
 

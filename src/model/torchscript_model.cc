@@ -19,8 +19,8 @@ c10::IValue ToDict(const Features& features) {
   return dict;
 }
 
-// Arguments for a forward with these parameters (without self): all features as
-// a dictionary, the only one, or one by each name.
+// The arguments for a forward with these parameters (without self): all
+// features as a dictionary, the only feature, or features matched by name.
 std::vector<c10::IValue> Arguments(const std::vector<c10::Argument>& parameters,
                                    const Features& features) {
   if (parameters.size() == 1 &&
@@ -47,7 +47,7 @@ Outputs ToOutputs(const c10::IValue& value) {
     return outputs;
   }
   if (!value.isGenericDict()) {
-    throw std::invalid_argument("forward gave " + value.tagKind() +
+    throw std::invalid_argument("forward returned " + value.tagKind() +
                                 ", not a tensor, tuple or dictionary");
   }
   for (const auto& item : value.toGenericDict()) {
@@ -110,7 +110,7 @@ class ScriptModel : public ModelBase {
   absl::StatusOr<std::unique_ptr<Network>> CreateNetwork(
       uint64_t seed) override {
     std::unique_ptr<Network> network;
-    // Dropout and the like start from the seed all the same.
+    // The weights come from the file, but dropout etc. still use the seed.
     torch::manual_seed(seed);
     std::string error;
     if (!plugin::Guard(&error, [&] {
@@ -127,7 +127,7 @@ class ScriptModel : public ModelBase {
     return std::unique_ptr<data::DataReader>();
   }
   absl::StatusOr<std::unique_ptr<PredictionProcessor>>
-  CreatePredictionProcessor() override {
+  CreatePredictionProcessor(const std::string& /*output_dir*/) override {
     return std::unique_ptr<PredictionProcessor>();
   }
 
@@ -156,7 +156,7 @@ absl::Status ScriptModel::Init() {
   if (!feed.ok()) return FlagError("feed", names().feed, feed.status());
   functions.feed = *std::move(feed);
 
-  // Default: what suits the loss.
+  // The default depends on the loss.
   const std::string text = names().eval_metrics_fn.empty() ||
                                    names().eval_metrics_fn == "eval_metrics_fn"
                                ? DefaultMetrics(names().loss)
@@ -176,7 +176,7 @@ absl::StatusOr<std::unique_ptr<Model>> LoadTorchScript(
     const LoadOptions& options, const std::string& path) {
   auto model = std::make_unique<ScriptModel>(options, path);
   ELASTICDL_RETURN_IF_ERROR(model->Init());
-  // A file that is no TorchScript is an error now, not at the first step.
+  // Report a file that is not TorchScript now, not at the first step.
   ELASTICDL_RETURN_IF_ERROR(model->CreateNetwork(0).status());
   return model;
 }

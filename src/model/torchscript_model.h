@@ -9,8 +9,8 @@
 
 namespace elasticdl::model {
 
-// Loss, optimizer, feed and metrics are built-in ones, named in the options. A
-// network's initial values are those of the file, whatever the seed.
+// Loss, optimizer, feed and metrics are built-in functions chosen by the
+// options. The network starts with the values in the file, whatever the seed.
 absl::StatusOr<std::unique_ptr<Model>> LoadTorchScript(
     const LoadOptions& options, const std::string& path);
 

@@ -30,7 +30,7 @@ HWY_INLINE V Average(float a, V old, float b, V fresh) {
   return hn::MulAdd(C(a), old, hn::Mul(C(b), fresh));
 }
 
-// Updates one vector at each pointer; slots that Op does not have are dummies.
+// Updates one vector at each pointer. Slots that Op does not use are dummies.
 template <class Op>
 HWY_INLINE void Update(const Op& op, float* param, const float* grad,
                        float* slot0, float* slot1, float* slot2) {
@@ -50,11 +50,11 @@ HWY_INLINE void Update(const Op& op, float* param, const float* grad,
   if constexpr (Op::kSlots > 2) hn::StoreU(s2, d, slot2);
 }
 
-// The last elements, fewer than a vector: through copies.
+// Updates the last elements, fewer than a vector, through copies.
 template <class Op>
 HWY_NOINLINE void UpdateTail(const Op& op, float* param, const float* grad,
                              float* const* slots, size_t count) {
-  // param, grad and up to three slots; the rest of the vectors is 0.
+  // param, grad and up to three slots, padded with 0.
   HWY_ALIGN float copy[5][hn::MaxLanes(D())] = {};
   const size_t bytes = count * sizeof(float);
   std::memcpy(copy[0], param, bytes);
@@ -82,7 +82,7 @@ HWY_INLINE void Loop(const Op op, const Arrays& arrays) {
   float* const s2 = slots[2];
   const size_t lanes = hn::Lanes(D());
   size_t i = 0;
-  // Four at a time: the loop's own arithmetic is a third of SGD's time.
+  // Unrolled by four: otherwise the loop itself takes a third of SGD's time.
   for (; i + 4 * lanes <= n; i += 4 * lanes) {
     for (size_t j = i; j < i + 4 * lanes; j += lanes) {
       Update(op, param + j, grad + j, s0 + j, s1 + j, s2 + j);
@@ -144,7 +144,7 @@ struct AdagradOp {
     const V g = Decayed(grad, p, c.weight_decay);
     sum = hn::MulAdd(g, g, sum);
     const V denominator = hn::Add(hn::Sqrt(sum), C(c.epsilon));
-    // epsilon may be 0; a gradient of 0 then moves nothing (not 0/0).
+    // epsilon may be 0. A gradient of 0 must then change nothing, not give 0/0.
     const V u =
         hn::IfThenZeroElse(hn::Eq(g, hn::Zero(D())), hn::Div(g, denominator));
     p = hn::NegMulAdd(C(c.lr), u, p);
@@ -166,7 +166,7 @@ struct RmsPropOp {
     V variance = rms;
     if constexpr (kCentered) {
       s1 = Average(c.alpha, s1, c.one_minus_alpha, g);
-      // Rounding can make it slightly negative.
+      // Rounding can make the difference slightly negative.
       variance = hn::Max(hn::NegMulAdd(s1, s1, rms), hn::Zero(D()));
     }
     V u = hn::Div(g, hn::Add(hn::Sqrt(variance), C(c.epsilon)));

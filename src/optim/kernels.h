@@ -1,18 +1,13 @@
 // The update formulas as one fused pass over memory, compiled for several
-// instruction sets; the best one that the processor has is chosen at run time.
+// instruction sets; the best one for the CPU is chosen at run time.
 #pragma once
 
-#include <cstddef>
+#include "elasticdl/optim.h"
 
 namespace elasticdl::optim::internal {
 
-// What one call works on. slots[i] has n elements.
-struct Arrays {
-  float* param;
-  const float* grad;
-  float* const* slots;
-  size_t n;
-};
+// The arrays of one call.
+using Arrays = Update;
 
 // In all formulas g is `grad + weight_decay * p`.
 

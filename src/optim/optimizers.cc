@@ -1,4 +1,4 @@
-// The optimizers: constants of a step, then one call of a kernel.
+// The optimizers: each computes the constants of a step and calls a kernel.
 #include <cmath>
 #include <cstddef>
 #include <map>
@@ -17,12 +17,19 @@ namespace elasticdl::optim {
 namespace {
 
 using internal::Arrays;
+using Updates = absl::Span<const Update>;
 using Args = std::map<std::string, double>;
 
 float F(double value) { return static_cast<float>(value); }
 
-// Slots and learning rate; all that differs between the optimizers besides the
-// arithmetic of Run.
+// The constants of a step are computed once for all arrays.
+template <typename Constants>
+void ForEach(void (*kernel)(const Constants&, const Arrays&),
+             const Constants& constants, Updates updates) {
+  for (const Update& update : updates) kernel(constants, update);
+}
+
+// Slots and learning rate. Everything else is specific to the optimizer's Run.
 class Base : public Optimizer {
  public:
   const std::vector<std::string>& slot_names() const override {
@@ -36,8 +43,12 @@ class Base : public Optimizer {
 
   void Apply(float* param, const float* grad, float* const* slots, size_t n,
              double lr, int64_t step) const override {
+    const Update update{param, grad, slots, n};
+    ApplyAll(absl::MakeConstSpan(&update, 1), lr, step);
+  }
+  void ApplyAll(Updates updates, double lr, int64_t step) const override {
     ELASTICDL_CHECK(step >= 1);
-    Run(Arrays{param, grad, slots, n}, lr, step);
+    Run(updates, lr, step);
   }
 
  protected:
@@ -48,7 +59,7 @@ class Base : public Optimizer {
   }
 
  private:
-  virtual void Run(const Arrays& a, double lr, int64_t step) const = 0;
+  virtual void Run(Updates updates, double lr, int64_t step) const = 0;
 
   const double lr_;
   std::vector<std::string> slot_names_;
@@ -67,12 +78,13 @@ class SgdOptimizer : public Base {
   }
 
  private:
-  void Run(const Arrays& a, double lr, int64_t step) const override {
-    // torch starts its buffer with the first gradient, undampened.
+  void Run(Updates updates, double lr, int64_t step) const override {
+    // torch initializes its buffer with the first gradient, without dampening.
     const double grad_scale = step == 1 ? 1.0 : 1.0 - dampening_;
-    internal::ApplySgd({F(lr), F(momentum_), F(grad_scale), F(weight_decay_),
-                        momentum_ != 0, nesterov_},
-                       a);
+    ForEach(internal::ApplySgd,
+            {F(lr), F(momentum_), F(grad_scale), F(weight_decay_),
+             momentum_ != 0, nesterov_},
+            updates);
   }
 
   const double momentum_;
@@ -81,7 +93,7 @@ class SgdOptimizer : public Base {
   const bool nesterov_;
 };
 
-// Adam, and AdamW (whose decay does not go through the moments).
+// Adam, and AdamW (whose weight decay does not affect the moments).
 class AdamOptimizer : public Base {
  public:
   AdamOptimizer(const Args& args, bool decoupled)
@@ -98,7 +110,7 @@ class AdamOptimizer : public Base {
   }
 
  private:
-  void Run(const Arrays& a, double lr, int64_t step) const override {
+  void Run(Updates updates, double lr, int64_t step) const override {
     const double t = static_cast<double>(step);
     internal::AdamConstants c;
     c.step_size = F(lr / (1 - std::pow(beta1_, t)));
@@ -111,7 +123,7 @@ class AdamOptimizer : public Base {
     c.weight_decay = decoupled_ ? 0.0f : F(weight_decay_);
     c.decay = decoupled_ ? F(1 - lr * weight_decay_) : 1.0f;
     c.amsgrad = amsgrad_;
-    internal::ApplyAdam(c, a);
+    ForEach(internal::ApplyAdam, c, updates);
   }
 
   const double beta1_;
@@ -133,9 +145,10 @@ class AdagradOptimizer : public Base {
   }
 
  private:
-  void Run(const Arrays& a, double lr, int64_t step) const override {
+  void Run(Updates updates, double lr, int64_t step) const override {
     const double decayed = lr / (1 + static_cast<double>(step - 1) * lr_decay_);
-    internal::ApplyAdagrad({F(decayed), F(epsilon_), F(weight_decay_)}, a);
+    ForEach(internal::ApplyAdagrad, {F(decayed), F(epsilon_), F(weight_decay_)},
+            updates);
   }
 
   const double lr_decay_;
@@ -158,11 +171,11 @@ class RmsPropOptimizer : public Base {
   }
 
  private:
-  void Run(const Arrays& a, double lr, int64_t) const override {
-    internal::ApplyRmsProp(
-        {F(lr), F(alpha_), F(1 - alpha_), F(epsilon_), F(momentum_),
-         F(weight_decay_), centered_, momentum_ != 0},
-        a);
+  void Run(Updates updates, double lr, int64_t) const override {
+    ForEach(internal::ApplyRmsProp,
+            {F(lr), F(alpha_), F(1 - alpha_), F(epsilon_), F(momentum_),
+             F(weight_decay_), centered_, momentum_ != 0},
+            updates);
   }
 
   const double alpha_;
@@ -184,9 +197,10 @@ class AdadeltaOptimizer : public Base {
   }
 
  private:
-  void Run(const Arrays& a, double lr, int64_t) const override {
-    internal::ApplyAdadelta(
-        {F(lr), F(rho_), F(1 - rho_), F(epsilon_), F(weight_decay_)}, a);
+  void Run(Updates updates, double lr, int64_t) const override {
+    ForEach(internal::ApplyAdadelta,
+            {F(lr), F(rho_), F(1 - rho_), F(epsilon_), F(weight_decay_)},
+            updates);
   }
 
   const double rho_;
@@ -207,12 +221,13 @@ class AdamaxOptimizer : public Base {
   }
 
  private:
-  void Run(const Arrays& a, double lr, int64_t step) const override {
+  void Run(Updates updates, double lr, int64_t step) const override {
     const double step_size =
         lr / (1 - std::pow(beta1_, static_cast<double>(step)));
-    internal::ApplyAdamax({F(step_size), F(beta1_), F(1 - beta1_), F(beta2_),
-                           F(epsilon_), F(weight_decay_)},
-                          a);
+    ForEach(internal::ApplyAdamax,
+            {F(step_size), F(beta1_), F(1 - beta1_), F(beta2_), F(epsilon_),
+             F(weight_decay_)},
+            updates);
   }
 
   const double beta1_;
@@ -244,8 +259,9 @@ class NadamOptimizer : public Base {
  private:
   // A product below this does not change 1 - product in double precision.
   static constexpr double kNothing = 1e-18;
-  // 512 KiB. Only betas very near to 1 get so far, and there 0.96^(t decay)
-  // has vanished, so that the rest of the product is a power of beta1.
+  // At most 512 KiB. Only betas very close to 1 get this far. By then
+  // 0.96^(t decay) has vanished, so the rest of the product is a power of
+  // beta1.
   static constexpr int64_t kMaxTable = 1 << 16;
 
   double Mu(int64_t t) const {
@@ -259,7 +275,7 @@ class NadamOptimizer : public Base {
            std::pow(Mu(last), static_cast<double>(t - last));
   }
 
-  void Run(const Arrays& a, double lr, int64_t step) const override {
+  void Run(Updates updates, double lr, int64_t step) const override {
     const double mu = Mu(step);
     const double mu_next = Mu(step + 1);
     const double product = MuProduct(step);
@@ -273,7 +289,7 @@ class NadamOptimizer : public Base {
     c.one_minus_beta2 = F(1 - beta2_);
     c.epsilon = F(epsilon_);
     c.weight_decay = F(weight_decay_);
-    internal::ApplyNadam(c, a);
+    ForEach(internal::ApplyNadam, c, updates);
   }
 
   const double beta1_;
@@ -299,13 +315,13 @@ class FtrlOptimizer : public Base {
   }
 
  private:
-  void Run(const Arrays& a, double lr, int64_t) const override {
-    // FTRL divides by the learning rate; 0 means "stand still".
+  void Run(Updates updates, double lr, int64_t) const override {
+    // FTRL divides by the learning rate; with a rate of 0 nothing changes.
     if (lr == 0) return;
     const internal::FtrlConstants c{F(1 / lr), F(l1_), F(2 * l2_ + beta_ / lr),
                                     F(2 * l2_shrinkage_), F(power_)};
-    if (power_ == 0.5) return internal::ApplyFtrl(c, a);
-    internal::ApplyFtrlAnyPower(c, a);
+    ForEach(power_ == 0.5 ? internal::ApplyFtrl : internal::ApplyFtrlAnyPower,
+            c, updates);
   }
 
   const double power_;

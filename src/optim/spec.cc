@@ -88,7 +88,8 @@ const std::vector<Entry>& Table() {
 
 namespace {
 
-// Other spellings → name in the table. Applies where the table's name exists.
+// Other spellings → name in the table. Used if the optimizer has the name in
+// the table.
 struct Alias {
   const char* other;
   const char* name;
@@ -123,7 +124,7 @@ size_t EditDistance(absl::string_view a, absl::string_view b) {
   return row[b.size()];
 }
 
-// " (did you mean X?)", or the whole list when nothing is near.
+// "; did you mean X?", or the list of known names if none is similar.
 std::string Suggest(absl::string_view given,
                     const std::vector<std::string>& known) {
   const std::string* best = nullptr;
@@ -161,7 +162,7 @@ const Argument* FindWithAlias(const Entry& entry, absl::string_view given) {
 }
 
 absl::StatusOr<const Entry*> FindEntry(absl::string_view given) {
-  // "torch.optim.Adam" and "keras.optimizers.Adam" name the class, too.
+  // Also accept "torch.optim.Adam" and "keras.optimizers.Adam".
   const size_t dot = given.rfind('.');
   const absl::string_view type =
       dot == absl::string_view::npos ? given : given.substr(dot + 1);
@@ -311,7 +312,7 @@ std::string OptimizerSpec::ToString() const {
 }
 
 namespace {
-// Leaves out what has its default, so that ToString() is short.
+// Omits arguments that have their default, so that ToString() is short.
 OptimizerSpec Make(const char* type, std::map<std::string, double> args) {
   for (const internal::Entry& entry : internal::Table()) {
     if (absl::string_view(entry.type) != type) continue;

@@ -29,6 +29,8 @@ struct ChildPlan {
   int output;
   int error;
   int error_pipe;
+  // Null: that of this process.
+  const char* folder;
   // 0: the child may outlive its parent.
   pid_t parent;
   const std::vector<int>* keep_fds;
@@ -62,6 +64,9 @@ void ResetSignals() {
   ResetSignals();
   if (dup2(plan.input, 0) < 0 || dup2(plan.output, 1) < 0 ||
       dup2(plan.error, 2) < 0) {
+    FailChild(plan.error_pipe);
+  }
+  if (plan.folder != nullptr && chdir(plan.folder) != 0) {
     FailChild(plan.error_pipe);
   }
   close_range(3, ~0U, CLOSE_RANGE_CLOEXEC);
@@ -189,8 +194,9 @@ absl::StatusOr<Process> Start(const Options& options) {
   plan.path = path.c_str();
   plan.argv = argv.data();
   plan.envp = envp.data();
-  plan.input = input.get();
-  plan.error = log.get();
+  plan.input = options.input_fd >= 0 ? options.input_fd : input.get();
+  plan.error = options.error_fd >= 0 ? options.error_fd : log.get();
+  plan.folder = options.folder.empty() ? nullptr : options.folder.c_str();
   plan.output = options.output_fd >= 0 ? options.output_fd : log.get();
   plan.error_pipe = write_end.get();
   plan.parent = options.die_with_parent ? getpid() : 0;

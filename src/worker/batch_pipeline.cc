@@ -10,23 +10,7 @@
 
 namespace elasticdl::worker {
 
-absl::StatusOr<Batch> Minibatch::Take() {
-  MutexLock lock(mu_);
-  while (!batch_.has_value()) ready_.Wait(mu_);
-  absl::StatusOr<Batch> batch = *std::move(batch_);
-  batch_ = absl::FailedPreconditionError("minibatch was taken before");
-  return batch;
-}
-
-void Minibatch::Set(absl::StatusOr<Batch> batch) {
-  {
-    MutexLock lock(mu_);
-    batch_ = std::move(batch);
-  }
-  ready_.NotifyAll();
-}
-
-BatchPipeline::BatchPipeline(Options options, model::Model& model,
+BatchPipeline::BatchPipeline(PipelineOptions options, model::Model& model,
                              data::DataReader& reader, Sink sink)
     : options_(options),
       model_(model),
@@ -43,9 +27,9 @@ BatchPipeline::BatchPipeline(Options options, model::Model& model,
 BatchPipeline::~BatchPipeline() {
   Stop();
   for (Thread& thread : threads_) thread.Join();
-  // A consumer that still waits for one of these must not wait for ever.
+  // The consumer may be waiting in Minibatch::Take for one of these.
   while (auto left = to_feed_.Pop()) {
-    (*left)->Set(absl::CancelledError("the pipeline was stopped"));
+    left->minibatch->Set(absl::CancelledError("the pipeline was stopped"));
   }
 }
 
@@ -88,8 +72,8 @@ void BatchPipeline::ReadTasks() {
 
 void BatchPipeline::ReadTask(std::shared_ptr<const v1::Task> task) {
   const v1::LedgerRange& range = task->range();
-  // A shuffled block is read whole, because any of its records may be next; in
-  // file order, the range alone.
+  // The records of a range are spread over the whole block when it is shuffled,
+  // so the block is read. Otherwise the range is enough.
   const bool shuffled = task->shuffle_seed() != 0;
   const int64_t from = shuffled ? range.block_begin() : range.begin();
   const int64_t to = shuffled ? range.block_end() : range.end();
@@ -106,7 +90,8 @@ void BatchPipeline::ReadTask(std::shared_ptr<const v1::Task> task) {
                      ": only ", block.records().size(), " there"));
   }
   // The minibatches share the block's memory.
-  auto shared = std::make_shared<data::RecordBatch>(std::move(block));
+  const auto shared =
+      std::make_shared<const data::RecordBatch>(std::move(block));
   const std::vector<int64_t> numbers =
       ledger::RecordsOf(task->shuffle_seed(), range.block_begin(),
                         range.block_end(), range.begin(), range.end());
@@ -114,43 +99,45 @@ void BatchPipeline::ReadTask(std::shared_ptr<const v1::Task> task) {
        begin += options_.minibatch_size) {
     const int64_t end = std::min(range.end(), begin + options_.minibatch_size);
     if (!WaitForRoom()) return;
-    auto minibatch = std::make_shared<Minibatch>(task, begin, end);
-    if (status.ok()) {
-      minibatch->raw_.Hold(shared);
-      for (int64_t p = begin; p < end; ++p) {
-        const int64_t number = numbers[static_cast<size_t>(p - range.begin())];
-        minibatch->numbers_.push_back(number);
-        minibatch->records_.push_back(
-            shared->records()[static_cast<size_t>(number - from)]);
-      }
-      sink_(minibatch);
-      to_feed_.Push(std::move(minibatch));
-    } else {
-      minibatch->Set(status);
-      sink_(std::move(minibatch));
+    const auto first = numbers.begin() + (begin - range.begin());
+    Raw raw;
+    raw.minibatch = std::make_shared<Minibatch>(
+        task, begin, end, std::vector<int64_t>(first, first + (end - begin)));
+    if (!status.ok()) {
+      raw.minibatch->Set(status);
+      sink_(std::move(raw.minibatch));
+      return;
+    }
+    raw.block = shared;
+    for (const int64_t number : raw.minibatch->record_numbers()) {
+      raw.records.push_back(
+          shared->records()[static_cast<size_t>(number - from)]);
+    }
+    // The consumer may wait for it at once, so somebody must set it.
+    const std::shared_ptr<Minibatch> minibatch = raw.minibatch;
+    sink_(minibatch);
+    if (!to_feed_.Push(std::move(raw))) {
+      minibatch->Set(absl::CancelledError("the pipeline was stopped"));
       return;
     }
   }
 }
 
 void BatchPipeline::FeedMinibatches() {
-  while (auto next = to_feed_.Pop()) {
-    Minibatch& minibatch = **next;
+  while (std::optional<Raw> next = to_feed_.Pop()) {
+    Minibatch& minibatch = *next->minibatch;
     absl::StatusOr<Batch> batch =
-        model_.Feed(minibatch.records_, options_.mode, reader_.metadata());
+        model_.Feed(next->records, options_.mode, reader_.metadata());
     if (!batch.ok()) {
       std::string where =
           absl::StrCat("records of ", minibatch.task().range().shard());
       if (auto bad = model::BadRecord(batch.status())) {
-        where = absl::StrCat("record ",
-                             minibatch.numbers_[static_cast<size_t>(*bad)],
-                             " of ", minibatch.task().range().shard());
+        where = absl::StrCat(
+            "record ", minibatch.record_numbers()[static_cast<size_t>(*bad)],
+            " of ", minibatch.task().range().shard());
       }
       batch = Annotate(batch.status(), where);
     }
-    // Decoded: the raw records are not needed any more.
-    minibatch.records_.clear();
-    minibatch.raw_ = data::RecordBatch();
     minibatch.Set(std::move(batch));
   }
 }

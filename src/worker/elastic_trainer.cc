@@ -27,7 +27,10 @@ absl::StatusOr<Round> ElasticTrainer::Run(
     const std::vector<WeightedBatch>& batches, elastic::MemberWord word,
     double learning_rate) {
   Round round;
-  const absl::Status mine = AddGradients(batches, word);
+  absl::Status mine = AddGradients(batches, word);
+  if (mine.ok()) {
+    mine = elastic::CheckControlWord(word, communicator_->size());
+  }
   if (!mine.ok()) {
     reducer_.Cancel();
     buffers_.RollBack();
@@ -40,6 +43,7 @@ absl::StatusOr<Round> ElasticTrainer::Run(
   }
   const int64_t records = round.summary.total_records;
   if (records == 0) return round;
+  // Gradients were divided by the usual number before the real one was known.
   if (records != usual_records_) {
     Scale(static_cast<double>(usual_records_) / static_cast<double>(records));
   }
@@ -58,6 +62,8 @@ absl::Status ElasticTrainer::AddGradients(
   replica_.parameters().ZeroGradients();
   for (size_t i = 0; i < batches.size(); ++i) {
     const auto records = static_cast<double>(batches[i].records);
+    // Gradients add up over the batches, so only those of the last one are
+    // final and can be sent while backward is running.
     if (i + 1 == batches.size() && communicator_->size() > 1) {
       reducer_.BeginOverlap(communicator_);
     }

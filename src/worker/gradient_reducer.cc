@@ -98,7 +98,9 @@ void GradientReducer::OnGradientReady(size_t index) {
   if (overlap_ == nullptr) return;
   flat_.CollectGradient(index);
   --missing_[bucket_of_[index]];
-  // In order, the same on all members; the last goes with the head.
+  // Autograd may finish parameters in a different order on each member, but
+  // all must reduce the buckets in the same order. The last bucket waits for
+  // Finish, because the head is sent with it.
   while (launched_ + 1 < buckets_.size() && missing_[launched_] == 0) {
     jobs_.Push({overlap_, launched_++, 0});
   }
@@ -109,7 +111,8 @@ absl::Status GradientReducer::Finish(
   flat_.CollectGradients();
   if (thread_ == nullptr) return Reduce({std::move(communicator), 0, head});
   MutexLock lock(mu_);
-  // Without backward (no data here) nothing has been sent yet.
+  // A member without data has no backward pass, but the others wait for its
+  // part of every bucket.
   if (overlap_ == nullptr) {
     launched_ = finished_ = 0;
     status_ = absl::OkStatus();
@@ -126,7 +129,7 @@ absl::Status GradientReducer::Finish(
 void GradientReducer::Cancel() {
   MutexLock lock(mu_);
   if (overlap_ == nullptr) return;
-  // The others wait for the rest of the step: they must not do so for ever.
+  // The other members wait for buckets that this one will not send.
   overlap_->Abort("this member failed in the middle of a step");
   overlap_.reset();
   while (finished_ < launched_) done_.Wait(mu_);

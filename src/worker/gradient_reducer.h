@@ -61,7 +61,6 @@ class GradientReducer {
   void RegisterHooks();
   // Called by autograd's threads.
   void OnGradientReady(size_t index);
-  void Launch(size_t bucket, size_t head);
   absl::Status Reduce(const Job& job);
   absl::Status ReduceCompressed(collective::Communicator& communicator,
                                 float* data, size_t count);

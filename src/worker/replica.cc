@@ -8,6 +8,7 @@
 #include "absl/strings/str_join.h"
 #include "elasticdl/common/crc32.h"
 #include "elasticdl/common/failpoint.h"
+#include "elasticdl/common/hash.h"
 #include "elasticdl/common/log.h"
 #include "elasticdl/common/status.h"
 #include "elasticdl/elastic/control_word.h"
@@ -70,7 +71,7 @@ absl::StatusOr<std::unique_ptr<Replica>> Replica::Create(model::Model& model,
 absl::Status Replica::SetUpOptimizer() {
   // What is sent along with the gradients: the control word, each buffer, and a
   // word about each.
-  size_t head = elastic::ControlWordSize(elastic::kMaxWorldSize);
+  size_t head = elastic::ControlWordSize(kMaxWorldSize);
   for (const auto& [name, buffer] : network_->buffers()) {
     head += 1 + static_cast<size_t>(buffer.numel());
   }
@@ -246,12 +247,7 @@ uint64_t Replica::LayoutDigest() const {
     absl::StrAppend(&text, ";", variable.name, ":", variable.dtype, ":",
                     absl::StrJoin(variable.shape, "x"));
   }
-  // FNV-1a: the same on every machine, unlike std::hash.
-  uint64_t digest = 0xcbf29ce484222325;
-  for (const char c : text) {
-    digest = (digest ^ static_cast<unsigned char>(c)) * 0x100000001b3;
-  }
-  return digest;
+  return Fnv1a(text);
 }
 
 void Replica::RestoreSlots(const checkpoint::Loaded& loaded) {
@@ -261,7 +257,8 @@ void Replica::RestoreSlots(const checkpoint::Loaded& loaded) {
   if (type(loaded.optimizer) != type(optimizer_spec_)) {
     LogWarning("checkpoint ", loaded.path, " was made with ",
                loaded.optimizer.empty() ? "no optimizer" : loaded.optimizer,
-               "; the state of ", optimizer_spec_, " starts anew");
+               "; the state of ", optimizer_spec_,
+               " is initialized from scratch");
     return;
   }
   for (size_t i = 0; i < slots_.size(); ++i) {
@@ -272,7 +269,7 @@ void Replica::RestoreSlots(const checkpoint::Loaded& loaded) {
       if (source == nullptr || source->bytes.size() != bytes) {
         LogWarning("checkpoint ", loaded.path, " has no ",
                    optimizer_->slot_names()[i], " of ", slice.name,
-                   "; it starts anew");
+                   "; it is initialized from scratch");
         continue;
       }
       memcpy(slots_[i].data() + slice.offset, source->bytes.data(), bytes);

@@ -1,6 +1,6 @@
 // One worker's copy of what is trained: network, flat parameters, optimizer and
-// its state, step. Strategies (Trainer) decide what happens to the gradients
-// between ComputeGradients and ApplyGradients.
+// its state, step. The trainer decides what happens to the gradients between
+// AddGradients and ApplyGradients.
 #pragma once
 
 #include <cstdint>

@@ -5,12 +5,9 @@
 #include <utility>
 
 #include "absl/strings/str_cat.h"
-#include "elasticdl/checkpoint/checkpoint.h"
-#include "elasticdl/common/clock.h"
 #include "elasticdl/common/failpoint.h"
 #include "elasticdl/common/log.h"
 #include "elasticdl/common/status.h"
-#include "elasticdl/elastic/leveler.h"
 
 namespace elasticdl::worker {
 namespace {
@@ -27,32 +24,47 @@ v1::RecordTotal MakeTotal(int64_t worker_id, int64_t records) {
 
 }  // namespace
 
-TrainingSession::TrainingSession(Options options, Replica& replica,
-                                 elastic::WorldLink& link, SendFunction send)
+TrainingSession::TrainingSession(Options options, const Deps& deps)
     : options_(std::move(options)),
-      replica_(replica),
-      link_(link),
-      send_(std::move(send)),
+      replica_(deps.replica),
+      link_(deps.link),
+      send_(deps.send),
+      environment_(deps.environment),
       loop_(options_.worker_id),
-      trainer_(replica, options_.compression, options_.watchdog),
-      last_report_(Clock::Real().Now()) {}
+      trainer_(replica_, options_.compression, options_.watchdog),
+      last_report_(environment_.clock().Now()) {}
 
-void TrainingSession::OnPrepare(const v1::Prepare& prepare) {
-  loop_.Prepare(prepare);
-  if (loop_.world() == nullptr) trainer_.LeaveWorld();
+bool TrainingSession::Hear(const v1::MasterMessage& message) {
+  // At once, not in its turn: the training thread may be waiting for data that
+  // will never come.
+  if (message.has_no_more_tasks()) no_more_tasks_ = true;
+  return link_.Hear(message);
 }
 
-void TrainingSession::OnSwitch(int64_t generation) {
-  loop_.Switch(generation);
-  if (loop_.world() == nullptr) trainer_.LeaveWorld();
-}
-
-void TrainingSession::OnDissolve(int64_t generation) {
-  loop_.Dissolve(generation);
+void TrainingSession::OnMessage(const v1::MasterMessage& message) {
+  switch (message.message_case()) {
+    case v1::MasterMessage::kPrepare:
+      loop_.Prepare(message.prepare());
+      break;
+    case v1::MasterMessage::kSwitch:
+      loop_.Switch(message.switch_().generation());
+      break;
+    case v1::MasterMessage::kDissolve:
+      loop_.Dissolve(message.dissolve().generation());
+      break;
+    case v1::MasterMessage::kWake:
+      OnWake(message.wake().generation());
+      return;
+    default:
+      LogWarning("ignored a message of the master that this version does not ",
+                 "know");
+      return;
+  }
   if (loop_.world() == nullptr) trainer_.LeaveWorld();
 }
 
 void TrainingSession::OnWake(int64_t generation) {
+  // A late Wake of an earlier world says nothing about the data of this one.
   if (world() == nullptr || world()->generation != generation) return;
   idle_ = false;
   UpdateStepping();
@@ -68,8 +80,8 @@ void TrainingSession::UpdateStepping() {
 }
 
 void TrainingSession::AskHalt(Halt halt) {
-  // The end is the end: an evaluation that falls together with it is the
-  // master's to begin.
+  // The end is final. If an evaluation is due at the same step, the master
+  // starts it.
   if (halt_ == Halt::kOver) return;
   halt_ = halt;
 }
@@ -81,11 +93,14 @@ void TrainingSession::Resume() {
   UpdateStepping();
 }
 
-void TrainingSession::End() {
+bool TrainingSession::End(int64_t generation) {
+  if (world() == nullptr || world()->generation != generation) return false;
+  if (halt_ == Halt::kOver && halted_) return false;
   halt_ = Halt::kOver;
   halted_ = true;
   idle_ = false;
   UpdateStepping();
+  return true;
 }
 
 bool TrainingSession::HasWork() const {
@@ -96,11 +111,12 @@ bool TrainingSession::RoundPossible() const {
   if (world() == nullptr || halted_ || idle_ || loop_.last_round_done()) {
     return false;
   }
-  // A halt needs no data, only everybody.
+  // A halt needs all members, but no data.
   if (!WantsData()) return true;
   if (pending_.size() >= Share()) return true;
-  // What is on its way is worth waiting for. What was never handed out is not,
-  // unless the step is to have a certain size.
+  // Wait for data that is on its way. Do not wait for data that was never
+  // granted, unless the step has a fixed size: the other members would wait,
+  // too.
   return undelivered_.load() == 0 &&
          (options_.global_batch_size == 0 || no_more_tasks_.load());
 }
@@ -115,13 +131,18 @@ bool TrainingSession::WantsData() const {
   return halt_ == Halt::kNone && taking_data_ && stop_reason_.empty();
 }
 
-// How many minibatches this member puts into a step.
+// How many minibatches this member puts into the next round. Those that cannot
+// be shared equally go to the members in turn: otherwise, in a world with more
+// members than minibatches, some would never train the data that they hold.
 size_t TrainingSession::Share() const {
   if (options_.global_batch_size == 0) return 1;
   const int64_t whole = options_.global_batch_size / options_.minibatch_size;
   const int64_t size = world()->size();
-  return static_cast<size_t>(whole / size +
-                             (world()->rank < whole % size ? 1 : 0));
+  const int64_t rest = whole % size;
+  // The same on all members, because they have done the same rounds.
+  const int64_t first = rounds_ * rest % size;
+  const int64_t place = (world()->rank - first + size) % size;
+  return static_cast<size_t>(whole / size + (place < rest ? 1 : 0));
 }
 
 int64_t TrainingSession::UsualRecords() const {
@@ -145,21 +166,24 @@ absl::StatusOr<WorkDone> TrainingSession::EnterWorld() {
   loop_.Enter();
   auto communicator = link_.Use(world.generation);
   if (communicator == nullptr) {
-    // Overtaken by a newer world, whose Prepare is on its way here.
+    // A newer world replaced this one; its Prepare is in the queue of events.
     loop_.Failed(world.generation);
     return done;
   }
+  elastic::LoadReport report(world.generation, options_.load_timeout, send_);
+  report.Tell(environment_.clock().Now(), v1::Loading::LOADING);
   ELASTICDL_RETURN_IF_ERROR(Failpoint("worker.enter_world"));
-  if (world.cold) ELASTICDL_RETURN_IF_ERROR(StartCold(world));
-  elastic::MemberState state;
-  state.has_state = has_state_;
-  state.lineage = lineage_;
-  state.step = replica_.step();
-  state.layout = replica_.LayoutDigest();
-  state.spans = replica_.State();
-  state.meta = MakeDonorState().SerializeAsString();
-  auto levelled =
-      elastic::BringLevel(*communicator, state, options_.level_timeout);
+  // In a cold world nobody has a model that counts, so rank 0 makes one before
+  // it is sent to the others.
+  if (world.cold) {
+    const absl::Status started = StartCold(world, report);
+    if (absl::IsAborted(started)) {
+      BreakWorld(started);
+      return done;
+    }
+    ELASTICDL_RETURN_IF_ERROR(started);
+  }
+  auto levelled = BringLevel(*communicator, report);
   if (absl::IsFailedPrecondition(levelled.status())) return levelled.status();
   if (!levelled.ok()) {
     BreakWorld(levelled.status());
@@ -172,6 +196,8 @@ absl::StatusOr<WorkDone> TrainingSession::EnterWorld() {
   }
   if (levelled->received) replica_.SetStep(levelled->step);
   lineage_ = levelled->lineage;
+  // From here on the state is the donor's, even if the world breaks now: its
+  // totals must be taken over with it.
   trainer_.AcceptBuffers();
   ELASTICDL_RETURN_IF_ERROR(Adopt(donor, levelled->received));
   KeepTotals(donor, world);
@@ -186,38 +212,71 @@ absl::StatusOr<WorkDone> TrainingSession::EnterWorld() {
               ? absl::StrCat(", state of rank ", levelled->donor)
               : "");
   trainer_.EnterWorld(std::move(communicator), UsualRecords());
+  rounds_ = 0;
   UpdateStepping();
   reported_step_ = level_step_ = replica_.step();
-  // On the same stream as the reports that follow.
-  if (world.rank == 0) {
-    v1::WorkerMessage message;
-    v1::Level& level = *message.mutable_level();
-    level.set_generation(world.generation);
-    level.set_step(replica_.step());
-    *level.mutable_totals() = donor.totals();
-    if (last_round_end_ != absl::InfinitePast()) {
-      level.set_pause_seconds(
-          absl::ToDoubleSeconds(Clock::Real().Now() - last_round_end_));
-    }
-    send_(std::move(message));
-  }
+  if (world.rank == 0) SendLevel(donor);
   done.entered = true;
   return done;
 }
 
-absl::Status TrainingSession::StartCold(const elastic::World& world) {
-  // Whatever this worker had is not part of the job's history.
+absl::StatusOr<elastic::Levelled> TrainingSession::BringLevel(
+    collective::Communicator& communicator, elastic::LoadReport& report) {
+  elastic::MemberState state;
+  state.has_state = has_state_;
+  state.lineage = lineage_;
+  state.step = replica_.step();
+  state.layout = replica_.LayoutDigest();
+  state.spans = replica_.State();
+  state.meta = MakeDonorState().SerializeAsString();
+  elastic::LevelOptions options;
+  options.timeout = options_.load_timeout;
+  options.moved = [&](int64_t bytes, int64_t total) {
+    report.Tell(environment_.clock().Now(), v1::Loading::MOVING, bytes, total);
+  };
+  report.Tell(environment_.clock().Now(), v1::Loading::LOADED);
+  return elastic::BringLevel(communicator, state, options);
+}
+
+// On the same stream as the reports that follow.
+void TrainingSession::SendLevel(const v1::DonorState& donor) {
+  v1::WorkerMessage message;
+  v1::Level& level = *message.mutable_level();
+  level.set_generation(world()->generation);
+  level.set_step(replica_.step());
+  level.set_lineage(lineage_);
+  *level.mutable_totals() = donor.totals();
+  if (last_round_end_ != absl::InfinitePast()) {
+    level.set_pause_seconds(
+        absl::ToDoubleSeconds(environment_.clock().Now() - last_round_end_));
+  }
+  send_(std::move(message));
+}
+
+absl::Status TrainingSession::StartCold(const elastic::World& world,
+                                        elastic::LoadReport& report) {
+  // What this worker had trained is not part of the job's history any more,
+  // and its data was given back.
   other_totals_.clear();
   DropMinibatches(std::numeric_limits<int64_t>::max());
   halt_ = world.evaluating ? Halt::kEvaluation : Halt::kNone;
   halted_ = world.evaluating;
   stop_reason_.clear();
-  has_state_ = world.rank == 0;
-  if (!has_state_) return absl::OkStatus();
-  lineage_ = world.generation;
+  has_state_ = false;
+  if (world.rank != 0) return absl::OkStatus();
   if (!world.restore_from.empty()) {
-    ELASTICDL_ASSIGN_OR_RETURN(const checkpoint::Loaded loaded,
-                               checkpoint::Load(world.restore_from));
+    // Stop loading for a world that is over: a checkpoint may take minutes.
+    const auto progress = [&](int64_t bytes, int64_t total) {
+      if (!link_.IsUsable(world.generation)) {
+        return absl::AbortedError("overtaken while loading");
+      }
+      report.Tell(environment_.clock().Now(), v1::Loading::LOADING, bytes,
+                  total);
+      return absl::OkStatus();
+    };
+    ELASTICDL_ASSIGN_OR_RETURN(
+        const checkpoint::Loaded loaded,
+        environment_.LoadCheckpoint(world.restore_from, progress));
     ELASTICDL_RETURN_IF_ERROR(replica_.Restore(loaded));
     LogInfo("restored ", world.restore_from, " (step ", replica_.step(), ")");
   } else if (!fresh_) {
@@ -229,6 +288,8 @@ absl::Status TrainingSession::StartCold(const elastic::World& world) {
         world.restore_from.empty() ? "fresh weights" : world.restore_from,
         " are of step ", replica_.step()));
   }
+  lineage_ = world.generation;
+  has_state_ = true;
   fresh_ = false;
   return absl::OkStatus();
 }
@@ -257,8 +318,8 @@ absl::Status TrainingSession::Adopt(const v1::DonorState& donor,
                                               "has counted ",
                                               counted));
     }
-    // The interrupted step was complete at the donor: what this worker had put
-    // into it is used.
+    // The interrupted step was completed by the donor, so the minibatches that
+    // this worker put into it are in the model.
     DropMinibatches(total.records() - counted);
   }
   has_state_ = true;
@@ -367,9 +428,11 @@ absl::StatusOr<std::vector<WeightedBatch>> TrainingSession::TakeBatches(
 void TrainingSession::FinishRound(const Round& round, size_t used,
                                   WorkDone& done) {
   const elastic::RoundSummary& summary = round.summary;
+  ++rounds_;
   const bool alone = world()->size() == 1;
-  // All members have taken part in this round, so they had completed the one
-  // before.
+  // A member that takes part in this round has completed the one before. So
+  // the step before is settled: no change of worlds can lose it. A lone worker
+  // needs nobody's confirmation.
   if (!alone || !round.stepped) {
     settled_step_ = replica_.step() - (round.stepped ? 1 : 0);
   } else {
@@ -390,7 +453,7 @@ void TrainingSession::FinishRound(const Round& round, size_t used,
   if (round.stepped) last_loss_ = summary.mean_loss;
   const bool was_due = report_soon_ || reported_step_ == level_step_;
   report_soon_ = summary.report_wanted && !alone;
-  last_round_end_ = Clock::Real().Now();
+  last_round_end_ = environment_.clock().Now();
   if (was_due || (summary.report_wanted && alone) ||
       last_round_end_ - last_report_ >= kReportInterval) {
     Report();
@@ -435,7 +498,7 @@ void TrainingSession::Report() {
         MakeTotal(members_[rank], totals_[rank] - last_round_[rank]);
   }
   reported_step_ = settled_step_;
-  last_report_ = Clock::Real().Now();
+  last_report_ = environment_.clock().Now();
   send_(std::move(message));
 }
 

@@ -16,12 +16,16 @@
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
 #include "absl/time/time.h"
-#include "batch_pipeline.h"
 #include "elastic_trainer.h"
 #include "elasticdl/elastic/elastic_loop.h"
+#include "elasticdl/elastic/leveler.h"
+#include "elasticdl/elastic/load_report.h"
 #include "elasticdl/elastic/world_link.h"
 #include "elasticdl/v1/master.pb.h"
 #include "elasticdl/v1/world.pb.h"
+#include "environment.h"
+#include "event.h"
+#include "minibatch.h"
 #include "replica.h"
 
 namespace elasticdl::worker {
@@ -49,24 +53,31 @@ class TrainingSession {
     // 0 = a minibatch per member.
     int64_t global_batch_size = 0;
     GradientCompression compression = GradientCompression::kNone;
-    absl::Duration level_timeout = absl::Minutes(5);
+    // How long a piece of a state may take; also the master's limit of silence
+    // while a world is brought level.
+    absl::Duration load_timeout = absl::Minutes(2);
     // If any; must outlive the session.
     elastic::Watchdog* watchdog = nullptr;
   };
   enum class Halt { kNone, kEvaluation, kOver };
-  using SendFunction = std::function<void(v1::WorkerMessage)>;
+  struct Deps {
+    Replica& replica;
+    elastic::WorldLink& link;
+    SendFunction send;
+    Environment& environment;
+  };
 
-  // `replica` and `link` must outlive the session.
-  TrainingSession(Options options, Replica& replica, elastic::WorldLink& link,
-                  SendFunction send);
+  // What `deps` refers to must outlive the session.
+  TrainingSession(Options options, const Deps& deps);
 
   // ---- events ----
-  void OnPrepare(const v1::Prepare& prepare);
+  // A message of the master, as soon as it is here: worlds are made and given
+  // up while a step runs. True when OnMessage need not see it. Any thread.
+  bool Hear(const v1::MasterMessage& message);
+  // The same message in its turn: the order of Switch among the messages that
+  // let members go on is the same for all members.
+  void OnMessage(const v1::MasterMessage& message);
   void OnConnected(int64_t generation) { loop_.Connected(generation); }
-  void OnSwitch(int64_t generation);
-  void OnDissolve(int64_t generation);
-  void OnWake(int64_t generation);
-  void OnNoMoreTasks() { no_more_tasks_ = true; }
   // A task is on its way through the pipeline. Any thread.
   void AnnounceTask() {
     no_more_tasks_ = false;
@@ -102,8 +113,10 @@ class TrainingSession {
   void AskEvaluation() { want_evaluation_ = true; }
   void AskStop(const std::string& reason) { stop_reason_ = reason; }
   void Resume();
-  // The master says that there is no more training: all members are at rest.
-  void End();
+  // The master says that there is no more training: all members of that world
+  // are at rest. False: not news, or of a world that is over here, whose
+  // members come to rest again in the next.
+  bool End(int64_t generation);
   // No more data into the model from this worker.
   void StopTakingData() { taking_data_ = false; }
 
@@ -111,6 +124,8 @@ class TrainingSession {
   const elastic::World* world() const { return loop_.world(); }
   // The model is that of a world, this one or the last.
   bool has_state() const { return has_state_; }
+  // The generation of the cold world that its model descends from.
+  int64_t lineage() const { return lineage_; }
   bool halted() const { return halted_; }
   Halt halt() const { return halt_; }
   bool over() const { return halt_ == Halt::kOver; }
@@ -128,6 +143,7 @@ class TrainingSession {
     std::optional<Batch> batch;
   };
 
+  void OnWake(int64_t generation);
   void UpdateStepping();
   bool RoundPossible() const;
   // This member puts data into the next round if it has some.
@@ -135,7 +151,13 @@ class TrainingSession {
   size_t Share() const;
   int64_t UsualRecords() const;
   absl::StatusOr<WorkDone> EnterWorld();
-  absl::Status StartCold(const elastic::World& world);
+  // ABORTED: another world has overtaken this one.
+  absl::Status StartCold(const elastic::World& world,
+                         elastic::LoadReport& report);
+  absl::StatusOr<elastic::Levelled> BringLevel(
+      collective::Communicator& communicator, elastic::LoadReport& report);
+  // What the donor tells the master for all members.
+  void SendLevel(const v1::DonorState& donor);
   v1::DonorState MakeDonorState() const;
   absl::Status Adopt(const v1::DonorState& donor, bool received);
   void KeepTotals(const v1::DonorState& donor, const elastic::World& world);
@@ -153,6 +175,7 @@ class TrainingSession {
   Replica& replica_;
   elastic::WorldLink& link_;
   const SendFunction send_;
+  Environment& environment_;
   elastic::ElasticLoop loop_;
   ElasticTrainer trainer_;
 
@@ -174,6 +197,8 @@ class TrainingSession {
   std::vector<int64_t> last_round_;
   std::map<int64_t, int64_t> other_totals_;
   int64_t settled_step_ = 0;
+  // Rounds of the current world, including those without data.
+  int64_t rounds_ = 0;
 
   Halt halt_ = Halt::kNone;
   bool halted_ = false;

@@ -2,19 +2,16 @@
 
 #include <malloc.h>
 #include <torch/torch.h>
-#include <unistd.h>
 
 #include <limits>
 #include <utility>
 
-#include "elasticdl/common/clock.h"
 #include "elasticdl/common/failpoint.h"
 #include "elasticdl/common/log.h"
-#include "elasticdl/common/mutex.h"
 #include "elasticdl/common/status.h"
 #include "elasticdl/common/thread.h"
 #include "elasticdl/model/loader.h"
-#include "elasticdl/rendezvous/stream_client.h"
+#include "elasticdl/rendezvous/master_link.h"
 #include "job_runner.h"
 
 namespace elasticdl::worker {
@@ -22,9 +19,6 @@ namespace {
 
 // How long a worker waits for its last messages to leave.
 constexpr absl::Duration kCloseTimeout = absl::Seconds(10);
-// One try to reach a master that is away; between two, the wish to end is
-// heard.
-constexpr absl::Duration kReattachTry = absl::Seconds(1);
 
 void Override(const std::string& mine, std::string* theirs) {
   if (!mine.empty()) *theirs = mine;
@@ -59,119 +53,54 @@ absl::StatusOr<model::LoadOptions> MakeLoadOptions(const WorkerOptions& options,
 class WorkerImpl : public Worker {
  public:
   explicit WorkerImpl(WorkerOptions options)
-      : options_(std::move(options)),
-        events_(std::numeric_limits<size_t>::max()) {}
+      : options_(std::move(options)), master_(StreamOptions(options_)) {}
 
   int Run() override;
-  void Leave() override {
-    Event event;
-    event.kind = Event::Kind::kLeave;
-    events_.Push(std::move(event));
-  }
+  void Leave() override { events_.PushKind(Event::Kind::kLeave); }
 
  private:
-  using StreamPtr = std::shared_ptr<rendezvous::StreamClient>;
-
-  // Opens a stream and says Hello; `resuming` as worker `worker_id`.
-  absl::StatusOr<v1::Welcome> Attach(int64_t worker_id, bool resuming,
-                                     absl::Duration timeout);
-  // After the stream has ended: to a master that was started again.
-  absl::Status Reattach(int64_t worker_id, absl::Duration patience);
+  static rendezvous::StreamClient::Options StreamOptions(
+      const WorkerOptions& options);
+  elastic::WorldLink::Options LinkOptions() const;
   int RunJob(const v1::Welcome& welcome);
   int ReportSetUpFailure(const absl::Status& status);
+  // The same for the model: only what the master named is the whole job's
+  // matter.
+  int ReportModelFailure(const absl::Status& status);
   void ReceiveMessages(const v1::Welcome& welcome, JobRunner& runner);
-  StreamPtr stream() const {
-    MutexLock lock(mu_);
-    return stream_;
-  }
-  // Nothing more is wanted of the master.
-  void EndStream();
 
   const WorkerOptions options_;
-  EventQueue events_;
-  mutable Mutex mu_;
-  // Shared by whoever sends while a new one takes its place.
-  StreamPtr stream_ ABSL_GUARDED_BY(mu_);
-  bool ending_ ABSL_GUARDED_BY(mu_) = false;
+  ThreadEventQueue events_;
+  rendezvous::MasterLink master_;
 };
 
-absl::StatusOr<v1::Welcome> WorkerImpl::Attach(int64_t worker_id, bool resuming,
-                                               absl::Duration timeout) {
-  rendezvous::StreamClient::Options options;
-  options.address = options_.master_addr;
-  options.token = options_.token;
-  options.connect_timeout = timeout;
-  ELASTICDL_ASSIGN_OR_RETURN(const StreamPtr stream,
-                             rendezvous::StreamClient::Connect(options));
-  v1::WorkerMessage message;
-  v1::Hello& hello = *message.mutable_hello();
-  hello.set_worker_id(worker_id);
-  hello.set_pid(getpid());
-  hello.set_resuming(resuming);
-  char host[256] = "";
-  gethostname(host, sizeof(host) - 1);
-  hello.set_host(host);
-  stream->Send(std::move(message));
-  std::optional<v1::MasterMessage> answer =
-      stream->Receive(options_.connect_timeout);
-  if (!answer.has_value()) {
-    return stream->ended()
-               ? Annotate(stream->status().ok()
-                              ? absl::UnavailableError("stream closed")
-                              : stream->status(),
-                          absl::StrCat("attaching to the master at ",
-                                       options_.master_addr))
-               : absl::DeadlineExceededError(
-                     absl::StrCat("the master at ", options_.master_addr,
-                                  " does not answer Hello"));
-  }
-  if (answer->has_stop()) {
-    return absl::FailedPreconditionError(absl::StrCat(
-        "the master does not want this worker: ", answer->stop().reason()));
-  }
-  if (!answer->has_welcome()) {
-    return absl::InternalError("the master's first message is no Welcome");
-  }
-  MutexLock lock(mu_);
-  stream_ = stream;
-  return answer->welcome();
+rendezvous::StreamClient::Options WorkerImpl::StreamOptions(
+    const WorkerOptions& options) {
+  rendezvous::StreamClient::Options stream;
+  stream.address = options.master_addr;
+  stream.token = options.token;
+  stream.connect_timeout = options.connect_timeout;
+  return stream;
 }
 
-absl::Status WorkerImpl::Reattach(int64_t worker_id, absl::Duration patience) {
-  const absl::Time deadline = Clock::Real().Now() + patience;
-  while (true) {
-    {
-      MutexLock lock(mu_);
-      if (ending_) return absl::CancelledError("the worker ends");
-    }
-    const absl::Status status =
-        Attach(worker_id, /*resuming=*/true, kReattachTry).status();
-    // Fenced, or the wrong master: it will not get better.
-    if (status.ok() || absl::IsFailedPrecondition(status) ||
-        absl::IsUnauthenticated(status) || absl::IsPermissionDenied(status)) {
-      return status;
-    }
-    if (Clock::Real().Now() >= deadline) return status;
-  }
-}
-
-void WorkerImpl::EndStream() {
-  StreamPtr stream;
-  {
-    MutexLock lock(mu_);
-    ending_ = true;
-    stream = stream_;
-  }
-  stream->Close(kCloseTimeout);
+elastic::WorldLink::Options WorkerImpl::LinkOptions() const {
+  elastic::WorldLink::Options link;
+  link.secret = options_.token;
+  link.backend.address = options_.worker_address;
+  link.backend.master_address = options_.master_addr;
+  return link;
 }
 
 int WorkerImpl::Run() {
   const absl::StatusOr<v1::Welcome> welcome =
-      Attach(options_.worker_id, /*resuming=*/false, options_.connect_timeout);
+      master_.Attach(options_.worker_id);
   if (!welcome.ok()) {
     LogError(welcome.status().message());
-    return absl::IsFailedPrecondition(welcome.status()) ? 0 : kExitMasterLost;
+    if (absl::IsFailedPrecondition(welcome.status())) return 0;
+    return absl::IsUnimplemented(welcome.status()) ? kExitFailed
+                                                   : kExitMasterLost;
   }
+  if (options_.named) options_.named(welcome->worker_id());
   LogInfo("worker ", welcome->worker_id(), " of job ",
           welcome->job().job_name());
   const absl::Status armed =
@@ -181,7 +110,7 @@ int WorkerImpl::Run() {
                                                : welcome->job().num_threads();
   if (threads > 0) torch::set_num_threads(threads);
   const int code = RunJob(*welcome);
-  EndStream();
+  master_.End(kCloseTimeout);
   return code;
 }
 
@@ -190,16 +119,17 @@ int WorkerImpl::RunJob(const v1::Welcome& welcome) {
       MakeLoadOptions(options_, welcome.job().model());
   if (!load.ok()) return ReportSetUpFailure(load.status());
   absl::StatusOr<std::unique_ptr<model::Model>> model = model::Load(*load);
-  if (!model.ok()) return ReportSetUpFailure(model.status());
+  if (!model.ok()) return ReportModelFailure(model.status());
   const SendFunction send = [this](v1::WorkerMessage message) {
-    stream()->Send(std::move(message));
+    master_.Send(std::move(message));
   };
   auto runner = JobRunner::Create(
-      welcome, JobRunner::Deps{**model, events_, send, options_.token});
+      welcome, JobRunner::Deps{**model, events_, send, LinkOptions(),
+                               Environment::Real()});
   if (!runner.ok()) return ReportSetUpFailure(runner.status());
   Thread receiver("receiver", [&] { ReceiveMessages(welcome, **runner); });
   const int code = (*runner)->Run();
-  EndStream();
+  master_.End(kCloseTimeout);
   receiver.Join();
   return code;
 }
@@ -208,12 +138,22 @@ int WorkerImpl::ReportSetUpFailure(const absl::Status& status) {
   LogError(status.message());
   v1::WorkerMessage message;
   message.mutable_fatal()->set_message(std::string(status.message()));
-  const StreamPtr stream = this->stream();
-  stream->Send(std::move(message));
+  master_.Send(std::move(message));
   // Wait for Stop, so that the message is known to have arrived.
-  while (auto answer = stream->Receive(kCloseTimeout)) {
+  while (auto answer = master_.Receive(kCloseTimeout)) {
     if (answer->has_stop()) break;
   }
+  return kExitFailed;
+}
+
+int WorkerImpl::ReportModelFailure(const absl::Status& status) {
+  if (options_.model_zoo.empty() && options_.model_def.empty() &&
+      options_.model_params.empty()) {
+    return ReportSetUpFailure(status);
+  }
+  // A slip on this worker's command line: the others train on.
+  LogError("this worker's own --model_zoo, --model_def or --model_params: ",
+           status.message());
   return kExitFailed;
 }
 
@@ -222,16 +162,15 @@ void WorkerImpl::ReceiveMessages(const v1::Welcome& welcome,
   const absl::Duration patience =
       absl::Seconds(welcome.job().master_timeout_seconds());
   while (true) {
-    const StreamPtr stream = this->stream();
-    while (auto message = stream->Receive(absl::InfiniteDuration())) {
+    while (auto message = master_.Receive(absl::InfiniteDuration())) {
       runner.Receive(*std::move(message));
     }
-    const absl::Status end = stream->status();
+    const absl::Status end = master_.status();
     // Only a master that died may come back.
     if (!absl::IsUnavailable(end) || patience <= absl::ZeroDuration()) break;
     LogWarning("the master is gone (", end.message(), "); waiting up to ",
                absl::FormatDuration(patience), " for the next");
-    const absl::Status back = Reattach(welcome.worker_id(), patience);
+    const absl::Status back = master_.Reattach(welcome.worker_id(), patience);
     if (!back.ok()) {
       LogError("no master: ", back.message());
       break;

@@ -1,6 +1,7 @@
 // Save, list, resolve and load on a real file system.
 #include "elasticdl/checkpoint/checkpoint.h"
 
+#include <algorithm>
 #include <filesystem>
 #include <fstream>
 #include <random>
@@ -72,6 +73,38 @@ TEST(CheckpointTest, RoundTripsWithoutSlotsAndLedger) {
       Load(MustSave(dir.path(), snapshot.get()));
   ASSERT_TRUE(loaded.ok()) << loaded.status();
   ExpectSame(*loaded, snapshot.get());
+}
+
+TEST(CheckpointTest, LoadingTellsHowFarItIs) {
+  const MemoryDir dir;
+  // More than one part of a file.
+  const TestSnapshot snapshot(3, 200000);
+  const std::string path = MustSave(dir.path(), snapshot.get());
+  std::vector<int64_t> told;
+  int64_t total = 0;
+  const absl::StatusOr<Loaded> loaded =
+      Load(path, [&](int64_t bytes, int64_t total_bytes) {
+        told.push_back(bytes);
+        total = total_bytes;
+        return absl::OkStatus();
+      });
+  ASSERT_TRUE(loaded.ok()) << loaded.status();
+  EXPECT_GT(told.size(), 6u);
+  EXPECT_TRUE(std::is_sorted(told.begin(), told.end()));
+  EXPECT_EQ(told.back(), total);
+  EXPECT_GT(total, 1600000);
+}
+
+TEST(CheckpointTest, LoadingCanBeBrokenOff) {
+  const MemoryDir dir;
+  const TestSnapshot snapshot(3, 200000);
+  const std::string path = MustSave(dir.path(), snapshot.get());
+  int calls = 0;
+  const absl::StatusOr<Loaded> loaded = Load(path, [&](int64_t, int64_t) {
+    return ++calls < 3 ? absl::OkStatus() : absl::AbortedError("enough");
+  });
+  EXPECT_EQ(loaded.status(), absl::AbortedError("enough"));
+  EXPECT_EQ(calls, 3);
 }
 
 TEST(CheckpointTest, DividesIntoFiles) {

@@ -1,39 +1,22 @@
 // A disk that fills up during a save: a tmpfs of 64 KiB.
-#include <sched.h>
-#include <stdio.h>
-#include <sys/mount.h>
-#include <sys/wait.h>
-#include <unistd.h>
-
-#include <cerrno>
-#include <cstring>
 #include <string>
 
 #include "checkpoint/test_snapshot.h"
 #include "elasticdl/checkpoint/checkpoint.h"
 #include "elasticdl/common/file.h"
 #include "gtest/gtest.h"
+#include "support/small_disk.h"
 #include "support/temp_dir.h"
 
 namespace elasticdl::checkpoint {
 namespace {
 
+using ::elasticdl::test::RunOnSmallDisk;
 using ::elasticdl::test::TempDir;
 using test::ExpectSame;
 using test::MustSave;
 using test::TestSnapshot;
 using ::testing::HasSubstr;
-
-constexpr int kSkipped = 77;
-
-// Mounts in a mount namespace of this process alone, which ends with it.
-bool MountSmallDisk(const std::string& path) {
-  if (unshare(CLONE_NEWNS) != 0 && unshare(CLONE_NEWUSER | CLONE_NEWNS) != 0) {
-    return false;
-  }
-  return mount("none", "/", nullptr, MS_REC | MS_PRIVATE, nullptr) == 0 &&
-         mount("tmpfs", path.c_str(), "tmpfs", 0, "size=64k") == 0;
-}
 
 // In the child process: what a user expects of a full disk.
 void SaveOnFullDisk(const std::string& dir) {
@@ -54,25 +37,9 @@ void SaveOnFullDisk(const std::string& dir) {
 
 TEST(FullDiskTest, KeepsTheOldVersionAndRecovers) {
   TempDir dir;
-  fflush(nullptr);
-  const pid_t child = fork();
-  ASSERT_GE(child, 0);
-  if (child == 0) {
-    if (!MountSmallDisk(dir.path())) {
-      fprintf(stderr, "cannot mount a tmpfs: %s\n", strerror(errno));
-      _exit(kSkipped);
-    }
-    SaveOnFullDisk(dir.path());
-    fflush(nullptr);
-    _exit(testing::Test::HasFailure() ? 1 : 0);
-  }
-  int status = 0;
-  ASSERT_EQ(waitpid(child, &status, 0), child);
-  ASSERT_TRUE(WIFEXITED(status));
-  if (WEXITSTATUS(status) == kSkipped) {
+  if (!RunOnSmallDisk(dir.path(), "64k", [&] { SaveOnFullDisk(dir.path()); })) {
     GTEST_SKIP() << "mounting a tmpfs is not permitted here";
   }
-  EXPECT_EQ(WEXITSTATUS(status), 0);
 }
 
 }  // namespace

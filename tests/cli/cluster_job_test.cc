@@ -1,6 +1,4 @@
 // Submitting, following, asking and removing jobs, against a fake API server.
-#include "commands/cluster_job.h"
-
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 #include <signal.h>
@@ -12,13 +10,16 @@
 
 #include "absl/strings/str_cat.h"
 #include "cli/fake_cluster.h"
-#include "commands/cluster_connection.h"
-#include "commands/cluster_job_follow.h"
-#include "commands/cluster_job_handle.h"
-#include "commands/cluster_job_submit.h"
+#include "cluster/check.h"
+#include "cluster/cluster_commands.h"
+#include "cluster/connection.h"
+#include "cluster/follow.h"
+#include "cluster/handle.h"
+#include "cluster/submit.h"
 #include "elasticdl/cluster/job_objects.h"
 #include "elasticdl/common/thread.h"
-#include "signals.h"
+#include "elasticdl/signals.h"
+#include "job_commands.h"
 
 namespace elasticdl::cli {
 namespace {
@@ -27,6 +28,7 @@ using kube::Json;
 using ::testing::ElementsAre;
 using ::testing::HasSubstr;
 using ::testing::IsEmpty;
+using ::testing::Not;
 
 constexpr char kPod[] = "elasticdl-master-j";
 constexpr char kPodKey[] = "pods/elasticdl-master-j";
@@ -49,9 +51,12 @@ class ClusterJobTest : public ::testing::Test {
     return SubmitJob(*client_, "j", secret_, objects_,
                      [this](const std::string& words) { said_ += words; });
   }
+  absl::Status Check() {
+    return CheckSubmission(*client_, {"j", secret_, objects_, {""}});
+  }
   // The exit code of following the job; its output in out_ and err_.
   int Follow() {
-    SignalWatcher signals({SIGUSR1});
+    process::SignalWatcher signals({SIGUSR1});
     FollowOptions options;
     options.command = "elasticdl train";
     options.job_name = "j";
@@ -154,6 +159,70 @@ TEST_F(ClusterJobTest, LeftoversAreReplacedOnlyWhenTheirPodIsGone) {
   EXPECT_TRUE(pod.ok()) << pod.status() << cluster_.Get(kSecretKey);
 }
 
+// Before anything is built or created ----------------------------------------
+
+TEST_F(ClusterJobTest, CheckChangesNothing) {
+  EXPECT_TRUE(Check().ok()) << Check();
+  EXPECT_THAT(cluster_.Names(), IsEmpty());
+  EXPECT_THAT(cluster_.calls(), ::testing::Contains("TRY pods"));
+  EXPECT_THAT(cluster_.calls(), Not(::testing::Contains("POST pods")));
+}
+
+TEST_F(ClusterJobTest, CheckFindsAMissingNamespace) {
+  cluster_.RemoveNamespace();
+  EXPECT_EQ(Check().code(), absl::StatusCode::kNotFound);
+  EXPECT_THAT(std::string(Check().message()), HasSubstr("namespaces \"ns\""));
+  // One that may not be asked for is no reason to give up.
+  cluster_.Refuse("GET namespaces", 403, "no");
+  cluster_.Refuse("TRY secrets", 422, "bad secret");
+  EXPECT_EQ(Check().code(), absl::StatusCode::kInvalidArgument);
+}
+
+TEST_F(ClusterJobTest, CheckFindsATakenName) {
+  ASSERT_TRUE(Submit().ok());
+  EXPECT_EQ(Check().code(), absl::StatusCode::kAlreadyExists);
+  EXPECT_THAT(std::string(Check().message()), HasSubstr("elasticdl stop"));
+  End(0);
+  EXPECT_TRUE(Check().ok()) << Check();
+  cluster_.Remove(kPodKey);
+  cluster_.Put(kSecretKey, {{"metadata", Json::object()}});
+  EXPECT_EQ(Check().code(), absl::StatusCode::kAlreadyExists);
+  EXPECT_THAT(std::string(Check().message()), HasSubstr("elasticdl stop"));
+}
+
+TEST_F(ClusterJobTest, CheckFindsMissingRightsOfBothParties) {
+  cluster_.Deny("create pods", /*account=*/true);
+  EXPECT_EQ(
+      Check().message(),
+      "the job's master will run as service account default, which may not "
+      "create pods in namespace ns; an administrator can grant it: elasticdl "
+      "rbac --namespace=ns --apply");
+  cluster_.Deny("create secrets");
+  cluster_.Deny("get pods/log");
+  EXPECT_EQ(
+      Check().message(),
+      "user ann may not get pods/log, create secrets in namespace ns; an "
+      "administrator can grant it: elasticdl rbac --client --namespace=ns "
+      "--user=ann --apply");
+}
+
+TEST_F(ClusterJobTest, CheckFindsWhatTheServerWouldRefuse) {
+  cluster_.Refuse("TRY pods", 422, "must be less than or equal to cpu limit");
+  EXPECT_EQ(Check().code(), absl::StatusCode::kInvalidArgument);
+  cluster_.Refuse("TRY pods", 400,
+                  "admission webhook does not support dry run");
+  EXPECT_TRUE(Check().ok()) << Check();
+  Json volumes = Json::array();
+  volumes.push_back(
+      {{"name", "v"}, {"persistentVolumeClaim", {{"claimName", "no-such"}}}});
+  objects_.master_pod["spec"]["volumes"] = volumes;
+  EXPECT_THAT(std::string(Check().message()),
+              HasSubstr("there is no claim no-such in namespace ns"));
+  cluster_.Put("persistentvolumeclaims/no-such",
+               {{"metadata", Json::object()}});
+  EXPECT_TRUE(Check().ok()) << Check();
+}
+
 TEST_F(ClusterJobTest, FollowShowsLogAndExitCode) {
   ASSERT_TRUE(Submit().ok());
   Thread cluster("cluster", [&] {
@@ -174,7 +243,7 @@ TEST_F(ClusterJobTest, FollowTellsWhyThePodWaits) {
       kPod, "Failed",
       {{"waiting", {{"reason", "ErrImagePull"}, {"message", "no such"}}}});
   EXPECT_EQ(Follow(), 1);
-  EXPECT_THAT(err_, HasSubstr("the master waits: ErrImagePull: no such"));
+  EXPECT_THAT(err_, HasSubstr("the master is pending: ErrImagePull: no such"));
   EXPECT_THAT(err_, HasSubstr("job j failed"));
 }
 
@@ -207,7 +276,7 @@ TEST_F(ClusterJobTest, SignalDetachesAndTheJobGoesOn) {
     if (call == "GET pods") kill(getpid(), SIGUSR1);
   };
   EXPECT_EQ(Follow(), 128 + SIGUSR1);
-  EXPECT_THAT(err_, HasSubstr("detached; job j goes on"));
+  EXPECT_THAT(err_, HasSubstr("detached; job j keeps running"));
   EXPECT_THAT(err_, HasSubstr("elasticdl stop --job_name=j --namespace=ns"));
   EXPECT_EQ(cluster_.Names().size(), 3u);
 }
@@ -240,6 +309,26 @@ TEST_F(ClusterJobTest, StatusAndScaleGoThroughTheServer) {
   EXPECT_EQ(status.code(), absl::StatusCode::kFailedPrecondition);
   EXPECT_EQ(status.message(), "job j: the job is ending");
   EXPECT_THAT(*job->PageUrl(), HasSubstr("?token=s3cret"));
+}
+
+TEST_F(ClusterJobTest, TopShowsWhyAPodIsPending) {
+  ASSERT_TRUE(Submit().ok());
+  cluster_.SetPod(kPod, "Running", {{"running", Json::object()}});
+  cluster_.proxy = [&](const kube::Request&) {
+    return kube::Response{
+        200, R"({"job":"j","state":"running","pods":[)"
+             R"({"name":"elasticdl-worker-j-0","type":"worker","pid":0,)"
+             R"("state":"Running","message":""},)"
+             R"({"name":"elasticdl-worker-j-1","type":"worker","pid":0,)"
+             R"("state":"Pending","message":"1 Insufficient cpu"}]})"};
+  };
+  ::testing::internal::CaptureStdout();
+  const int code = TopCommand({"--job_name=j"},
+                              [&](const JobChoice& choice) { return Open(); });
+  const std::string out = ::testing::internal::GetCapturedStdout();
+  EXPECT_EQ(code, 0);
+  EXPECT_THAT(out, HasSubstr("-  Running\n"));
+  EXPECT_THAT(out, HasSubstr("-  Pending: 1 Insufficient cpu\n"));
 }
 
 TEST_F(ClusterJobTest, MasterThatDoesNotAnswerIsExplained) {
@@ -279,21 +368,52 @@ TEST_F(ClusterJobTest, StopAsksARunningMasterAndWaits) {
   };
   const auto job = Open();
   EXPECT_FALSE(job->WaitEnd(absl::ZeroDuration()));
-  EXPECT_EQ(*job->Stop(), "job j has been stopped");
-  EXPECT_TRUE(job->WaitEnd(absl::Seconds(20)));
+  StopRequest keep;
+  keep.keep_pods = true;
+  EXPECT_EQ(*job->Stop(keep),
+            "job j has been stopped; its pods stay for their logs");
   EXPECT_EQ(job->End().state, "succeeded");
   // The second time it removes what is left.
-  EXPECT_THAT(*Open()->Stop(), HasSubstr("its objects are removed"));
+  EXPECT_THAT(*Open()->Stop({}), HasSubstr("its objects are removed"));
   EXPECT_THAT(cluster_.Names(), IsEmpty());
+}
+
+TEST_F(ClusterJobTest, StopIsNeededOnce) {
+  ASSERT_TRUE(Submit().ok());
+  cluster_.SetPod(kPod, "Running", {{"running", Json::object()}});
+  cluster_.proxy = [&](const kube::Request&) {
+    End(0);
+    return kube::Response{200, "{}"};
+  };
+  EXPECT_EQ(*Open()->Stop({}), "job j has been stopped; its pods are removed");
+  EXPECT_THAT(cluster_.Names(), IsEmpty());
+}
+
+TEST_F(ClusterJobTest, FollowTellsAStopAlsoWhenThePodIsGoneByThen) {
+  ASSERT_TRUE(Submit().ok());
+  cluster_.after_call = [&](const std::string& call) {
+    if (call != "GET pods") return;
+    cluster_.Merge(kPodKey, {{"metadata",
+                              {{"deletionTimestamp", "2020-01-01T00:00:00Z"},
+                               {"annotations",
+                                {{"elasticdl/outcome", "stopped"},
+                                 {"elasticdl/exit-code", "130"},
+                                 {"elasticdl/message", "by request"}}}}}});
+    cluster_.Remove(kPodKey);
+  };
+  EXPECT_EQ(Follow(), 130);
+  EXPECT_THAT(err_, HasSubstr("job j stopped: by request"));
+  EXPECT_THAT(err_, HasSubstr("its master pod is deleted, and with it all"));
+  EXPECT_THAT(err_, Not(HasSubstr("stay for their logs")));
 }
 
 TEST_F(ClusterJobTest, StopRemovesAMasterThatNeverRan) {
   ASSERT_TRUE(Submit().ok());
-  EXPECT_THAT(*Open()->Stop(), HasSubstr("has been removed"));
+  EXPECT_THAT(*Open()->Stop({}), HasSubstr("has been removed"));
   EXPECT_THAT(cluster_.Names(), IsEmpty());
   // What a submission without its master left.
   cluster_.Put(kSecretKey, {{"metadata", Json::object()}});
-  EXPECT_THAT(*Open()->Stop(), HasSubstr("what was left of job j"));
+  EXPECT_THAT(*Open()->Stop({}), HasSubstr("what was left of job j"));
   EXPECT_THAT(cluster_.Names(), IsEmpty());
 }
 
@@ -363,6 +483,13 @@ TEST_F(ClusterJobTest, JobsAreFoundByNameOrAlone) {
       HasSubstr("no job named x on this machine nor in namespace ns"));
   ASSERT_TRUE(Submit().ok());
   EXPECT_EQ(Open("")->name(), "j");
+  cluster_.RemoveNamespace();
+  ClusterConnection lost;
+  lost.client = cluster_.NewClient();
+  lost.server = "https://test";
+  EXPECT_THAT(
+      std::string(OpenClusterJob(std::move(lost), "x").status().message()),
+      HasSubstr("there is no namespace ns"));
   const auto jobs = ListClusterJobs(*client_);
   ASSERT_TRUE(jobs.ok());
   ASSERT_EQ(jobs->size(), 1u);

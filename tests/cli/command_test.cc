@@ -1,5 +1,5 @@
 // The real `elasticdl` program: exit codes, streams, start-up time.
-#include "commands/command.h"
+#include "command.h"
 
 #include <fcntl.h>
 #include <gmock/gmock.h>

@@ -2,7 +2,7 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
-#include "commands/data.h"
+#include "data/data.h"
 #include "data/put_file.h"
 #include "elasticdl/common/file.h"
 #include "support/temp_dir.h"
@@ -81,7 +81,7 @@ TEST_F(DataCommandTest, VerifySaysWhereItIsBad) {
   EXPECT_EQ(Run({"verify", folder}), 1);
   EXPECT_THAT(err_, HasSubstr(path + ": chunk 0 at byte offset 0: the "
                                      "payload's checksum differs"));
-  EXPECT_THAT(out_, HasSubstr("1 problems"));
+  EXPECT_THAT(out_, HasSubstr("1 problem\n"));
   EXPECT_EQ(Run({"head", folder}), 1);
   EXPECT_THAT(out_, HasSubstr("label: int64[1] {2}"));
 }

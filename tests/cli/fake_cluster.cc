@@ -44,12 +44,42 @@ kube::Response Refusal(int code, const std::string& reason,
                {{"kind", "Status"}, {"reason", reason}, {"message", message}});
 }
 
-// "pods" or "pods/name" of /api/v1/namespaces/ns/pods/name.
-std::string KeyOf(const kube::Request& request) {
-  ELASTICDL_CHECK(request.path.size() >= 5);
-  std::string key = request.path[4];
-  if (request.path.size() > 5) absl::StrAppend(&key, "/", request.path[5]);
-  return key;
+// What a path is about: /api/v1/namespaces/ns/pods/name/log.
+struct Target {
+  std::string group;
+  std::string kind;
+  std::string name;
+  std::string part;
+  // "pods" or "pods/name".
+  std::string key() const {
+    return name.empty() ? kind : absl::StrCat(kind, "/", name);
+  }
+};
+Target TargetOf(const kube::Request& request) {
+  std::vector<std::string> path = request.path;
+  Target target;
+  if (path[0] == "apis") {
+    target.group = path[1];
+    path.erase(path.begin());
+  }
+  path.erase(path.begin(), path.begin() + 2);
+  if (path.size() > 2 && path[0] == "namespaces") {
+    path.erase(path.begin(), path.begin() + 2);
+  }
+  ELASTICDL_CHECK(!path.empty());
+  path.resize(3);
+  target.kind = path[0];
+  target.name = path[1];
+  target.part = path[2];
+  return target;
+}
+
+// "create secrets", "get pods/log" of an access review.
+std::string RightOf(const Json& review) {
+  const Json& right = review["spec"]["resourceAttributes"];
+  const std::string part = right.value("subresource", "");
+  return absl::StrCat(right.value("verb", ""), " ", right.value("resource", ""),
+                      part.empty() ? "" : "/", part);
 }
 
 }  // namespace
@@ -132,6 +162,16 @@ void FakeCluster::Refuse(const std::string& what, int code,
   refused_[what] = {code, message};
 }
 
+void FakeCluster::Deny(const std::string& right, bool account) {
+  MutexLock lock(mu_);
+  denied_.insert(absl::StrCat(account ? "account " : "", right));
+}
+
+void FakeCluster::RemoveNamespace() {
+  MutexLock lock(mu_);
+  has_namespace_ = false;
+}
+
 std::vector<std::string> FakeCluster::calls() const {
   MutexLock lock(mu_);
   return calls_;
@@ -179,29 +219,50 @@ void FakeCluster::WakeAll() {
 }
 
 kube::Response FakeCluster::Answer(const kube::Request& request) {
-  if (request.path.size() > 6 && request.path[6] == "proxy") {
-    return proxy(request);
-  }
-  const std::string key = KeyOf(request);
-  const std::string call = absl::StrCat(request.method, " ", key);
+  const Target target = TargetOf(request);
+  if (target.part == "proxy") return proxy(request);
+  const std::string key = target.key();
+  const bool dry = !QueryOf(request, "dryRun").empty();
+  const std::string call = absl::StrCat(dry ? "TRY" : request.method, " ", key);
   kube::Response response;
   {
     MutexLock lock(mu_);
+    if (absl::EndsWith(target.kind, "accessreviews")) {
+      return Review(target.kind, Json::parse(request.body));
+    }
+    if (absl::StartsWith(target.group, "who-am-i")) {
+      return Refusal(403, "Forbidden",
+                     "users is forbidden: User \"ann\" cannot get resource "
+                     "\"users\" in API group \"\" in the namespace \"ns\"");
+    }
     calls_.push_back(call);
-    response = Serve(request, key);
+    response = Serve(request, target.kind, key, dry);
   }
   if (after_call) after_call(call);
   return response;
 }
 
+kube::Response FakeCluster::Review(const std::string& kind,
+                                   const Json& review) {
+  const bool account = kind == "localsubjectaccessreviews";
+  const std::string right =
+      absl::StrCat(account ? "account " : "", RightOf(review));
+  return Reply(201, {{"status", {{"allowed", denied_.count(right) == 0}}}});
+}
+
 kube::Response FakeCluster::Serve(const kube::Request& request,
-                                  const std::string& key) {
-  const std::string kind = request.path[4];
-  const auto refused = refused_.find(absl::StrCat(request.method, " ", kind));
+                                  const std::string& kind,
+                                  const std::string& key, bool dry) {
+  const auto refused =
+      refused_.find(absl::StrCat(dry ? "TRY" : request.method, " ", kind));
   if (refused != refused_.end() && refused->second.first != 0) {
     return Refusal(refused->second.first, "Refused", refused->second.second);
   }
-  const bool one = request.path.size() > 5;
+  const bool one = key != kind;
+  if (!has_namespace_ && (kind == "namespaces" || request.method == "POST")) {
+    return Refusal(404, "NotFound", "namespaces \"ns\" not found");
+  }
+  if (kind == "namespaces") return Reply(200, {{"kind", "Namespace"}});
   if (request.method == "POST") {
     Json object = Json::parse(request.body);
     const std::string name =
@@ -209,6 +270,7 @@ kube::Response FakeCluster::Serve(const kube::Request& request,
     if (objects_.count(name) > 0) {
       return Refusal(409, "AlreadyExists", absl::StrCat(name, " exists"));
     }
+    if (dry) return Reply(201, object);
     const Json texts = object.value("stringData", Json::object());
     for (const auto& [part, text] : texts.items()) {
       object["data"][part] = absl::Base64Escape(text.get<std::string>());
@@ -249,7 +311,8 @@ kube::Response FakeCluster::Serve(const kube::Request& request,
 absl::StatusOr<kube::Response> FakeCluster::Stream(
     const kube::Request& request, const kube::Cancellation* cancel,
     const kube::Transport::ChunkSink& sink) {
-  const bool log = request.path.size() > 6 && request.path[6] == "log";
+  const Target target = TargetOf(request);
+  const bool log = target.part == "log";
   int fd = -1;
   std::list<Fd>::iterator place;
   {
@@ -277,7 +340,7 @@ absl::StatusOr<kube::Response> FakeCluster::Stream(
     {
       MutexLock lock(mu_);
       if (log) {
-        const std::string name = request.path[5];
+        const std::string& name = target.name;
         bytes = logs_[name].substr(sent);
         sent = logs_[name].size();
         const auto it = objects_.find("pods/" + name);
@@ -288,7 +351,7 @@ absl::StatusOr<kube::Response> FakeCluster::Stream(
         for (const Event& event : events_) {
           if (event.version <= seen) continue;
           seen = event.version;
-          if (absl::StartsWith(event.key, request.path[4] + "/") &&
+          if (absl::StartsWith(event.key, target.kind + "/") &&
               Selects(QueryOf(request, "labelSelector"),
                       event.event["object"])) {
             absl::StrAppend(&bytes, event.event.dump(), "\n");

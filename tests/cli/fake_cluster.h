@@ -7,6 +7,7 @@
 #include <map>
 #include <memory>
 #include <nlohmann/json.hpp>
+#include <set>
 #include <string>
 #include <vector>
 
@@ -38,9 +39,15 @@ class FakeCluster {
   // What a pod's log holds; those who follow get the rest when it ends.
   void AppendLog(const std::string& pod, const std::string& text);
 
-  // "POST secrets" answers with this code from now on; 0 = as usual.
+  // "POST secrets" (or "TRY secrets") answers with this code from now on; 0 =
+  // as usual.
   void Refuse(const std::string& what, int code, const std::string& message);
-  // Calls so far: "POST secrets", "DELETE pods/x", ….
+  // The answer to an access review: the client (or the account that it asks
+  // for) may not "create secrets", "get pods/log", …. Reviews are no calls.
+  void Deny(const std::string& right, bool account = false);
+  // From now on there is no namespace "ns"; what was in it is left.
+  void RemoveNamespace();
+  // Calls so far ("TRY pods": a dry run): "POST secrets", "DELETE pods/x", ….
   std::vector<std::string> calls() const;
 
   // Answers what goes through the proxy of a pod: path with query → response.
@@ -57,7 +64,10 @@ class FakeCluster {
   };
 
   kube::Response Answer(const kube::Request& request);
-  kube::Response Serve(const kube::Request& request, const std::string& key)
+  kube::Response Serve(const kube::Request& request, const std::string& kind,
+                       const std::string& key, bool dry)
+      ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
+  kube::Response Review(const std::string& kind, const Json& review)
       ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
   absl::StatusOr<kube::Response> Stream(const kube::Request& request,
                                         const kube::Cancellation* cancel,
@@ -73,6 +83,8 @@ class FakeCluster {
   std::map<std::string, std::string> logs_ ABSL_GUARDED_BY(mu_);
   std::map<std::string, std::pair<int, std::string>> refused_
       ABSL_GUARDED_BY(mu_);
+  std::set<std::string> denied_ ABSL_GUARDED_BY(mu_);
+  bool has_namespace_ ABSL_GUARDED_BY(mu_) = true;
   std::vector<std::string> calls_ ABSL_GUARDED_BY(mu_);
   std::list<Fd> streams_ ABSL_GUARDED_BY(mu_);
   int64_t version_ ABSL_GUARDED_BY(mu_) = 100;

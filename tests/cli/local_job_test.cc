@@ -1,7 +1,5 @@
 // The client's side of a local job, with shell scripts as master and a small
 // HTTP server as its status page.
-#include "commands/local_job.h"
-
 #include <fcntl.h>
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
@@ -23,13 +21,14 @@
 #include "absl/strings/numbers.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_split.h"
-#include "commands/local_job_client.h"
-#include "commands/local_job_http.h"
-#include "commands/local_job_launch.h"
 #include "elasticdl/common/file.h"
 #include "elasticdl/common/thread.h"
 #include "elasticdl/jobdir.h"
 #include "elasticdl/process.h"
+#include "local/client.h"
+#include "local/http.h"
+#include "local/launch.h"
+#include "local/local_commands.h"
 #include "support/temp_dir.h"
 
 namespace elasticdl::cli {
@@ -90,8 +89,8 @@ class LocalJobTest : public ::testing::Test {
   test::TempDir root_;
   const std::string never_ = root_.Path("never");
   const std::string ready_ = root_.Path("ready");
-  JobFlags flags_;
-  FlagSet set_{"elasticdl train", ""};
+  flags::JobFlags flags_;
+  flags::FlagSet set_{"elasticdl train", ""};
   jobdir::JobDir dir_{root_.path(), "j"};
   pid_t client_ = 0;
 };
@@ -120,18 +119,26 @@ TEST_F(LocalJobTest, ShowsTheReasonThatTheMasterLogged) {
 
 TEST_F(LocalJobTest, PassesFlagsOnAndTellsWhereThingsAre) {
   int64_t batch = 64;
-  set_.Add("minibatch_size", &batch, FlagInfo());
+  set_.Add("minibatch_size", &batch, flags::FlagInfo());
   ASSERT_TRUE(set_.Parse({"--minibatch_size=32"}).ok());
   flags_.output = "/models/m";
   ::testing::internal::CaptureStdout();
-  EXPECT_EQ(Run("echo progress; for a; do echo $a >&2; done"), 0);
+  EXPECT_EQ(Run("echo progress; for a; do printf %s \"$a\" >&2; done"), 0);
   const std::string output = ::testing::internal::GetCapturedStdout();
   EXPECT_THAT(output, HasSubstr("progress\n"));
   EXPECT_THAT(output, HasSubstr("/models/m"));
   EXPECT_THAT(output, HasSubstr(dir_.LogsDir()));
-  EXPECT_EQ(*ReadFile(dir_.LogFile("master")),
-            absl::StrCat("--minibatch_size=32\n--job_name=j\n--state_dir=",
-                         root_.path(), "\n--pod_backend=local\n--port=0\n"));
+  flags::JobFlags received;
+  flags::FlagSet set("elasticdl-master", "");
+  ASSERT_TRUE(CheckJobFlags(flags::JobCommand::kMaster,
+                            {*ReadFile(dir_.LogFile("master"))}, &received,
+                            &set)
+                  .ok());
+  EXPECT_EQ(received.minibatch_size, 32);
+  EXPECT_EQ(received.job_name, "j");
+  EXPECT_EQ(received.state_dir, root_.path());
+  EXPECT_EQ(received.pod_backend, "local");
+  EXPECT_EQ(received.port, 0);
 }
 
 TEST_F(LocalJobTest, MissingMasterIsAClearError) {
@@ -402,6 +409,7 @@ TEST_F(JobCommandsTest, LogsByPodNameOrItsEnd) {
   };
   EXPECT_EQ(logs({"master"}), "m\n");
   EXPECT_EQ(logs({"0"}), "w0\n");
+  EXPECT_EQ(logs({"--follow", "0"}), "w0\n");
   EXPECT_EQ(logs({"elasticdl-worker-j-0"}), "w0\n");
   EXPECT_EQ(logs({}), "==> elasticdl-worker-j-0 <==\nw0\n==> master <==\nm\n");
   EXPECT_EQ(RunLogs(Args({"7"})), 1);

@@ -1,5 +1,5 @@
 // `elasticdl zoo` and images made at submission, against a fake engine.
-#include "commands/zoo.h"
+#include "zoo/zoo.h"
 
 #include <fcntl.h>
 #include <gmock/gmock.h>
@@ -9,16 +9,17 @@
 #include <stdlib.h>
 #include <sys/wait.h>
 
+#include <atomic>
 #include <memory>
 
 #include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
-#include "commands/job_image.h"
 #include "docker/fake_engine.h"
 #include "elasticdl/common/check.h"
 #include "elasticdl/common/file.h"
 #include "elasticdl/common/queue.h"
 #include "support/temp_dir.h"
+#include "zoo/job_image.h"
 
 namespace elasticdl::cli {
 namespace {
@@ -183,7 +184,7 @@ TEST_F(ZooCommandTest, InterruptEndsTheBuild) {
         // Waits for signals when it has submitted, not now.
         {"train", "--docker_image_prefix=reg.example.com", "--job_name=j",
          "--model_zoo=zoo", "--model_def=mnist.net.custom_model",
-         "--training_data=/d"}}) {
+         "--training_data=/d", "--yaml=job.yaml"}}) {
     const pid_t pid = Spawn(args);
     EXPECT_TRUE(building.Pop(absl::Seconds(30)).has_value());
     ASSERT_EQ(kill(pid, SIGINT), 0);
@@ -191,6 +192,41 @@ TEST_F(ZooCommandTest, InterruptEndsTheBuild) {
     EXPECT_TRUE(WIFSIGNALED(outcome.status)) << outcome.status;
     EXPECT_EQ(hangups.Pop(absl::Seconds(30)), true);
   }
+}
+
+TEST_F(ZooCommandTest, NothingIsBuiltForAJobThatCannotBeSubmitted) {
+  std::atomic<int> asked{0};
+  StartEngine([&](const FakeEngine::Request&, FakeEngine::Reply& reply) {
+    ++asked;
+    reply.Send(404, "{}");
+  });
+  ASSERT_TRUE(WriteFileAtomic(dir_.Path("kubeconfig"), R"({
+      "apiVersion": "v1", "kind": "Config", "current-context": "c",
+      "clusters": [{"name": "c", "cluster": {"server": "http://127.0.0.1:1"}}],
+      "users": [{"name": "u", "user": {}}],
+      "contexts": [{"name": "c", "context": {"cluster": "c", "user": "u"}}]})")
+                  .ok());
+  setenv("KUBECONFIG", dir_.Path("kubeconfig").c_str(), 1);
+  const auto train = [&](const std::vector<std::string>& more) {
+    std::vector<std::string> args = {"train",
+                                     "--docker_image_prefix=reg.example.com",
+                                     "--job_name=j",
+                                     "--model_zoo=zoo",
+                                     "--model_def=mnist.net.custom_model",
+                                     "--training_data=/d"};
+    args.insert(args.end(), more.begin(), more.end());
+    const Outcome outcome = Run(args);
+    EXPECT_NE(outcome.exit_code(), 0);
+    EXPECT_EQ(asked, 0) << outcome.err;
+    return outcome.err;
+  };
+  EXPECT_THAT(train({}), HasSubstr("no answer from the cluster"));
+  EXPECT_THAT(train({"--model_def=mnist.no_such.custom_model"}),
+              HasSubstr("there is no zoo/mnist/no_such.cc"));
+  EXPECT_THAT(train({"--cluster_spec_json={\"pod_spec\":7}"}),
+              HasSubstr("pod_spec"));
+  EXPECT_THAT(train({"--num_ps_pods=1"}), HasSubstr("not in this version"));
+  unsetenv("KUBECONFIG");
 }
 
 TEST_F(ZooCommandTest, PrepareImageBuildsAndPushes) {
@@ -202,7 +238,7 @@ TEST_F(ZooCommandTest, PrepareImageBuildsAndPushes) {
                  absl::StrContains(request.target, "/build?") ? kBuilt : "{}");
     }
   });
-  JobFlags flags;
+  flags::JobFlags flags;
   flags.docker_image_prefix = "reg.example.com/user/";
   flags.image_base = "elasticdl:ci";
   flags.model_zoo = dir_.Path("zoo");
@@ -230,22 +266,22 @@ TEST_F(ZooCommandTest, PrepareImageBuildsAndPushes) {
 }
 
 TEST_F(ZooCommandTest, PrepareImageTakesWhatIsThere) {
-  JobFlags flags;
-  flags.image_name = "reg.example.com/zoo:1";
+  flags::JobFlags flags;
+  flags.image = "reg.example.com/zoo:1";
   flags.docker_image_prefix = "unused";
   EXPECT_FALSE(BuildsImage(flags));
   EXPECT_EQ(PrepareImage(flags).value(), "reg.example.com/zoo:1");
 }
 
 TEST_F(ZooCommandTest, PrepareImageNeedsALocalZoo) {
-  JobFlags flags;
+  flags::JobFlags flags;
   flags.docker_image_prefix = "reg.example.com";
   flags.job_name = "j";
   EXPECT_TRUE(absl::IsInvalidArgument(PrepareImage(flags).status()));
   flags.model_zoo = "/model_zoo-that-is-not-here";
   const absl::Status status = PrepareImage(flags).status();
   EXPECT_TRUE(absl::IsInvalidArgument(status));
-  EXPECT_THAT(std::string(status.message()), HasSubstr("--image_name"));
+  EXPECT_THAT(std::string(status.message()), HasSubstr("--image"));
 }
 
 }  // namespace

@@ -83,6 +83,8 @@ TEST(JobObjectsTest, SecretHoldsTokenAndTemplates) {
   EXPECT_EQ(Json::parse(data["ps-pod.json"].get<std::string>()),
             objects.ps_pod);
   EXPECT_FALSE(data.contains("populate_env_names"));
+  // Another token must not be applied over it.
+  EXPECT_EQ(MakeSecret(options, objects)["immutable"], true);
   options.populate_env_names = "AWS_.*";
   EXPECT_EQ(MakeSecret(options, objects)["stringData"]["populate_env_names"],
             "AWS_.*");

@@ -137,6 +137,7 @@ TEST(PodViewTest, ProgramThatIsNotInTheImage) {
   EXPECT_FALSE(view.started);
   EXPECT_THAT(view.end_reason, HasSubstr("elasticdl-master: not found"));
   EXPECT_THAT(view.waiting, HasSubstr("CrashLoopBackOff"));
+  EXPECT_EQ(view.State(), "restarting");
 }
 
 TEST(PodViewTest, StrangeDataDoesNoHarm) {

@@ -1,4 +1,4 @@
-#include "host_groups.h"
+#include "hierarchical/host_groups.h"
 
 #include <gmock/gmock.h>
 

@@ -1,4 +1,4 @@
-#include "slot_ring.h"
+#include "shm/slot_ring.h"
 
 #include <gtest/gtest.h>
 

@@ -1,4 +1,4 @@
-#include "sum.h"
+#include "core/sum.h"
 
 #include <gtest/gtest.h>
 

@@ -1,6 +1,6 @@
-#include "tcp_handshake.h"
-
 #include <gtest/gtest.h>
+
+#include "tcp/handshake.h"
 
 namespace elasticdl::collective {
 namespace {

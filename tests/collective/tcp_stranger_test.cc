@@ -7,11 +7,11 @@
 #include <string>
 #include <vector>
 
+#include "core/offer.h"
 #include "elasticdl/collective/communicator.h"
 #include "elasticdl/common/thread.h"
-#include "offer.h"
-#include "tcp_address.h"
-#include "tcp_handshake.h"
+#include "tcp/address.h"
+#include "tcp/handshake.h"
 
 namespace elasticdl::collective {
 namespace {

@@ -3,6 +3,7 @@
 #include <gtest/gtest.h>
 #include <sys/stat.h>
 
+#include "support/small_disk.h"
 #include "support/temp_dir.h"
 
 namespace elasticdl {
@@ -46,6 +47,41 @@ TEST(FileTest, MakesAndRemovesTrees) {
   ASSERT_TRUE(RemoveTree(dir.Path("a")).ok());
   EXPECT_FALSE(FileExists(dir.Path("a")));
   EXPECT_TRUE(RemoveTree(dir.Path("a")).ok());
+}
+
+// A successor may cut the file to this length.
+TEST(FileTest, LineWriterCountsOnlyWhatIsInTheFile) {
+  test::TempDir dir;
+  const bool permitted = test::RunOnSmallDisk(dir.path(), "64k", [&] {
+    const std::string path = dir.Path("log");
+    auto writer = LineWriter::Open(path);
+    EXPECT_TRUE(writer->Append("first").ok());
+    const std::string large(100'000, 'x');
+    EXPECT_EQ(writer->Append(large).code(),
+              absl::StatusCode::kResourceExhausted);
+    EXPECT_EQ(*ReadFile(path), "first\n") << "half a line stays";
+    EXPECT_EQ(writer->bytes(), 6);
+    EXPECT_TRUE(writer->Append("second").ok());
+    EXPECT_EQ(*ReadFile(path), "first\nsecond\n");
+    EXPECT_EQ(writer->bytes(), 13);
+  });
+  if (!permitted) GTEST_SKIP() << "mounting a tmpfs is not permitted here";
+}
+
+TEST(FileTest, LineWriterLeavesTheLinesOfOthersAlone) {
+  test::TempDir dir;
+  const bool permitted = test::RunOnSmallDisk(dir.path(), "64k", [&] {
+    const std::string path = dir.Path("log");
+    auto writer = LineWriter::Open(path);
+    auto other = LineWriter::Open(path);
+    EXPECT_TRUE(writer->Append("mine").ok());
+    const std::string theirs(40'000, 'y');
+    EXPECT_TRUE(other->Append(theirs).ok());
+    EXPECT_FALSE(writer->Append(std::string(30'000, 'x')).ok());
+    EXPECT_NE(ReadFile(path)->find(theirs + "\n"), std::string::npos);
+    EXPECT_EQ(writer->bytes(), static_cast<int64_t>(ReadFile(path)->size()));
+  });
+  if (!permitted) GTEST_SKIP() << "mounting a tmpfs is not permitted here";
 }
 
 TEST(FileTest, LineWriterAppendsWholeLines) {

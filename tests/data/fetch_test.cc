@@ -8,8 +8,8 @@
 #include "absl/strings/str_join.h"
 #include "data/put_file.h"
 #include "elasticdl/common/file.h"
+#include "fetch_command.h"
 #include "fetch_manifest.h"
-#include "subprocess.h"
 #include "support/temp_dir.h"
 
 namespace elasticdl::data {

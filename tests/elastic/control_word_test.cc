@@ -1,7 +1,9 @@
 #include "elasticdl/elastic/control_word.h"
 
+#include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <string>
 #include <vector>
 
 namespace elasticdl::elastic {
@@ -46,6 +48,38 @@ TEST(ControlWordTest, OneWishIsEnough) {
   EXPECT_TRUE(summary.evaluate);
   EXPECT_EQ(summary.total_records, 0);
   EXPECT_EQ(summary.mean_loss, 0);
+}
+
+TEST(ControlWordTest, TheLargestWorldFits) {
+  std::vector<MemberWord> members(kMaxWorldSize);
+  members.back().records = 5;
+  const RoundSummary summary =
+      ReadControlWord(Sum(members).data(), kMaxWorldSize);
+  EXPECT_EQ(summary.records.back(), 5);
+  EXPECT_EQ(summary.total_records, 5);
+}
+
+TEST(ControlWordTest, RefusesWhatItHasNoRoomFor) {
+  MemberWord word;
+  word.records = kMaxRecordsPerStep;
+  EXPECT_TRUE(CheckControlWord(word, kMaxWorldSize).ok());
+  const absl::Status world = CheckControlWord(word, kMaxWorldSize + 1);
+  EXPECT_EQ(world.code(), absl::StatusCode::kResourceExhausted);
+  EXPECT_THAT(std::string(world.message()),
+              testing::HasSubstr("a world of 1025 workers"));
+  word.records = kMaxRecordsPerStep + 1;
+  const absl::Status step = CheckControlWord(word, 1);
+  EXPECT_EQ(step.code(), absl::StatusCode::kResourceExhausted);
+  EXPECT_THAT(std::string(step.message()),
+              testing::HasSubstr("--minibatch_size"));
+}
+
+// A mistake in this program must not write over what lies before the word.
+TEST(ControlWordDeathTest, NeverWritesBeforeTheBuffer) {
+  std::vector<float> room(ControlWordSize(kMaxWorldSize));
+  EXPECT_DEATH(FillControlWord({}, 0, kMaxWorldSize + 1, room.data()),
+               "check failed");
+  EXPECT_DEATH(FillControlWord({}, 2, 2, room.data()), "check failed");
 }
 
 TEST(ControlWordTest, CountsAreExactUpToTheLimit) {

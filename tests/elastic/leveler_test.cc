@@ -21,6 +21,8 @@ struct Member {
   std::vector<char> weights;
   std::vector<char> slots;
   std::string meta;
+  // What it was told of its progress: bytes of so many.
+  std::vector<std::pair<int64_t, int64_t>> moved;
 };
 
 Member MakeMember(int64_t step, char value, const std::string& meta,
@@ -49,7 +51,12 @@ std::vector<absl::StatusOr<Levelled>> Level(std::vector<Member>& members) {
       state.spans = {absl::MakeSpan(member.weights),
                      absl::MakeSpan(member.slots)};
       state.meta = member.meta;
-      results[rank] = BringLevel(*world[rank], state, absl::Seconds(30));
+      LevelOptions options;
+      options.timeout = absl::Seconds(30);
+      options.moved = [&member](int64_t bytes, int64_t total) {
+        member.moved.emplace_back(bytes, total);
+      };
+      results[rank] = BringLevel(*world[rank], state, options);
       // Who fails breaks the world for the others, as the worker does.
       if (!results[rank].ok()) world[rank]->Abort("test");
     });
@@ -109,6 +116,16 @@ TEST(LevelerTest, AStateOfManyPiecesArrivesWhole) {
   const auto results = Level(members);
   ASSERT_TRUE(results[1].ok()) << results[1].status();
   EXPECT_TRUE(members[0].weights == members[1].weights);
+  // 20 MB and something in pieces of 8 MB, then the slots.
+  constexpr int64_t kPiece = 8 << 20;
+  constexpr int64_t kTotal = kSize + 3;
+  for (const Member& member : members) {
+    EXPECT_THAT(member.moved,
+                testing::ElementsAre(testing::Pair(kPiece, kTotal),
+                                     testing::Pair(2 * kPiece, kTotal),
+                                     testing::Pair(kTotal - 3, kTotal),
+                                     testing::Pair(kTotal, kTotal)));
+  }
 }
 
 TEST(LevelerTest, MembersOfDifferentModelsAreRefused) {

@@ -46,6 +46,16 @@ class WorldLinkTest : public testing::Test {
     }
     return prepare;
   }
+  static v1::MasterMessage ToMessage(const v1::Prepare& prepare) {
+    v1::MasterMessage message;
+    *message.mutable_prepare() = prepare;
+    return message;
+  }
+  static v1::MasterMessage ToMessage(const v1::Offers& offers) {
+    v1::MasterMessage message;
+    *message.mutable_offers() = offers;
+    return message;
+  }
   // The next offer of each worker, for `generation`.
   v1::Offers CollectOffers(int64_t generation) {
     v1::Offers offers;
@@ -61,10 +71,10 @@ class WorldLinkTest : public testing::Test {
   }
   void Connect(int64_t generation, bool urgent) {
     for (Worker& worker : workers_) {
-      worker.link->OnPrepare(MakePrepare(generation, urgent));
+      worker.link->Hear(ToMessage(MakePrepare(generation, urgent)));
     }
     const v1::Offers offers = CollectOffers(generation);
-    for (Worker& worker : workers_) worker.link->OnOffers(offers);
+    for (Worker& worker : workers_) worker.link->Hear(ToMessage(offers));
     for (Worker& worker : workers_) {
       const auto message = worker.sent.Pop(kSoon);
       ASSERT_TRUE(message.has_value() && message->has_connected());
@@ -101,7 +111,7 @@ TEST_F(WorldLinkTest, AnUrgentWorldBreaksOffTheOneInUse) {
   absl::Status status;
   // The other member never comes.
   Thread stuck("stuck", [&] { status = communicator->Barrier(kSoon); });
-  workers_[0].link->OnPrepare(MakePrepare(2, /*urgent=*/true));
+  workers_[0].link->Hear(ToMessage(MakePrepare(2, /*urgent=*/true)));
   stuck.Join();
   EXPECT_EQ(status.code(), absl::StatusCode::kAborted) << status;
 }
@@ -119,29 +129,48 @@ TEST_F(WorldLinkTest, APeacefulWorldLeavesTheOneInUseAlone) {
 
 TEST_F(WorldLinkTest, AWorldThatWasOvertakenCannotBeUsed) {
   Connect(1, /*urgent=*/true);
-  workers_[0].link->OnPrepare(MakePrepare(2, /*urgent=*/true));
+  workers_[0].link->Hear(ToMessage(MakePrepare(2, /*urgent=*/true)));
   EXPECT_EQ(workers_[0].link->Use(1), nullptr);
+}
+
+TEST_F(WorldLinkTest, SaysWhetherTheWorldInUseIsWorthWorkingFor) {
+  Connect(1, /*urgent=*/true);
+  elastic::WorldLink& link = *workers_[0].link;
+  EXPECT_FALSE(link.IsUsable(1)) << "nobody uses it yet";
+  ASSERT_NE(link.Use(1), nullptr);
+  EXPECT_TRUE(link.IsUsable(1));
+  link.Hear(ToMessage(MakePrepare(2, /*urgent=*/false)));
+  EXPECT_TRUE(link.IsUsable(1));
+  link.Hear(ToMessage(MakePrepare(3, /*urgent=*/true)));
+  EXPECT_FALSE(link.IsUsable(1));
+
+  elastic::WorldLink& other = *workers_[1].link;
+  ASSERT_NE(other.Use(1), nullptr);
+  v1::MasterMessage dissolve;
+  dissolve.mutable_dissolve()->set_generation(1);
+  other.Hear(dissolve);
+  EXPECT_FALSE(other.IsUsable(1));
 }
 
 TEST_F(WorldLinkTest, ConnectingIsGivenUpForANewerWorld) {
   for (Worker& worker : workers_) {
-    worker.link->OnPrepare(MakePrepare(1, /*urgent=*/true));
+    worker.link->Hear(ToMessage(MakePrepare(1, /*urgent=*/true)));
   }
   const v1::Offers offers = CollectOffers(1);
   // Only one of them connects; it would wait for the other.
-  workers_[0].link->OnOffers(offers);
+  workers_[0].link->Hear(ToMessage(offers));
   Connect(2, /*urgent=*/true);
   EXPECT_NE(workers_[0].link->Use(2), nullptr);
 }
 
 TEST_F(WorldLinkTest, BadOffersAreReported) {
-  workers_[0].link->OnPrepare(MakePrepare(1, /*urgent=*/true));
+  workers_[0].link->Hear(ToMessage(MakePrepare(1, /*urgent=*/true)));
   ASSERT_TRUE(workers_[0].sent.Pop(kSoon).has_value());
   v1::Offers offers;
   offers.set_generation(1);
   offers.add_offers("garbage");
   offers.add_offers("more garbage");
-  workers_[0].link->OnOffers(offers);
+  workers_[0].link->Hear(ToMessage(offers));
   const auto message = workers_[0].sent.Pop(kSoon);
   ASSERT_TRUE(message.has_value() && message->has_world_failed());
   EXPECT_EQ(message->world_failed().generation(), 1);
@@ -152,7 +181,7 @@ TEST_F(WorldLinkTest, AfterAbortAllNothingIsMade) {
   Connect(1, /*urgent=*/true);
   workers_[0].link->AbortAll("the job is over");
   EXPECT_EQ(workers_[0].link->Use(1), nullptr);
-  workers_[0].link->OnPrepare(MakePrepare(2, /*urgent=*/true));
+  workers_[0].link->Hear(ToMessage(MakePrepare(2, /*urgent=*/true)));
   EXPECT_FALSE(workers_[0].sent.Pop(absl::Milliseconds(50)).has_value());
 }
 

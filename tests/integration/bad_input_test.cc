@@ -169,7 +169,7 @@ TEST_F(BadInputTest, StrategyThatIsNotThereYet) {
   const auto job = Train(
       "bad",
       {"--distribution_strategy=ParameterServerStrategy", "--num_ps_pods=1"});
-  ExpectFailure(*job, 1,
+  ExpectFailure(*job, 2,
                 AllOf(HasSubstr("ParameterServerStrategy"),
                       HasSubstr("not in this version")));
 }

@@ -12,6 +12,7 @@ namespace elasticdl::test {
 namespace {
 
 using ::testing::AllOf;
+using ::testing::ElementsAre;
 using ::testing::HasSubstr;
 using ::testing::Ne;
 using ::testing::Not;
@@ -29,21 +30,24 @@ class ByHandTest : public JobTest {
   }
 
   // The command of the old documentation; the port is any free one.
-  std::unique_ptr<ChildProcess> StartMaster(const Flags& more = {}) {
-    std::vector<std::string> argv = {
-        Program("elasticdl-master"),
-        "--model_file=" + Zoo() + "/linear.py",
-        "--job_name=test",
-        "--training_data_dir=" + Path("data/train"),
-        "--evaluation_data_dir=" + Path("data/test"),
-        "--records_per_task=100",
-        "--num_epochs=2",
-        "--codec_type=tf_example",
-        "--grads_to_wait=2",
-        "--minibatch_size=10",
-        "--log_level=INFO",
-        "--port=0",
-        "--ledger_audit=" + Path("audit")};
+  // `within` is a command that runs another one.
+  std::unique_ptr<ChildProcess> StartMaster(const Flags& more = {},
+                                            const Flags& within = {}) {
+    std::vector<std::string> argv = within;
+    const Flags command = {Program("elasticdl-master"),
+                           "--model_file=" + Zoo() + "/linear.py",
+                           "--job_name=test",
+                           "--training_data_dir=" + Path("data/train"),
+                           "--evaluation_data_dir=" + Path("data/test"),
+                           "--records_per_task=100",
+                           "--num_epochs=2",
+                           "--codec_type=tf_example",
+                           "--grads_to_wait=2",
+                           "--minibatch_size=10",
+                           "--log_level=INFO",
+                           "--port=0",
+                           "--ledger_audit=" + Path("audit")};
+    argv.insert(argv.end(), command.begin(), command.end());
     argv.insert(argv.end(), more.begin(), more.end());
     auto master = Run("master", argv);
     // "listens on HOST:PORT"
@@ -58,15 +62,38 @@ class ByHandTest : public JobTest {
   }
 
   std::unique_ptr<ChildProcess> StartWorker(const std::string& name,
-                                            const Flags& more = {}) {
-    std::vector<std::string> argv = {Program("elasticdl-worker"),
-                                     "--worker_id=1",
-                                     "--model_file=" + Zoo() + "/linear.py",
-                                     "--codec_type=tf_example",
-                                     "--master_addr=" + address_,
-                                     "--log_level=INFO"};
+                                            const Flags& more = {},
+                                            const Flags& within = {}) {
+    std::vector<std::string> argv = within;
+    const Flags command = {Program("elasticdl-worker"),
+                           "--worker_id=1",
+                           "--model_file=" + Zoo() + "/linear.py",
+                           "--codec_type=tf_example",
+                           "--master_addr=" + address_,
+                           "--log_level=INFO"};
+    argv.insert(argv.end(), command.begin(), command.end());
     argv.insert(argv.end(), more.begin(), more.end());
     return Run(name, argv);
+  }
+
+  // What `docker run --net=host` makes of a program, for `within` of the
+  // functions above: it sees neither processes nor shared memory nor state of
+  // the others, but has their network.
+  Flags Container(const std::string& name, const Flags& environment) const {
+    Flags all = {"unshare",
+                 "--mount",
+                 "--pid",
+                 "--fork",
+                 "--kill-child",
+                 "--mount-proc",
+                 "sh",
+                 "-c",
+                 "mount -t tmpfs tmpfs /dev/shm && exec \"$@\"",
+                 "sh",
+                 "env",
+                 "XDG_STATE_HOME=" + Path(name)};
+    all.insert(all.end(), environment.begin(), environment.end());
+    return all;
   }
 
   testing::AssertionResult LedgerIsExact() {
@@ -91,6 +118,21 @@ TEST_F(ByHandTest, MasterAndWorkerTrainAsTheOldDocumentationSays) {
   EXPECT_THAT(master->err(), AllOf(HasSubstr("--model_def=linear.custom_model"),
                                    HasSubstr("--num_minibatches_per_task=10"),
                                    HasSubstr("--codec_type")));
+}
+
+// It ends that worker; the job waits for one that can do it.
+TEST_F(ByHandTest, AMistypedModelEndsItsWorkerOnly) {
+  const auto master = StartMaster();
+  const auto wrong = StartWorker(
+      "wrong", {"--worker_id=-1", "--model_file=/nowhere/liner.py"});
+  EXPECT_EQ(wrong->Wait(), 1);
+  EXPECT_THAT(wrong->err(), AllOf(HasSubstr("this worker's own --model_zoo"),
+                                  HasSubstr("liner"), HasSubstr("[worker 0]"),
+                                  Not(HasSubstr("worker -1"))));
+  const auto worker = StartWorker("worker");
+  EXPECT_EQ(master->Wait(), 0) << master->err() << worker->err();
+  EXPECT_EQ(worker->Wait(), 0) << worker->err();
+  EXPECT_TRUE(LedgerIsExact());
 }
 
 TEST_F(ByHandTest, AnotherWorkerTakesOver) {
@@ -145,6 +187,91 @@ TEST_F(ByHandTest, WrongTokenIsRefused) {
   EXPECT_THAT(master->err(), HasSubstr("token"));
   EXPECT_THAT(master->err(), Not(HasSubstr(std::string(64, 'a'))));
   EXPECT_TRUE(LedgerIsExact());
+}
+
+// As in another container: the worker does not see the folder of the job.
+TEST_F(ByHandTest, BothAreGivenTheTokenInTheEnvironment) {
+  const std::string token(32, 't');
+  const std::string variable = "ELASTICDL_TOKEN=" + token;
+  const auto master = StartMaster({}, {"env", variable});
+  const std::string elsewhere = "XDG_STATE_HOME=" + Path("elsewhere");
+  const auto lost = StartWorker("lost", {}, {"env", elsewhere});
+  EXPECT_EQ(lost->Wait(), 1);
+  EXPECT_THAT(lost->err(),
+              AllOf(HasSubstr("ELASTICDL_TOKEN"), HasSubstr("--token_file")));
+  const auto thief = StartWorker(
+      "thief", {},
+      {"env", elsewhere, "ELASTICDL_TOKEN=" + std::string(32, 'x')});
+  EXPECT_EQ(thief->Wait(), 3);
+  EXPECT_THAT(thief->err(), HasSubstr("ELASTICDL_TOKEN"));
+  // Clients on the master's machine find it where they always look.
+  EXPECT_EQ(Contents(Path("state/elasticdl/jobs/test/token")), token + "\n");
+  const auto worker = StartWorker("worker", {}, {"env", elsewhere, variable});
+  EXPECT_EQ(master->Wait(), 0) << master->err() << worker->err();
+  EXPECT_EQ(worker->Wait(), 0) << worker->err();
+  EXPECT_TRUE(LedgerIsExact());
+  EXPECT_THAT(master->err(), Not(HasSubstr(token)));
+}
+
+TEST_F(ByHandTest, EachInAContainerOfItsOwn) {
+  const auto probe = Run("probe", [this] {
+    Flags argv = Container("probe", {});
+    argv.push_back("true");
+    return argv;
+  }());
+  if (probe->Wait() != 0) GTEST_SKIP() << "no containers: " << probe->err();
+  const Flags environment = {"ELASTICDL_TOKEN=" + std::string(32, 't')};
+  const auto master = StartMaster({"--num_workers=2", "--min_workers=2"},
+                                  Container("container-m", environment));
+  const auto first =
+      StartWorker("worker", {}, Container("container-1", environment));
+  const auto second = StartWorker("second", {"--worker_id=2"},
+                                  Container("container-2", environment));
+  EXPECT_EQ(master->Wait(), 0) << master->err();
+  EXPECT_EQ(first->Wait(), 0) << first->err();
+  EXPECT_EQ(second->Wait(), 0) << second->err();
+  EXPECT_TRUE(LedgerIsExact());
+  EXPECT_THAT(master->out(), HasSubstr("2 workers (")) << master->err();
+}
+
+TEST_F(ByHandTest, BothAreGivenATokenFile) {
+  std::ofstream(Path("token")) << std::string(40, 'f') << "\n";
+  const std::string flag = "--token_file=" + Path("token");
+  const auto master = StartMaster({flag});
+  const auto worker = StartWorker(
+      "worker", {flag}, {"env", "XDG_STATE_HOME=" + Path("elsewhere")});
+  EXPECT_EQ(master->Wait(), 0) << master->err() << worker->err();
+  EXPECT_EQ(worker->Wait(), 0) << worker->err();
+  EXPECT_TRUE(LedgerIsExact());
+}
+
+TEST_F(ByHandTest, ATokenThatCanBeGuessedIsRefused) {
+  const auto worker = Run(
+      "worker", {"env", "ELASTICDL_TOKEN=secret", Program("elasticdl-worker")});
+  EXPECT_EQ(worker->Wait(), 1);
+  EXPECT_THAT(worker->err(),
+              AllOf(HasSubstr("ELASTICDL_TOKEN: the token has 6 characters"),
+                    HasSubstr("openssl rand")));
+}
+
+TEST_F(ByHandTest, ATakenPortIsToldInOneLine) {
+  const auto master = StartMaster();
+  const std::string port = address_.substr(address_.rfind(':') + 1);
+  const auto second = Run(
+      "second", {Program("elasticdl-master"), "--model_def=linear.custom_model",
+                 "--model_zoo=" + Zoo(), "--job_name=second",
+                 "--training_data=" + Path("data/train"), "--port=" + port});
+  EXPECT_EQ(second->Wait(), 1);
+  std::vector<std::string> about;
+  for (const std::string& line : Lines(second->err_path())) {
+    if (line.find("[info]") == std::string::npos) about.push_back(line);
+  }
+  EXPECT_THAT(about,
+              ElementsAre(AllOf(HasSubstr("cannot listen on 0.0.0.0:" + port),
+                                HasSubstr("the port is taken"))));
+  const auto worker = StartWorker("worker");
+  EXPECT_EQ(master->Wait(), 0) << master->err() << worker->err();
+  EXPECT_EQ(worker->Wait(), 0) << worker->err();
 }
 
 TEST_F(ByHandTest, WorkerWithoutMasterSaysSo) {

@@ -2,6 +2,7 @@
 // others go on, no record is lost or trained twice, all end with one model.
 #include <signal.h>
 
+#include <algorithm>
 #include <cctype>
 #include <string>
 
@@ -103,6 +104,12 @@ TEST_F(ChaosKillTest, TheDonorWhileAJoinerIsBroughtLevel) {
 TEST_F(ChaosKillTest, TheOnlyDonorTakesTheModelWithIt) {
   const auto job = StartJob(1, {"--failpoints=0:level.give=kill@3"});
   ASSERT_TRUE(WaitForWorld(*job, {0}));
+  // Without a step there would be nothing to cut back.
+  ASSERT_TRUE(job->WaitUntil("a step", [](const auto& events) {
+    return std::any_of(events.begin(), events.end(), [](const auto& event) {
+      return event.at("event") == "first_step";
+    });
+  }));
   Scale(*job, 2);
   ASSERT_TRUE(WaitForLoss(*job, 0));
   ASSERT_TRUE(job->WaitUntil("world of worker 1", [](const auto& events) {

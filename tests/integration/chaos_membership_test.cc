@@ -95,7 +95,7 @@ TEST_F(ChaosMembershipTest, WorkerThatStopsAtTheEndDoesNotHoldItUp) {
 
 TEST_F(ChaosMembershipTest, HangingModelIsNamedAndEvicted) {
   const std::string hung = Path("hung");
-  const auto job = StartJob(3, {"--worker_timeout=2"},
+  const auto job = StartJob(3, {"--step_timeout=2"},
                             absl::StrCat("hang_at=500;hang=", hung));
   ASSERT_TRUE(WaitForSize(*job, 3));
   Walk();
@@ -205,8 +205,7 @@ TEST_F(ChaosMembershipTest, BelowTheMinimumAndBack) {
   ASSERT_TRUE(WaitForWorld(*job, {0, 2}));
   Finish(*job);
   EXPECT_THAT(CutBacks(*job), IsEmpty());
-  EXPECT_THAT(job->process().out(),
-              HasSubstr("1 of at least 2 workers are here"));
+  EXPECT_THAT(job->process().out(), HasSubstr("1 of at least 2 workers ready"));
 }
 
 TEST_F(ChaosMembershipTest, GarbageOnThePortOfTheMaster) {

@@ -14,6 +14,7 @@
 namespace elasticdl::test {
 namespace {
 
+using ::testing::HasSubstr;
 using ::testing::IsEmpty;
 using ::testing::Optional;
 
@@ -67,15 +68,20 @@ class ChaosNetworkTest : public ChaosTest {
     return job;
   }
 
-  std::unique_ptr<ChildProcess> StartWorker(int64_t id, int host) {
-    return Run(
-        absl::StrCat("worker-", id),
-        network_->OnHost(
-            host,
-            {Program("elasticdl-worker"), absl::StrCat("--worker_id=", id),
-             absl::StrCat("--master_addr=", Network::Address(1), ":", port_),
-             "--token_file=" + Path("state/elasticdl/jobs/chaos/token"),
-             "--num_threads=1"}));
+  // `more`: flags, which win over the others.
+  std::unique_ptr<ChildProcess> StartWorker(int64_t id, int host,
+                                            const Flags& more = {},
+                                            const Flags& environment = {}) {
+    std::vector<std::string> argv = {"/usr/bin/env"};
+    argv.insert(argv.end(), environment.begin(), environment.end());
+    const Flags command = {
+        Program("elasticdl-worker"), absl::StrCat("--worker_id=", id),
+        absl::StrCat("--master_addr=", Network::Address(1), ":", port_),
+        "--token_file=" + Path("state/elasticdl/jobs/chaos/token"),
+        "--num_threads=1"};
+    argv.insert(argv.end(), command.begin(), command.end());
+    argv.insert(argv.end(), more.begin(), more.end());
+    return Run(absl::StrCat("worker-", id), network_->OnHost(host, argv));
   }
   void StartWorkers() {
     for (int i = 0; i < 3; ++i) workers_.push_back(StartWorker(i, i + 2));
@@ -107,6 +113,44 @@ TEST_F(ChaosNetworkTest, AllIsWell) {
   ASSERT_TRUE(WaitForWorld(*job, {0, 1, 2})) << Logs();
   FinishHosts(*job);
   for (const auto& worker : workers_) EXPECT_EQ(worker->Wait(), 0);
+}
+
+// Which address a worker offers to those on other hosts: that of a flag, of a
+// variable, or by default not the one that it calls its master by.
+TEST_F(ChaosNetworkTest, AddressesThatWorkersOffer) {
+  const auto job = StartMaster();
+  workers_.push_back(StartWorker(
+      0, 1, {"--master_addr=localhost:" + port_, "--log_level=DEBUG"}));
+  workers_.push_back(StartWorker(
+      1, 2,
+      {"--worker_address=" + Network::OtherAddress(2), "--log_level=DEBUG"}));
+  workers_.push_back(
+      StartWorker(2, 3, {"--log_level=DEBUG"},
+                  {"ELASTICDL_WORKER_ADDRESS=" + Network::OtherAddress(3)}));
+  workers_.push_back(StartWorker(3, 4, {"--log_level=DEBUG"}));
+  ASSERT_TRUE(WaitForWorld(*job, {0, 1, 2, 3})) << Logs();
+  FinishHosts(*job);
+  const std::string words = "others reach this member at ";
+  const std::vector<std::string> addresses = {
+      Network::Address(1), Network::OtherAddress(2), Network::OtherAddress(3),
+      Network::Address(4)};
+  for (size_t i = 0; i < workers_.size(); ++i) {
+    EXPECT_EQ(workers_[i]->Wait(), 0);
+    EXPECT_THAT(workers_[i]->err(), HasSubstr(words + addresses[i] + "\n"));
+  }
+}
+
+// A worker that cannot be reached is told so, and the others go on.
+TEST_F(ChaosNetworkTest, AddressOfAnotherHost) {
+  const auto job = StartMaster();
+  StartWorkers();
+  ASSERT_TRUE(WaitForWorld(*job, {0, 1, 2})) << Logs();
+  workers_.push_back(
+      StartWorker(3, 4, {"--worker_address=" + Network::Address(9)}));
+  job->WaitForEvent("worker_lost",
+                    [](const Json& event) { return event["worker_id"] == 3; });
+  FinishHosts(*job);
+  EXPECT_THAT(workers_[3]->err(), HasSubstr("listen on 10.77.0.9: "));
 }
 
 TEST_F(ChaosNetworkTest, SilentHost) {

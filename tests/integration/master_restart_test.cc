@@ -1,6 +1,8 @@
 // The master is killed and started again: its workers have kept the model and
 // their data, training goes on where it was, every record once.
 #include <signal.h>
+#include <sys/mount.h>
+#include <unistd.h>
 
 #include <fstream>
 #include <random>
@@ -11,6 +13,7 @@
 #include "absl/strings/str_cat.h"
 #include "gmock/gmock.h"
 #include "integration/chaos.h"
+#include "support/small_disk.h"
 
 namespace elasticdl::test {
 namespace {
@@ -263,6 +266,97 @@ TEST_F(MasterRestartTest, AWorkerThatWasGivenUpMeanwhileEnds) {
   EXPECT_THAT(workers_[1]->err(), HasSubstr("given up"));
   workers_.pop_back();
   ExpectGoodEnd();
+}
+
+// A path that is on no volume, after the container was restarted.
+TEST_F(MasterRestartTest, ALostAuditCostsTheAuditNotTheJob) {
+  StartMaster();
+  StartWorkers(2);
+  ASSERT_TRUE(WaitForCommits(10)) << Everything();
+  KillMaster();
+  ASSERT_EQ(unlink(Path("audit").c_str()), 0);
+  StartMaster();
+  Go();
+  EXPECT_EQ(master_->Wait(), 0) << Everything();
+  for (auto& worker : workers_) EXPECT_EQ(worker->Wait(), 0) << Everything();
+  EXPECT_THAT(master_->err(), HasSubstr("--ledger_audit is incomplete"));
+  EXPECT_TRUE(FileExists(Path("audit")));
+}
+
+class FullDiskTest : public MasterRestartTest {
+ protected:
+  void SetUp() override {
+    MasterRestartTest::SetUp();
+    ASSERT_TRUE(MakeDirectories(Path("state")).ok());
+    mounted_ = MountSmallDisk(Path("state"), "1m");
+    if (!mounted_) GTEST_SKIP() << "mounting a tmpfs is not permitted here";
+  }
+  void TearDown() override {
+    MasterRestartTest::TearDown();
+    if (mounted_) umount2(Path("state").c_str(), MNT_DETACH);
+  }
+  void FillDisk() {
+    std::ofstream filler(Path("state/filler"));
+    const std::string page(4096, 'x');
+    while (filler << page << std::flush) {
+    }
+  }
+  bool WaitForMasterToSay(const std::string& text) {
+    LineFollower log(master_->err_path());
+    while (const auto line = log.Next()) {
+      if (line->find(text) != std::string::npos) return true;
+    }
+    return false;
+  }
+  bool mounted_ = false;
+};
+
+TEST_F(FullDiskTest, TheJournalIsMadeGoodWhenThereIsSpace) {
+  StartMaster();
+  StartWorkers(2);
+  Walk();
+  ASSERT_TRUE(WaitForCommits(10)) << Everything();
+  FillDisk();
+  ASSERT_TRUE(WaitForMasterToSay("the journal cannot be written"))
+      << Everything();
+  ASSERT_EQ(unlink(Path("state/filler").c_str()), 0);
+  ASSERT_TRUE(WaitForMasterToSay("the journal is complete again"))
+      << Everything();
+  KillMaster();
+  StartMaster();
+  ExpectGoodEnd();
+  ExpectEqualModels();
+  for (auto& worker : workers_) {
+    EXPECT_THAT(worker->err(), Not(HasSubstr("restored")));
+  }
+}
+
+TEST_F(FullDiskTest, AMasterThatDiesMeanwhileLeavesTheCheckpoints) {
+  const Flags flags = {"--checkpoint_dir=" + Path("checkpoints"),
+                       "--checkpoint_steps=5", "--min_workers=2"};
+  StartMaster(flags);
+  StartWorkers(2);
+  Walk();
+  ASSERT_TRUE(WaitForEvents("checkpoint", 2)) << Everything();
+  FillDisk();
+  ASSERT_TRUE(WaitForMasterToSay("the journal cannot be written"))
+      << Everything();
+  ASSERT_TRUE(WaitForEvents("checkpoint", Events("checkpoint").size() + 2))
+      << Everything();
+  KillMaster();
+  ASSERT_EQ(unlink(Path("state/filler").c_str()), 0);
+  StartMaster(flags);
+  // They know more than the journal.
+  for (auto& worker : workers_) {
+    EXPECT_NE(worker->Wait(), 0);
+    EXPECT_THAT(worker->err(), HasSubstr("given up"));
+  }
+  workers_.clear();
+  StartWorkers(2);
+  ExpectGoodEnd();
+  ExpectEqualModels();
+  EXPECT_THAT(workers_[0]->err() + workers_[1]->err(),
+              HasSubstr("restored " + Path("checkpoints")));
 }
 
 }  // namespace

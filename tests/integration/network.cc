@@ -30,6 +30,10 @@ std::string Network::Address(int host) {
   return absl::StrCat("10.77.0.", host);
 }
 
+std::string Network::OtherAddress(int host) {
+  return absl::StrCat("10.77.1.", host);
+}
+
 absl::StatusOr<std::unique_ptr<Network>> Network::Create(
     int hosts, const std::string& folder, uint32_t seed) {
   std::unique_ptr<Network> network(new Network(folder, seed));
@@ -37,7 +41,7 @@ absl::StatusOr<std::unique_ptr<Network>> Network::Create(
   std::ofstream file(network->hosts_file_);
   file << "127.0.0.1 localhost\n";
   for (int host = 1; host <= hosts; ++host) {
-    file << Address(host) << " host-" << host << "\n";
+    file << "127.0.1.1 host-" << host << "\n";
     // A thread of its own has the new namespace; this one keeps its network.
     absl::Status status;
     std::thread([&] { status = network->AddHost(host); }).join();
@@ -64,7 +68,8 @@ absl::Status Network::AddHost(int host) {
   }
   const std::string commands =
       absl::StrCat("ip link set lo up && ip address add ", Address(host),
-                   "/24 dev eth0 && ip link set eth0 up");
+                   "/16 dev eth0 && ip address add ", OtherAddress(host),
+                   "/16 dev eth0 && ip link set eth0 up");
   // The child is in the namespace of this thread.
   if (system(commands.c_str()) != 0) {
     return absl::UnavailableError(absl::StrCat("'", commands, "' failed"));
@@ -150,7 +155,7 @@ void Network::Receive(int from) {
   const int device = hosts_[static_cast<size_t>(from)].device.get();
   ssize_t size;
   while ((size = read(device, buffer, sizeof(buffer))) > 0) {
-    // IPv4 to 10.77.0.x; all else is chatter of the kernel.
+    // IPv4 to 10.77.?.x; all else is chatter of the kernel.
     if (size < 20 || (buffer[0] >> 4) != 4) continue;
     const auto to = static_cast<int>(static_cast<unsigned char>(buffer[19]));
     if (to < 1 || to >= static_cast<int>(hosts_.size())) continue;

@@ -20,7 +20,8 @@
 
 namespace elasticdl::test {
 
-// Thread-safe. Host i (from 1) has the address 10.77.0.i and the name host-i.
+// Thread-safe. Host i (from 1) has the addresses 10.77.0.i and 10.77.1.i and
+// the name host-i, which is 127.0.1.1 as on a new Debian system.
 class Network {
  public:
   // What happens to packets from one host to another.
@@ -38,6 +39,7 @@ class Network {
   Network& operator=(const Network&) = delete;
 
   static std::string Address(int host);
+  static std::string OtherAddress(int host);
   // The command that runs `argv` on a host: with its network, its name, and
   // shared memory of its own. The process keeps its id.
   std::vector<std::string> OnHost(int host,

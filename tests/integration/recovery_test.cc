@@ -131,8 +131,10 @@ TEST_F(RecoveryTest, WorkerThatIsAskedToLeaveHandsItsWorkOver) {
 
 TEST_F(RecoveryTest, LeavingWithoutCheckpointsIsExactToo) {
   const std::string gate = MakeGate();
+  // Slow steps: the signal arrives before the data is used up.
   const auto job = Train(
-      "leave", {absl::StrCat("--model_params=gate=", gate, ";gate_step=5")});
+      "leave", {absl::StrCat("--model_params=gate=", gate, ";gate_step=5"),
+                "--failpoints=worker.step=delay(100)@5x20"});
   const pid_t pid = job->WaitForWorker(0);
   ASSERT_TRUE(WaitForGate(gate));
   ASSERT_EQ(kill(pid, SIGTERM), 0);
@@ -150,9 +152,9 @@ TEST_F(RecoveryTest, TaskThatKeepsCrashingIsSetAside) {
                       "--task_max_failures=2", "--num_epochs=1"});
   EXPECT_EQ(job->Wait(), 4) << job->Output();
   const std::string reason = job->End().at("reason");
-  EXPECT_THAT(reason, AllOf(HasSubstr("records set aside after failures"),
+  EXPECT_THAT(reason, AllOf(HasSubstr("records quarantined after failures"),
                             HasSubstr(train_csv()), HasSubstr("signal 11")));
-  EXPECT_THAT(job->process().err(), HasSubstr("set aside"));
+  EXPECT_THAT(job->process().err(), HasSubstr("quarantined"));
 
   const auto events = job->Events("task_quarantined");
   ASSERT_THAT(events, SizeIs(1)) << job->Output();

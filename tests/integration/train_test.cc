@@ -304,9 +304,26 @@ TEST_F(TrainTest, ModelsMayReadTheirOwnData) {
       Predict("predict", {"--model_def=own_reader.custom_model",
                           "--prediction_data=made:40",
                           "--checkpoint_dir_for_init=" + checkpoints,
-                          "--model_params=predictions=" + Path("predictions")});
+                          "--prediction_output_dir=" + Path("out")});
   ASSERT_EQ(predict->Wait(), 0) << predict->Output();
-  EXPECT_THAT(Lines(Path("predictions")), SizeIs(80));
+  EXPECT_THAT(Lines(Path("out/lines")), SizeIs(80));
+  EXPECT_THAT(predict->process().out(),
+              HasSubstr("predictions: " + Path("out")));
+  EXPECT_THAT(predict->Output(), Not(HasSubstr("has no effect")));
+
+  // A processor that takes no folder has its own place, and that is said.
+  const auto elsewhere =
+      Predict("elsewhere", {"--model_def=own_reader.custom_model",
+                            "--prediction_outputs_processor=OwnPlace",
+                            "--prediction_data=made:40",
+                            "--checkpoint_dir_for_init=" + checkpoints,
+                            "--prediction_output_dir=" + Path("unused"),
+                            "--model_params=predictions=" + Path("mine")});
+  ASSERT_EQ(elsewhere->Wait(), 0) << elsewhere->Output();
+  EXPECT_THAT(Lines(Path("mine")), SizeIs(80));
+  EXPECT_THAT(elsewhere->process().out(),
+              HasSubstr("--prediction_output_dir has no effect"));
+  EXPECT_THAT(elsewhere->process().out(), Not(HasSubstr("predictions: ")));
 }
 
 }  // namespace

@@ -51,6 +51,16 @@ TEST(TokenTest, IsLongAndRandom) {
   EXPECT_NE(a, b);
 }
 
+TEST(TokenTest, GivenOnesMustBeHardToGuessAndFitIntoAHeader) {
+  EXPECT_TRUE(CheckToken(*NewToken()).ok());
+  EXPECT_TRUE(CheckToken("correct-horse-battery-staple").ok());
+  EXPECT_FALSE(CheckToken("").ok());
+  EXPECT_FALSE(CheckToken(std::string(15, 'a')).ok());
+  EXPECT_FALSE(CheckToken("two words, no secret at all").ok());
+  EXPECT_FALSE(CheckToken("a line\nand another one").ok());
+  EXPECT_THAT(std::string(CheckToken("abc").message()), HasSubstr("openssl"));
+}
+
 class JobDirTest : public ::testing::Test {
  protected:
   test::TempDir root_;

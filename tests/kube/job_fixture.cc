@@ -206,7 +206,6 @@ Flags KubeJobTest::JobFlags(const std::string& name, const Flags& more) const {
       "--job_name=" + name,
       "--image=" + image_,
       "--image_pull_policy=IfNotPresent",
-      "--model_zoo=/model_zoo",
       "--model_def=mnist.mlp.custom_model",
       "--minibatch_size=64",
       "--num_threads=1",

@@ -131,6 +131,7 @@ class KubeJobTest : public ::testing::Test {
   Client& client() { return cluster_->client(); }
   const std::string& space() const { return cluster_->namespace_name(); }
   PodBoard& pods() { return *pods_; }
+  const std::string& image() const { return image_; }
   // A folder of this test below ELASTICDL_TEST_OUT; pods see it at /out.
   const std::string& out() const { return out_; }
   // The folder on the nodes with the data.

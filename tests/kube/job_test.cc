@@ -12,6 +12,7 @@
 #include "absl/strings/match.h"
 #include "absl/strings/numbers.h"
 #include "absl/strings/str_cat.h"
+#include "absl/strings/str_replace.h"
 #include "absl/strings/str_split.h"
 #include "elasticdl/common/file.h"
 #include "kube/job_fixture.h"
@@ -188,6 +189,39 @@ TEST_F(JobTest, ManifestForKubectl) {
         std::pair(Services(), "elasticdl-master-by-kubectl")}) {
     EXPECT_TRUE(WaitGone(resource, name)) << name;
   }
+}
+
+// The demo as it is, but for the image and the namespace. Its model is compiled
+// in the pods.
+TEST_F(JobTest, DemoManifest) {
+  if (Run({"sh", "-c", "command -v kubectl"}).exit_code != 0) {
+    GTEST_SKIP() << "no kubectl in the PATH";
+  }
+  const absl::StatusOr<std::string> text =
+      ReadFile(ELASTICDL_SOURCE_DIR "/kube/manifests/k8s-demo.yaml");
+  ASSERT_TRUE(text.ok()) << text.status();
+  const std::string file = Path("demo.yaml");
+  ASSERT_TRUE(
+      WriteFileAtomic(
+          file, absl::StrReplaceAll(
+                    *text, {{"registry.example.com/elasticdl:dev", image()},
+                            {"namespace: default",
+                             absl::StrCat("namespace: ", space())}}))
+          .ok());
+  const Outcome applied = Run({"kubectl", "apply", "-f", file});
+  ASSERT_EQ(applied.exit_code, 0) << applied.err;
+  const Json demo = pods().WaitForPod(
+      "elasticdl-demo",
+      [](const Json& pod) {
+        return HasPhase(pod, "Succeeded") || HasPhase(pod, "Failed");
+      },
+      absl::Seconds(400));
+  EXPECT_TRUE(HasPhase(demo, "Succeeded")) << Log("elasticdl-demo");
+  EXPECT_THAT(Log("elasticdl-demo"),
+              AllOf(HasSubstr("job demo succeeded: finished, 120000 records"),
+                    HasSubstr("accuracy=")));
+  const Outcome removed = Run({"kubectl", "delete", "-f", file});
+  EXPECT_EQ(removed.exit_code, 0) << removed.err;
 }
 
 TEST_F(JobTest, ClaimAsVolume) {

@@ -189,7 +189,8 @@ TEST_F(EvaluationTest, SetAsideRecordsShowInTheResult) {
   ASSERT_TRUE(service.Report(At(0), 1, DoneTask(1, {sums})).ok());
   for (int i = 0; i < 3; ++i) {
     EXPECT_FALSE(service.TakeResult(At(0)).has_value());
-    ASSERT_TRUE(tasks_.Fail(At(0), 1, DoneTask(1, {}).task_id(), "x").ok());
+    DoneTask(1, {});
+    tasks_.WorkerLost(At(0), 1, WorkerLoss::kCrashed, "x");
   }
   const auto result = service.TakeResult(At(0));
   ASSERT_TRUE(result.has_value());
@@ -206,7 +207,8 @@ TEST_F(EvaluationTest, NothingEvaluatedIsAnError) {
   tasks_ = MakeTasks(options);
   EvaluationService service({}, tasks_, At(0));
   ASSERT_TRUE(service.Start(At(0), 1).ok());
-  ASSERT_TRUE(tasks_.Fail(At(0), 1, DoneTask(1, {}).task_id(), "x").ok());
+  DoneTask(1, {});
+  tasks_.WorkerLost(At(0), 1, WorkerLoss::kCrashed, "x");
   const auto result = service.TakeResult(At(0));
   ASSERT_TRUE(result.has_value());
   EXPECT_FALSE(result->status.ok());

@@ -145,5 +145,20 @@ TEST_F(EventLogTest, AuditWritesOneObjectPerRange) {
   EXPECT_TRUE((*LedgerAudit::Open(""))->Append({{}}).ok());
 }
 
+TEST(CutAuditTest, CutsAndNeverExtends) {
+  test::TempDir dir;
+  const std::string path = dir.Path("audit");
+  EXPECT_TRUE(CutAudit("", 100).ok());
+  EXPECT_EQ(CutAudit(path, 100).code(), absl::StatusCode::kNotFound);
+  EXPECT_FALSE(FileExists(path));
+  ASSERT_TRUE(WriteFileAtomic(path, "0123456789").ok());
+  EXPECT_EQ(CutAudit(path, 11).code(), absl::StatusCode::kDataLoss);
+  EXPECT_EQ(*ReadFile(path), "0123456789");
+  EXPECT_TRUE(CutAudit(path, 10).ok());
+  EXPECT_TRUE(CutAudit(path, 4).ok());
+  EXPECT_EQ(*ReadFile(path), "0123");
+  EXPECT_TRUE(CutAudit("/dev/null", 4).ok());
+}
+
 }  // namespace
 }  // namespace elasticdl::master

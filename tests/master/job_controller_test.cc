@@ -10,6 +10,7 @@
 #include <vector>
 
 #include "absl/strings/str_cat.h"
+#include "controller_handle.h"
 
 namespace elasticdl::master {
 namespace {
@@ -17,7 +18,7 @@ namespace {
 using testing::HasSubstr;
 
 // Remembers what the controller wants.
-class Recorder : public JobOutput {
+class Recorder : public WorkerPort, public JobObserver {
  public:
   void Send(const std::vector<ConnectionId>& connections,
             v1::MasterMessage message) override {
@@ -92,15 +93,28 @@ class JobControllerTest : public testing::Test {
     options_.tasks.minibatch_size = 10;
     options_.tasks.num_minibatches_per_task = 2;
     options_.tasks.train_end_task = true;
-    options_.find_checkpoint =
-        [this](int64_t step) -> std::optional<std::string> {
-      if (on_disk_.count(step) == 0) return std::nullopt;
-      return absl::StrCat("version-", step);
+    options_.run = "run";
+    options_.search_checkpoint = controller_.search();
+    controller_.store.list =
+        [this]() -> absl::StatusOr<std::vector<checkpoint::Version>> {
+      std::vector<checkpoint::Version> versions;
+      for (const auto& [step, saved] : on_disk_) {
+        versions.push_back(
+            {step, absl::StrCat("version-", step), {saved.run, saved.lineage}});
+      }
+      return versions;
+    };
+    controller_.store.load_ledger =
+        [this](const std::string& path) -> absl::StatusOr<v1::Ledger> {
+      for (const auto& [step, saved] : on_disk_) {
+        if (path == absl::StrCat("version-", step)) return saved.ledger;
+      }
+      return absl::NotFoundError(path);
     };
   }
 
   void Start() {
-    auto controller = JobController::Create(options_, output_, now_);
+    auto controller = JobController::Create(options_, output_, output_, now_);
     ASSERT_TRUE(controller.ok()) << controller.status();
     controller_ = *std::move(controller);
   }
@@ -169,12 +183,14 @@ class JobControllerTest : public testing::Test {
     if (prepare.members(0).worker_id() != id_of_[connection]) return;
     if (prepare.cold()) {
       step_ = prepare.cold_step();
+      lineage_ = prepare.generation();
       totals_.clear();
     }
     v1::WorkerMessage message;
     v1::Level& level = *message.mutable_level();
     level.set_generation(prepare.generation());
     level.set_step(step_);
+    level.set_lineage(lineage_);
     AddTotals(level.mutable_totals());
     Say(connection, message);
   }
@@ -225,6 +241,13 @@ class JobControllerTest : public testing::Test {
   }
   // Trains until nothing more is granted; the tasks that are no training.
   std::vector<v1::Task> TrainAll(ConnectionId connection) {
+    std::vector<v1::Task> others = TrainData(connection);
+    SayIdle(connection);
+    for (const v1::Task& task : TrainData(connection)) others.push_back(task);
+    return others;
+  }
+  // Until there is no more of it; what else was handed out.
+  std::vector<v1::Task> TrainData(ConnectionId connection) {
     std::vector<v1::Task> others;
     for (auto tasks = Tasks(connection); !tasks.empty();
          tasks = Tasks(connection)) {
@@ -238,18 +261,43 @@ class JobControllerTest : public testing::Test {
     }
     return others;
   }
-  // A checkpoint of the present step, saved.
-  void Checkpoint(ConnectionId connection) {
+  void SayIdle(ConnectionId connection) {
+    v1::WorkerMessage message;
+    message.mutable_idle()->set_generation(controller_->generation());
+    Say(connection, message);
+  }
+  // A copy of the model that is being saved.
+  struct Saved {
+    int64_t step = 0;
+    int64_t lineage = 0;
+    v1::Ledger ledger;
+    std::string run = "run";
+  };
+  Saved BeginSave(ConnectionId connection) {
     v1::WorkerMessage begin;
     begin.mutable_checkpoint_begin()->set_step(step_);
+    begin.mutable_checkpoint_begin()->set_lineage(lineage_);
     Say(connection, begin);
     const auto replies = output_.Take(connection, v1::MasterMessage::kLedger);
-    ASSERT_EQ(replies.size(), 1u);
-    EXPECT_EQ(replies[0].ledger().ledger().step(), step_);
-    on_disk_.insert(step_);
+    EXPECT_EQ(replies.size(), 1u);
+    EXPECT_EQ(replies.at(0).ledger().ledger().step(), step_);
+    return {step_, lineage_, replies.at(0).ledger().ledger(),
+            replies.at(0).ledger().run()};
+  }
+  void Publish(const Saved& saved) { on_disk_[saved.step] = saved; }
+  void ReportSave(ConnectionId connection, const Saved& saved,
+                  const std::string& error = "") {
     v1::WorkerMessage done;
-    done.mutable_checkpoint_done()->set_step(step_);
+    done.mutable_checkpoint_done()->set_step(saved.step);
+    done.mutable_checkpoint_done()->set_lineage(saved.lineage);
+    done.mutable_checkpoint_done()->set_error(error);
     Say(connection, done);
+  }
+  // A checkpoint of the present step, saved.
+  void Checkpoint(ConnectionId connection) {
+    const Saved saved = BeginSave(connection);
+    Publish(saved);
+    ReportSave(connection, saved);
   }
   void Break(ConnectionId connection) {
     controller_->OnClosed(now_, connection, absl::UnavailableError("lost"));
@@ -257,10 +305,11 @@ class JobControllerTest : public testing::Test {
 
   JobController::Options options_;
   Recorder output_;
-  std::unique_ptr<JobController> controller_;
-  std::set<int64_t> on_disk_;
+  ControllerHandle controller_{now_};
+  std::map<int64_t, Saved> on_disk_;
   absl::Time now_ = absl::UnixEpoch() + absl::Hours(1);
   int64_t step_ = 0;
+  int64_t lineage_ = 0;
   std::map<ConnectionId, int64_t> id_of_;
   std::map<ConnectionId, v1::Prepare> prepared_;
   std::map<int64_t, int64_t> totals_;
@@ -270,8 +319,13 @@ class JobControllerTest : public testing::Test {
 TEST_F(JobControllerTest, TrainsAllThenExportsThenStops) {
   Start();
   EXPECT_EQ(Attach(1, 0).restore_from, "");
+  // Whoever is about to do a round with others must not hear it before them.
+  EXPECT_TRUE(TrainData(1).empty());
+  EXPECT_TRUE(output_.Take(1, v1::MasterMessage::kTrainingDone).empty());
   const auto last = TrainAll(1);
   EXPECT_EQ(output_.Take(1, v1::MasterMessage::kTrainingDone).size(), 1u);
+  SayIdle(1);
+  EXPECT_TRUE(output_.Take(1, v1::MasterMessage::kTrainingDone).empty());
   ASSERT_EQ(last.size(), 1u);
   EXPECT_EQ(last[0].type(), v1::TRAIN_END_CALLBACK);
   EXPECT_FALSE(controller_->ending());
@@ -438,9 +492,7 @@ TEST_F(JobControllerTest, LostWorkerCutsBackToTheNewestCheckpointOnDisk) {
   Checkpoint(1);
   Commit(1, tasks[1], tasks[1].range().end());
   // A second one was asked for, but its worker died in the save.
-  v1::WorkerMessage begin;
-  begin.mutable_checkpoint_begin()->set_step(step_);
-  Say(1, begin);
+  BeginSave(1);
   Break(1);
   controller_->OnWorkerEnded(now_, 0, {true, "exit code 1"});
   EXPECT_THAT(output_.cut_backs, testing::ElementsAre(1));
@@ -456,10 +508,7 @@ TEST_F(JobControllerTest, UsesACheckpointWhoseReportWasLost) {
   Attach(1, 0);
   auto tasks = Tasks(1);
   Commit(1, tasks[0], tasks[0].range().end());
-  v1::WorkerMessage begin;
-  begin.mutable_checkpoint_begin()->set_step(step_);
-  Say(1, begin);
-  on_disk_.insert(step_);
+  Publish(BeginSave(1));
   Break(1);
   controller_->OnWorkerEnded(now_, 0, {false, "signal 9"});
   EXPECT_TRUE(output_.cut_backs.empty());
@@ -536,6 +585,131 @@ TEST_F(JobControllerTest, StaleReportsOfAnEvictedMemberAreRefused) {
   progress.add_totals()->set_records(10);
   Say(1, message);
   EXPECT_TRUE(output_.committed.empty());
+}
+
+TEST_F(JobControllerTest, SaysWhatGoesOnBeforeDataIsWorkedOn) {
+  options_.membership.min_workers = 2;
+  Start();
+  EXPECT_EQ(controller_->Activity(), "starting workers");
+  v1::WorkerMessage hello;
+  hello.mutable_hello()->set_worker_id(0);
+  Say(1, hello);
+  EXPECT_EQ(controller_->Activity(),
+            "compiling or loading the model in 1 worker");
+  v1::WorkerMessage ready;
+  ready.mutable_ready();
+  Say(1, ready);
+  EXPECT_EQ(controller_->Activity(),
+            "waiting for more workers, 1 of at least 2 are ready");
+  hello.mutable_hello()->set_worker_id(1);
+  Say(2, hello);
+  Say(2, ready);
+  EXPECT_EQ(controller_->Activity(), "connecting 2 workers");
+  v1::WorkerMessage loading;
+  loading.mutable_loading()->set_generation(1);
+  Say(1, loading);
+  EXPECT_EQ(controller_->Activity(), "loading the model's state");
+  loading.mutable_loading()->set_bytes(1500000);
+  loading.mutable_loading()->set_total_bytes(4000000);
+  Say(1, loading);
+  EXPECT_EQ(controller_->Activity(),
+            "loading the model's state, 1.5 of 4.0 MB");
+  loading.mutable_loading()->set_stage(v1::Loading::MOVING);
+  Say(2, loading);
+  EXPECT_EQ(controller_->Activity(),
+            "passing on the model's state, 1.5 of 4.0 MB");
+  id_of_ = {{1, 0}, {2, 1}};
+  Form();
+  EXPECT_EQ(controller_->Activity(), "");
+}
+
+// To look at a checkpoint of some GB takes longer than a member may take for
+// its answer.
+TEST_F(JobControllerTest, MembersAreNotLateBecauseTheSearchIsSlow) {
+  Start();
+  Attach(1, 0);
+  Commit(1, Tasks(1)[0], 10);
+  Checkpoint(1);
+  controller_.slow = true;
+  Break(1);
+  controller_->OnWorkerEnded(now_, 0, {});
+  v1::WorkerMessage hello;
+  hello.mutable_hello()->set_worker_id(1);
+  Say(2, hello);
+  v1::WorkerMessage ready;
+  ready.mutable_ready();
+  Say(2, ready);
+  now_ += absl::Minutes(1);
+  controller_->OnTimer(now_);
+  EXPECT_TRUE(output_.killed.empty());
+  EXPECT_TRUE(output_.Take(2, v1::MasterMessage::kPrepare).empty());
+  controller_.Answer();
+  EXPECT_EQ(output_.Take(2, v1::MasterMessage::kPrepare).size(), 1u);
+  controller_->OnTimer(now_);
+  EXPECT_TRUE(output_.killed.empty());
+  // From now on it is.
+  now_ += options_.membership.prepare_timeout;
+  controller_->OnTimer(now_);
+  EXPECT_THAT(output_.killed, testing::ElementsAre(1));
+}
+
+// Its step is over and its task goes on when the joiner has the state.
+TEST_F(JobControllerTest, WhoPassesItsStateOnIsNotSilentOnItsTask) {
+  Start();
+  Attach(1, 0);
+  Commit(1, Tasks(1)[0], 10);
+  v1::WorkerMessage message;
+  message.mutable_hello()->set_worker_id(1);
+  Say(2, message);
+  message.mutable_ready();
+  Say(2, message);
+  for (const ConnectionId connection : {1, 2}) {
+    message.mutable_offer()->set_generation(2);
+    Say(connection, message);
+  }
+  for (const ConnectionId connection : {1, 2}) {
+    message.mutable_connected()->set_generation(2);
+    Say(connection, message);
+  }
+  message.mutable_loading()->set_generation(2);
+  message.mutable_loading()->set_stage(v1::Loading::LOADED);
+  Say(1, message);
+  Say(2, message);
+  message.mutable_loading()->set_stage(v1::Loading::MOVING);
+  for (int i = 0; i < 30; ++i) {
+    Say(2, message);
+    now_ += absl::Minutes(1);
+    controller_->OnTimer(now_);
+    ASSERT_TRUE(output_.killed.empty()) << i;
+  }
+}
+
+TEST_F(JobControllerTest, AMemberThatLoadsIsNotLate) {
+  Start();
+  v1::WorkerMessage hello;
+  hello.mutable_hello()->set_worker_id(0);
+  Say(1, hello);
+  v1::WorkerMessage ready;
+  ready.mutable_ready();
+  Say(1, ready);
+  v1::WorkerMessage offer;
+  offer.mutable_offer()->set_generation(1);
+  Say(1, offer);
+  v1::WorkerMessage connected;
+  connected.mutable_connected()->set_generation(1);
+  Say(1, connected);
+  v1::WorkerMessage loading;
+  loading.mutable_loading()->set_generation(1);
+  for (int i = 0; i < 30; ++i) {
+    loading.mutable_loading()->set_bytes(i);
+    Say(1, loading);
+    now_ += absl::Minutes(1);
+    controller_->OnTimer(now_);
+    ASSERT_TRUE(output_.killed.empty());
+  }
+  now_ += options_.membership.load_timeout;
+  controller_->OnTimer(now_);
+  EXPECT_THAT(output_.killed, testing::ElementsAre(0));
 }
 
 TEST_F(JobControllerTest, IdleMembersAreWokenWhenThereIsData) {
@@ -661,9 +835,10 @@ TEST_F(JobControllerTest, CrashingTaskIsSetAsideAndTheExitCodeSaysSo) {
       Commit(connection, task, task.range().end());
     }
   }
+  SayIdle(connection);
   Done(connection, Tasks(connection).at(0));
   Break(connection);
-  EXPECT_EQ(controller_->result()->exit_code, kExitRecordsSetAside);
+  EXPECT_EQ(controller_->result()->exit_code, kExitRecordsQuarantined);
 }
 
 TEST_F(JobControllerTest, CrashingEverywhereIsTheWorkersFaultInTheEnd) {
@@ -706,14 +881,29 @@ TEST_F(JobControllerTest, TheJobWaitsForItsLastCheckpoint) {
   Start();
   Attach(1, 0);
   EXPECT_TRUE(TrainAll(1).empty()) << "train end before the model is saved";
-  v1::WorkerMessage done;
-  done.mutable_checkpoint_done()->set_step(step_);
-  done.mutable_checkpoint_done()->set_path("version");
-  Say(1, done);
+  ReportSave(1, BeginSave(1));
   const auto last = Tasks(1);
   ASSERT_EQ(last.size(), 1u);
   Done(1, last[0]);
   EXPECT_TRUE(controller_->succeeding());
+}
+
+TEST_F(JobControllerTest, AnEvaluationOfALostModelDoesNotBegin) {
+  options_.job.set_job_type(v1::TRAINING_WITH_EVALUATION);
+  options_.tasks.validation_shards = {MakeShard("test", 10)};
+  options_.evaluation.evaluation_steps = 1;
+  Start();
+  Attach(1, 0);
+  Commit(1, Tasks(1)[0], 10);
+  v1::WorkerMessage leaving;
+  leaving.mutable_leaving();
+  Say(1, leaving);
+  ASSERT_THAT(output_.cut_backs, testing::ElementsAre(0));
+  // Said before it was let go; the job has begun again from step 0.
+  v1::WorkerMessage due;
+  due.mutable_evaluation_due()->set_step(1);
+  Say(1, due);
+  EXPECT_FALSE(controller_->evaluation_progress().has_value());
 }
 
 TEST_F(JobControllerTest, LeavingIsNoFailure) {
@@ -764,6 +954,14 @@ class LastWorldTest : public JobControllerTest {
   }
 };
 
+TEST_F(LastWorldTest, WhoIsScaledAwayIsSaidToBe) {
+  controller_->NoteRemoved(1, "scaled away");
+  controller_->NoteRemoved(77, "unknown");
+  Leave(2);
+  Form();
+  EXPECT_THAT(output_.lost, testing::ElementsAre("1: scaled away"));
+}
+
 TEST_F(LastWorldTest, WhenAllLeaveTheJobGoesOnWhereTheyStopped) {
   Leave(1);
   Leave(2);
@@ -796,9 +994,7 @@ TEST_F(LastWorldTest, WhatIsNotSavedIsTrainedAgain) {
   Leave(1);
   Leave(2);
   Form();
-  v1::WorkerMessage begin;
-  begin.mutable_checkpoint_begin()->set_step(step_);
-  Say(1, begin);
+  BeginSave(1);
   for (const ConnectionId connection : {1, 2}) {
     Break(connection);
     controller_->OnWorkerEnded(now_, connection - 1, {false, "signal 9"});
@@ -843,7 +1039,7 @@ TEST_F(LastWorldTest, AJobThatIsStoppedSavesFirst) {
   Break(1);
   Break(2);
   ASSERT_TRUE(controller_->result().has_value());
-  EXPECT_EQ(controller_->result()->message, "stopped: enough");
+  EXPECT_EQ(controller_->result()->message, "enough");
 }
 
 TEST_F(LastWorldTest, TheSecondStopDoesNotWait) {
@@ -873,7 +1069,7 @@ TEST_F(LastWorldTest, AStopEndsWithTheLastWorker) {
     controller_->OnWorkerEnded(now_, connection - 1, {false, "signal 9"});
   }
   EXPECT_TRUE(controller_->ending());
-  EXPECT_THAT(controller_->result()->message, "stopped: enough");
+  EXPECT_THAT(controller_->result()->message, "enough");
 }
 
 // The evaluation goes on with those who come, who must not train meanwhile.
@@ -937,22 +1133,253 @@ TEST_F(JobControllerTest, FailedLastCheckpointFailsTheJob) {
   Start();
   Attach(1, 0);
   const auto last = TrainAll(1);
-  v1::WorkerMessage begin;
-  begin.mutable_checkpoint_begin()->set_step(step_);
-  Say(1, begin);
+  const Saved last_save = BeginSave(1);
   Done(1, last.at(0));
-  v1::WorkerMessage done;
-  done.mutable_checkpoint_done()->set_step(step_);
-  done.mutable_checkpoint_done()->set_error("disk full");
-  Say(1, done);
+  ReportSave(1, last_save, "disk full");
   Break(1);
   EXPECT_EQ(controller_->result()->exit_code, kExitJobFailed);
   EXPECT_THAT(controller_->result()->message, HasSubstr("disk full"));
 }
 
+// Two workers save the last step, and the one that fails is heard first.
+TEST_F(JobControllerTest, AGoodLastCheckpointCountsAfterAFailedOne) {
+  options_.job.set_checkpoint_dir("checkpoints");
+  Start();
+  Attach(1, 0);
+  EXPECT_TRUE(TrainAll(1).empty());
+  const Saved failed = BeginSave(1);
+  const Saved good = BeginSave(1);
+  ReportSave(1, failed, "disk full");
+  Done(1, Tasks(1).at(0));
+  ReportSave(1, good);
+  Break(1);
+  EXPECT_EQ(controller_->result()->exit_code, 0)
+      << controller_->result()->message;
+}
+
+// ---- which checkpoints there are ----
+
+// Rank 0 left while its save was being flushed; its report comes last.
+TEST_F(JobControllerTest, ALateReportOfAnOlderSaveChangesNothing) {
+  for (const std::string error : {"", "disk full"}) {
+    SCOPED_TRACE(error);
+    SetUp();
+    output_ = Recorder();
+    step_ = 0;
+    totals_.clear();
+    done_until_.clear();
+    options_.job.set_checkpoint_dir("checkpoints");
+    Start();
+    Attach(1, 0);
+    const auto tasks = Tasks(1);
+    Commit(1, tasks[0], tasks[0].range().end());
+    const Saved older = BeginSave(1);
+    Commit(1, tasks[1], tasks[1].range().end());
+    EXPECT_TRUE(TrainAll(1).empty());
+    ReportSave(1, BeginSave(1));
+    auto last = Tasks(1);
+    ReportSave(1, older, error);
+    ASSERT_EQ(last.size(), 1u) << "the train-end task is never granted";
+    Done(1, last[0]);
+    EXPECT_TRUE(controller_->succeeding());
+    Break(1);
+    ASSERT_TRUE(controller_->result().has_value());
+    EXPECT_EQ(controller_->result()->exit_code, 0)
+        << controller_->result()->message;
+  }
+}
+
+// And before the train-end task is granted.
+TEST_F(JobControllerTest, ALateReportDoesNotTakeTheLastOneAway) {
+  options_.job.set_checkpoint_dir("checkpoints");
+  options_.tasks.validation_shards = {MakeShard("valid", 10)};
+  options_.tasks.final_evaluation = true;
+  Start();
+  Attach(1, 0);
+  const auto tasks = Tasks(1);
+  Commit(1, tasks[0], tasks[0].range().end());
+  const Saved older = BeginSave(1);
+  Commit(1, tasks[1], tasks[1].range().end());
+  auto others = TrainAll(1);
+  ASSERT_EQ(others.size(), 1u);
+  EXPECT_EQ(others[0].type(), v1::EVALUATION);
+  ReportSave(1, BeginSave(1));
+  ReportSave(1, older);
+  Done(1, others[0]);
+  others = Tasks(1);
+  ASSERT_EQ(others.size(), 1u) << "the job hangs";
+  EXPECT_EQ(others[0].type(), v1::TRAIN_END_CALLBACK);
+}
+
+class CutBackTest : public JobControllerTest {
+ protected:
+  void SetUp() override {
+    JobControllerTest::SetUp();
+    options_.tasks.training_shards = {MakeShard("train", 1000)};
+    Start();
+    Attach(1, 0);
+  }
+  void TrainSteps(ConnectionId connection, int steps) {
+    for (int i = 0; i < steps; ++i) {
+      if (held_.empty()) held_ = Tasks(connection);
+      ASSERT_FALSE(held_.empty());
+      Commit(connection, held_.front(), held_.front().range().end());
+      held_.erase(held_.begin());
+    }
+  }
+  // The only worker dies, another one comes.
+  std::string LoseAndAttach(ConnectionId old_one, ConnectionId new_one) {
+    Break(old_one);
+    controller_->OnWorkerEnded(now_, id_of_[old_one], {false, "signal 9"});
+    id_of_.erase(old_one);
+    held_.clear();
+    const int64_t id = controller_->next_worker_id();
+    return Attach(new_one, id).restore_from;
+  }
+  // A task of 20 records in each step.
+  void ExpectGoodLedger() {
+    EXPECT_EQ(controller_->progress().committed_records, 20 * step_);
+  }
+  std::vector<v1::Task> held_;
+};
+
+TEST_F(CutBackTest, AVersionThatAppearsAfterTheCutBackIsNotUsed) {
+  TrainSteps(1, 2);
+  Checkpoint(1);
+  TrainSteps(1, 3);
+  const Saved late = BeginSave(1);
+  EXPECT_EQ(LoseAndAttach(1, 2), "version-2");
+  // Its writer, on another machine, did not know.
+  Publish(late);
+  TrainSteps(2, 1);
+  EXPECT_EQ(LoseAndAttach(2, 3), "version-2");
+  TrainSteps(3, 1);
+  EXPECT_EQ(step_, 3);
+  ExpectGoodLedger();
+  // At that step again: it is still another model.
+  TrainSteps(3, 3);
+  EXPECT_EQ(LoseAndAttach(3, 4), "version-2");
+  ExpectGoodLedger();
+}
+
+TEST_F(CutBackTest, AVersionThatIsRefusedLeadsToTheOneBefore) {
+  TrainSteps(1, 1);
+  Checkpoint(1);
+  TrainSteps(1, 1);
+  Checkpoint(1);
+  TrainSteps(1, 1);
+  Checkpoint(1);
+  TrainSteps(1, 1);
+  // One has a ledger of other data, one a ledger that cannot be.
+  on_disk_[2].ledger.mutable_shards(0)->set_name("other");
+  on_disk_[3].ledger.set_committed_records(7);
+  EXPECT_EQ(LoseAndAttach(1, 2), "version-1");
+  EXPECT_THAT(output_.cut_backs, testing::ElementsAre(1));
+  ExpectGoodLedger();
+}
+
+// The search may take minutes; the controller does everything else meanwhile.
+TEST_F(CutBackTest, WorkersComeAndGoWhileACheckpointIsLookedFor) {
+  TrainSteps(1, 2);
+  Checkpoint(1);
+  TrainSteps(1, 1);
+  controller_.slow = true;
+  Break(1);
+  controller_->OnWorkerEnded(now_, 0, {false, "signal 9"});
+  id_of_.erase(1);
+  held_.clear();
+  ASSERT_EQ(controller_.num_queries(), 1u);
+  // Two come, one of them goes again; nobody is told of a world.
+  Attach(2, 1);
+  Attach(3, 2);
+  EXPECT_EQ(controller_->num_ready_workers(), 2);
+  EXPECT_EQ(prepared_.count(2) + prepared_.count(3), 0u);
+  Break(2);
+  controller_->OnWorkerEnded(now_, 1, {false, "signal 9"});
+  id_of_.erase(2);
+  EXPECT_EQ(controller_.num_queries(), 1u) << "asked twice";
+  EXPECT_THAT(output_.cut_backs, testing::IsEmpty());
+  controller_.slow = false;
+  controller_.Answer();
+  EXPECT_THAT(output_.cut_backs, testing::ElementsAre(2));
+  Form();
+  EXPECT_EQ(prepared_[3].restore_from(), "version-2");
+  TrainSteps(3, 1);
+  EXPECT_EQ(step_, 3);
+  ExpectGoodLedger();
+}
+
+TEST_F(CutBackTest, AJobCanBeStoppedWhileACheckpointIsLookedFor) {
+  TrainSteps(1, 2);
+  Checkpoint(1);
+  controller_.slow = true;
+  Break(1);
+  controller_->OnWorkerEnded(now_, 0, {false, "signal 9"});
+  id_of_.erase(1);
+  controller_->StopJob(now_, "Ctrl-C");
+  EXPECT_TRUE(controller_->ending());
+  ASSERT_TRUE(controller_->result().has_value());
+  // The answer comes too late to matter.
+  controller_.Answer();
+  EXPECT_TRUE(output_.cut_backs.empty());
+}
+
+TEST_F(CutBackTest, AnotherRunsVersionIsNotUsed) {
+  TrainSteps(1, 1);
+  Checkpoint(1);
+  TrainSteps(1, 1);
+  const Saved mine = BeginSave(1);
+  Publish(mine);
+  on_disk_[2].run = "another";
+  EXPECT_EQ(LoseAndAttach(1, 2), "version-1");
+}
+
+TEST_F(CutBackTest, AReportOfAnAbandonedLineageIsNoReport) {
+  TrainSteps(1, 1);
+  Checkpoint(1);
+  TrainSteps(1, 2);
+  const Saved abandoned = BeginSave(1);
+  EXPECT_EQ(LoseAndAttach(1, 2), "version-1");
+  ReportSave(2, abandoned);
+  Attach(3, controller_->next_worker_id());
+  EXPECT_EQ(prepared_[3].saved_step(), 1);
+}
+
+TEST_F(CutBackTest, ACopyOfAnAbandonedLineageGetsNoLedger) {
+  TrainSteps(1, 1);
+  const int64_t abandoned = lineage_;
+  LoseAndAttach(1, 2);
+  TrainSteps(2, 1);
+  v1::WorkerMessage begin;
+  begin.mutable_checkpoint_begin()->set_step(step_);
+  begin.mutable_checkpoint_begin()->set_lineage(abandoned);
+  Say(2, begin);
+  const auto replies = output_.Take(2, v1::MasterMessage::kLedger);
+  ASSERT_EQ(replies.size(), 1u);
+  EXPECT_FALSE(replies[0].ledger().has_ledger());
+}
+
+// Deleted between the cut back and the next worker.
+TEST_F(CutBackTest, AVersionThatVanishesLeadsToTheOneBefore) {
+  TrainSteps(1, 1);
+  Checkpoint(1);
+  TrainSteps(1, 1);
+  Checkpoint(1);
+  Break(1);
+  controller_->OnWorkerEnded(now_, 0, {false, "signal 9"});
+  id_of_.erase(1);
+  held_.clear();
+  on_disk_.erase(2);
+  EXPECT_EQ(Attach(2, 1).restore_from, "version-1");
+  EXPECT_EQ(prepared_[2].cold_step(), 1);
+  ExpectGoodLedger();
+}
+
 // ---- a master that is restarted ----
 
-class SuccessionTest : public JobControllerTest {
+// With true, the journal is shortened first.
+class SuccessionTest : public JobControllerTest,
+                       public testing::WithParamInterface<bool> {
  protected:
   void SetUp() override {
     JobControllerTest::SetUp();
@@ -969,6 +1396,7 @@ class SuccessionTest : public JobControllerTest {
     ASSERT_TRUE(status.ok()) << status;
   }
   void Restart() {
+    if (GetParam()) journal_ = controller_->StateRecords();
     output_.sent.clear();
     id_of_.clear();
     Begin();
@@ -993,7 +1421,7 @@ class SuccessionTest : public JobControllerTest {
   std::vector<v1::JournalRecord> journal_;
 };
 
-TEST_F(SuccessionTest, TheWorkerGoesOnWithItsTasks) {
+TEST_P(SuccessionTest, TheWorkerGoesOnWithItsTasks) {
   Begin();
   Attach(1, 0);
   const auto tasks = Tasks(1);
@@ -1018,7 +1446,7 @@ TEST_F(SuccessionTest, TheWorkerGoesOnWithItsTasks) {
   EXPECT_EQ(controller_->progress().committed_records, 100);
 }
 
-TEST_F(SuccessionTest, TasksThatDidNotArriveAreSentAgain) {
+TEST_P(SuccessionTest, TasksThatDidNotArriveAreSentAgain) {
   Begin();
   Attach(1, 0);
   const auto tasks = Tasks(1);
@@ -1029,7 +1457,7 @@ TEST_F(SuccessionTest, TasksThatDidNotArriveAreSentAgain) {
   EXPECT_EQ(again[0].SerializeAsString(), tasks[1].SerializeAsString());
 }
 
-TEST_F(SuccessionTest, ReportsThatDidNotArriveAreSettledByTheWorld) {
+TEST_P(SuccessionTest, ReportsThatDidNotArriveAreSettledByTheWorld) {
   Begin();
   Attach(1, 0);
   const auto tasks = Tasks(1);
@@ -1042,20 +1470,20 @@ TEST_F(SuccessionTest, ReportsThatDidNotArriveAreSettledByTheWorld) {
   EXPECT_EQ(controller_->progress().step, 2);
 }
 
-TEST_F(SuccessionTest, NoWorldBeforeAllMembersAreBack) {
+TEST_P(SuccessionTest, NoWorldBeforeAllMembersAreBack) {
   Begin();
   Attach(1, 0);
   Attach(2, 1);
   const size_t worlds = output_.worlds.size();
   Restart();
-  ComeBack(3, 0, 100);
+  ComeBack(3, 0, /*last_task_id=*/0);
   EXPECT_EQ(output_.worlds.size(), worlds);
   ComeBack(4, 1, 100);
   ASSERT_EQ(output_.worlds.size(), worlds + 1);
   EXPECT_EQ(output_.worlds.back().members.size(), 2);
 }
 
-TEST_F(SuccessionTest, WhoDoesNotComeBackIsLostAndFenced) {
+TEST_P(SuccessionTest, WhoDoesNotComeBackIsLostAndFenced) {
   Begin();
   Attach(1, 0);
   Attach(2, 1);
@@ -1063,7 +1491,7 @@ TEST_F(SuccessionTest, WhoDoesNotComeBackIsLostAndFenced) {
   ASSERT_EQ(own.size(), 2);
   ASSERT_FALSE(Tasks(2).empty());
   Restart();
-  ComeBack(3, 0, 100);
+  ComeBack(3, 0, /*last_task_id=*/0);
   now_ += options_.resume_grace;
   EXPECT_LE(controller_->NextTimer(), now_);
   controller_->OnTimer(now_);
@@ -1078,20 +1506,20 @@ TEST_F(SuccessionTest, WhoDoesNotComeBackIsLostAndFenced) {
   EXPECT_EQ(output_.closed[4].code(), absl::StatusCode::kFailedPrecondition);
 }
 
-TEST_F(SuccessionTest, WhoIsKnownToBeDeadIsNotWaitedFor) {
+TEST_P(SuccessionTest, WhoIsKnownToBeDeadIsNotWaitedFor) {
   Begin();
   Attach(1, 0);
   Attach(2, 1);
   Restart();
   EXPECT_THAT(controller_->awaited(), testing::ElementsAre(0, 1));
-  ComeBack(3, 0, 100);
+  ComeBack(3, 0, /*last_task_id=*/0);
   controller_->OnWorkerEnded(now_, 1, {false, "its pod is gone"});
   Form();
   EXPECT_EQ(output_.worlds.back().members, std::vector<int64_t>{0});
   EXPECT_THAT(output_.lost, testing::SizeIs(1));
 }
 
-TEST_F(SuccessionTest, WithoutTheModelItFallsBackToTheCheckpoint) {
+TEST_P(SuccessionTest, WithoutTheModelItFallsBackToTheCheckpoint) {
   Begin();
   Attach(1, 0);
   const auto tasks = Tasks(1);
@@ -1108,12 +1536,12 @@ TEST_F(SuccessionTest, WithoutTheModelItFallsBackToTheCheckpoint) {
 }
 
 // It said so before the others were back.
-TEST_F(SuccessionTest, WhoLeavesIsNotForgotten) {
+TEST_P(SuccessionTest, WhoLeavesIsNotForgotten) {
   Begin();
   Attach(1, 0);
   Attach(2, 1);
   Restart();
-  ComeBack(3, 0, 100);
+  ComeBack(3, 0, /*last_task_id=*/0);
   v1::WorkerMessage leaving;
   leaving.mutable_leaving()->set_reason("SIGTERM");
   Say(3, leaving);
@@ -1122,7 +1550,7 @@ TEST_F(SuccessionTest, WhoLeavesIsNotForgotten) {
   EXPECT_EQ(output_.Take(3, v1::MasterMessage::kStop).size(), 1);
 }
 
-TEST_F(SuccessionTest, IdsAndGenerationsAreNeverUsedAgain) {
+TEST_P(SuccessionTest, IdsAndGenerationsAreNeverUsedAgain) {
   Begin();
   EXPECT_EQ(Attach(1, -1).worker_id, 0);
   const int64_t generation = output_.worlds.back().generation;
@@ -1133,7 +1561,7 @@ TEST_F(SuccessionTest, IdsAndGenerationsAreNeverUsedAgain) {
   EXPECT_EQ(Attach(3, -1).worker_id, 1);
 }
 
-TEST_F(SuccessionTest, TheLastCommitsAreToldAgain) {
+TEST_P(SuccessionTest, TheLastCommitsAreToldAgain) {
   Begin();
   Attach(1, 0);
   const auto tasks = Tasks(1);
@@ -1141,12 +1569,13 @@ TEST_F(SuccessionTest, TheLastCommitsAreToldAgain) {
   const auto told = output_.committed;
   ASSERT_EQ(told.size(), 1);
   Restart();
-  // The audit was cut to before them (all records say 0 bytes here).
-  EXPECT_EQ(output_.committed.size(), 2);
+  // The audit was cut to before them (all records say 0 bytes here); not when
+  // the journal was shortened, which is done when they are in the audit.
+  EXPECT_EQ(output_.committed.size(), GetParam() ? 1 : 2);
   EXPECT_EQ(output_.committed.back(), told.back());
 }
 
-TEST_F(SuccessionTest, AnOutcomeStays) {
+TEST_P(SuccessionTest, AnOutcomeStays) {
   Begin();
   Attach(1, 0);
   controller_->Fail(now_, "no luck");
@@ -1157,13 +1586,215 @@ TEST_F(SuccessionTest, AnOutcomeStays) {
   EXPECT_EQ(controller_->result()->message, "no luck");
 }
 
-TEST_F(SuccessionTest, AJournalOfAnotherJobIsRefused) {
+TEST_P(SuccessionTest, AJournalOfAnotherJobIsRefused) {
   Begin();
   options_.job.set_job_name("another");
   options_.replay = journal_;
-  EXPECT_EQ(JobController::Create(options_, output_, now_).status().code(),
-            absl::StatusCode::kDataLoss);
+  EXPECT_EQ(
+      JobController::Create(options_, output_, output_, now_).status().code(),
+      absl::StatusCode::kDataLoss);
 }
+
+// The lineage, and what is saved, are known to the next master.
+TEST_P(SuccessionTest, ASaveGoesOnOverARestart) {
+  options_.job.set_checkpoint_dir("checkpoints");
+  Begin();
+  Attach(1, 0);
+  const auto tasks = Tasks(1);
+  Commit(1, tasks[0], tasks[0].range().end());
+  Checkpoint(1);
+  const Saved under_way = on_disk_[1];
+  Commit(1, tasks[1], tasks[1].range().begin() + 10);
+  Restart();
+  ComeBack(2, 0, tasks[1].task_id());
+  EXPECT_EQ(prepared_[2].saved_step(), 1);
+  ReportSave(2, under_way);
+  Commit(2, tasks[1], tasks[1].range().end());
+  EXPECT_TRUE(TrainAll(2).empty());
+  ReportSave(2, BeginSave(2));
+  EXPECT_EQ(Tasks(2).size(), 1u);
+}
+
+TEST_P(SuccessionTest, AVersionOfAnAbandonedLineageStaysUnused) {
+  Begin();
+  Attach(1, 0);
+  auto tasks = Tasks(1);
+  Commit(1, tasks[0], tasks[0].range().end());
+  Checkpoint(1);
+  Commit(1, tasks[1], tasks[1].range().end());
+  const Saved late = BeginSave(1);
+  Break(1);
+  id_of_.clear();
+  EXPECT_EQ(Attach(2, 1).restore_from, "version-1");
+  Publish(late);
+  tasks = Tasks(2);
+  Commit(2, tasks[0], tasks[0].range().end());
+  Restart();
+  now_ += options_.resume_grace;
+  controller_->OnTimer(now_);
+  EXPECT_EQ(Attach(3, -1).restore_from, "version-1");
+  EXPECT_EQ(controller_->progress().committed_records, 20);
+}
+
+// Its disk was full: the workers went on unrecorded.
+TEST_P(SuccessionTest, AnIncompleteJournalLeadsToTheCheckpoint) {
+  Begin();
+  Attach(1, 0);
+  const auto tasks = Tasks(1);
+  Commit(1, tasks[0], tasks[0].range().end());
+  Checkpoint(1);
+  Commit(1, tasks[1], tasks[1].range().begin() + 10);
+  if (GetParam()) journal_ = controller_->StateRecords();
+  const std::vector<v1::JournalRecord> until_here = journal_;
+  const int64_t generation = lineage_;
+  Commit(1, tasks[1], tasks[1].range().end());
+  Attach(2, 1);
+  journal_ = until_here;
+  options_.replay_incomplete = true;
+  output_.sent.clear();
+  id_of_.clear();
+  Begin();
+  ComeBack(3, 0, tasks[1].task_id());
+  EXPECT_EQ(output_.closed[3].code(), absl::StatusCode::kFailedPrecondition);
+  EXPECT_EQ(controller_->progress().committed_records, 20);
+  EXPECT_EQ(Attach(4, 2).restore_from, "version-1");
+  EXPECT_GT(prepared_[4].generation(), generation + 100);
+  const auto others = TrainAll(4);
+  EXPECT_EQ(controller_->progress().committed_records, 100);
+  ASSERT_EQ(others.size(), 1u);
+}
+
+// The master was killed between the two records, the workers after it.
+TEST_P(SuccessionTest, CommitsOfAStepThatIsNotRecordedAreVoid) {
+  Begin();
+  Attach(1, 0);
+  const auto tasks = Tasks(1);
+  Commit(1, tasks[0], tasks[0].range().end());
+  Checkpoint(1);
+  Commit(1, tasks[1], tasks[1].range().end());
+  while (!journal_.back().task().has_step()) journal_.pop_back();
+  journal_.pop_back();
+  ASSERT_TRUE(journal_.back().task().has_committed());
+  output_.sent.clear();
+  id_of_.clear();
+  Begin();
+  now_ += options_.resume_grace;
+  controller_->OnTimer(now_);
+  EXPECT_EQ(controller_->progress().committed_records, 20);
+  EXPECT_THAT(output_.cut_backs, testing::ElementsAre(1));
+}
+
+// Both came to the worker before it could answer the first of two masters.
+TEST_P(SuccessionTest, ASecondReadyBringsNoSecondTasks) {
+  Begin();
+  Attach(1, 0);
+  ASSERT_EQ(Tasks(1).size(), 2u);
+  Restart();
+  v1::WorkerMessage hello;
+  hello.mutable_hello()->set_worker_id(0);
+  hello.mutable_hello()->set_resuming(true);
+  Say(2, hello);
+  v1::WorkerMessage ready;
+  ready.mutable_ready()->set_has_state(true);
+  Say(2, ready);
+  Say(2, ready);
+  EXPECT_EQ(output_.Take(2, v1::MasterMessage::kTask).size(), 2u);
+}
+
+// How a worker's process ended was not known yet when the master died.
+TEST_P(SuccessionTest, TasksOfAWorkerThatWasLostBeforeGoBack) {
+  options_.has_pods = true;
+  Begin();
+  Attach(1, 0);
+  Attach(2, 1);
+  ASSERT_EQ(Tasks(2).size(), 2u);
+  Break(2);
+  Form();
+  Restart();
+  ComeBack(3, 0, /*last_task_id=*/0);
+  TrainAll(3);
+  EXPECT_EQ(controller_->progress().committed_records, 100);
+  // It must not come back with what it held.
+  v1::WorkerMessage hello;
+  hello.mutable_hello()->set_worker_id(1);
+  hello.mutable_hello()->set_resuming(true);
+  Say(4, hello);
+  EXPECT_TRUE(absl::IsFailedPrecondition(output_.closed[4]));
+  // Not by its own exit code, which would count against its slot.
+  EXPECT_THAT(output_.killed, testing::Contains(1));
+}
+
+TEST_P(SuccessionTest, ShardsAreLearntFromAWorkerThatComesBack) {
+  options_.data_error = absl::NotFoundError("no such folder");
+  options_.tasks.training_shards.clear();
+  Begin();
+  v1::WorkerMessage hello;
+  hello.mutable_hello()->set_worker_id(0);
+  Say(1, hello);
+  Restart();
+  hello.mutable_hello()->set_resuming(true);
+  Say(2, hello);
+  v1::WorkerMessage ready;
+  ready.mutable_ready()->set_has_shards(true);
+  *ready.mutable_ready()->add_training_shards() = MakeShard("table", 40);
+  id_of_[2] = 0;
+  Say(2, ready);
+  Form();
+  EXPECT_EQ(Tasks(2).size(), 2u);
+  EXPECT_FALSE(controller_->ending());
+}
+
+// It has a stream, but hangs before it is ready: what it holds goes to others.
+TEST_P(SuccessionTest, WhoIsNotReadyInTimeIsFenced) {
+  options_.resume_step_grace = 2 * options_.resume_grace;
+  Begin();
+  Attach(1, 0);
+  Restart();
+  v1::WorkerMessage hello;
+  hello.mutable_hello()->set_worker_id(0);
+  hello.mutable_hello()->set_resuming(true);
+  Say(2, hello);
+  // A long step is no hang.
+  now_ += options_.resume_grace;
+  controller_->OnTimer(now_);
+  EXPECT_EQ(output_.closed.count(2), 0u);
+  now_ += options_.resume_step_grace;
+  controller_->OnTimer(now_);
+  ASSERT_EQ(output_.closed.count(2), 1u);
+  EXPECT_TRUE(absl::IsFailedPrecondition(output_.closed[2]));
+  EXPECT_THAT(output_.killed, testing::ElementsAre(0));
+}
+
+// Evaluations are not recorded; the next master must not give their ids to
+// other tasks, or a worker's word about one is taken for the other.
+TEST_P(SuccessionTest, IdsOfTasksAreNotUsedAgain) {
+  Begin();
+  Attach(1, 0);
+  const int64_t first = Tasks(1)[0].task_id();
+  for (int masters = 0; masters < 2; ++masters) Restart();
+  Attach(3, 1);
+  now_ += options_.resume_grace;
+  controller_->OnTimer(now_);
+  Form();
+  const auto tasks = Tasks(3);
+  ASSERT_FALSE(tasks.empty());
+  EXPECT_GT(tasks[0].task_id(), first + 2 * (int64_t{1} << 32));
+}
+
+TEST_P(SuccessionTest, AnIncompleteJournalWithoutAStepStartsAgain) {
+  Begin();
+  Attach(1, 0);
+  options_.replay_incomplete = true;
+  Restart();
+  Attach(2, 1);
+  TrainAll(2);
+  EXPECT_EQ(controller_->progress().committed_records, 100);
+}
+
+INSTANTIATE_TEST_SUITE_P(Journal, SuccessionTest, testing::Bool(),
+                         [](const auto& info) {
+                           return info.param ? "Shortened" : "Whole";
+                         });
 
 }  // namespace
 }  // namespace elasticdl::master

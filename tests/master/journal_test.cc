@@ -8,6 +8,7 @@
 #include <vector>
 
 #include "elasticdl/common/file.h"
+#include "support/small_disk.h"
 #include "support/temp_dir.h"
 
 namespace elasticdl::master {
@@ -93,6 +94,82 @@ TEST_F(JournalTest, DamageInTheMiddleIsTold) {
     EXPECT_NE(journal.status().message().find(path()), std::string::npos);
     EXPECT_EQ(Bytes(), bytes) << "a damaged journal is left alone";
   }
+}
+
+v1::JournalRecord Worker(int64_t id) {
+  v1::JournalRecord record;
+  record.set_worker(id);
+  return record;
+}
+
+// Half of a record must not stay before later ones.
+TEST_F(JournalTest, ADiskThatIsFullForAWhileDoesNoHarm) {
+  const bool permitted = test::RunOnSmallDisk(dir_.path(), "64k", [&] {
+    std::vector<v1::JournalRecord> records;
+    const auto journal = Journal::Open(path(), records);
+    const std::string filler = dir_.Path("filler");
+    EXPECT_TRUE(WriteFileAtomic(filler, std::string(8192, 'x')).ok());
+    int64_t id = 0;
+    v1::JournalRecord large;
+    large.mutable_outcome()->set_message(std::string(3000, 'x'));
+    while ((*journal)->Append(large).ok()) ++id;
+    EXPECT_GT(id, 10);
+    EXPECT_FALSE((*journal)->complete());
+    EXPECT_TRUE((*journal)->WantsReplace());
+    // Small enough to fit; but what came before it is missing.
+    EXPECT_FALSE((*journal)->Append(Worker(7)).ok());
+    {
+      // The next master, should this one die now.
+      const auto next = Journal::Open(path(), records);
+      EXPECT_TRUE(next.ok()) << next.status();
+      EXPECT_EQ(static_cast<int64_t>(records.size()), id);
+      EXPECT_FALSE((*next)->complete());
+    }
+    EXPECT_FALSE((*journal)->Replace({Worker(1), Worker(2)}).ok());
+    EXPECT_TRUE(RemoveTree(filler).ok());
+    EXPECT_TRUE((*journal)->Replace({Worker(1), Worker(2)}).ok());
+    EXPECT_TRUE((*journal)->complete());
+    EXPECT_TRUE((*journal)->Append(Worker(3)).ok());
+    const auto again = Journal::Open(path(), records);
+    EXPECT_TRUE(again.ok()) << again.status();
+    EXPECT_TRUE((*again)->complete());
+    EXPECT_EQ(records.size(), 3u);
+    EXPECT_EQ(records.back().worker(), 3);
+  });
+  if (!permitted) GTEST_SKIP() << "mounting a tmpfs is not permitted here";
+}
+
+// There is no room for the new one beside the old one.
+TEST_F(JournalTest, AFailedReplaceLeavesTheOldOne) {
+  const bool permitted = test::RunOnSmallDisk(dir_.path(), "64k", [&] {
+    std::vector<v1::JournalRecord> records;
+    const auto journal = Journal::Open(path(), records);
+    v1::JournalRecord large;
+    large.mutable_outcome()->set_message(std::string(40'000, 'x'));
+    EXPECT_TRUE((*journal)->Append(large).ok());
+    EXPECT_FALSE((*journal)->Replace({large, Worker(1)}).ok());
+    EXPECT_TRUE((*journal)->Append(Worker(2)).ok());
+    EXPECT_EQ(ListDirectory(dir_.path())->size(), 1u);
+    const auto again = Journal::Open(path(), records);
+    EXPECT_TRUE(again.ok()) << again.status();
+    EXPECT_EQ(records.size(), 2u);
+  });
+  if (!permitted) GTEST_SKIP() << "mounting a tmpfs is not permitted here";
+}
+
+TEST_F(JournalTest, AReplacedOneHoldsTheNewRecords) {
+  Write(0, 100);
+  std::vector<v1::JournalRecord> records;
+  const auto journal = Journal::Open(path(), records);
+  const int64_t before = (*journal)->bytes();
+  ASSERT_TRUE((*journal)->Replace({Worker(500)}).ok());
+  EXPECT_LT((*journal)->bytes(), before);
+  ASSERT_TRUE((*journal)->Append(Worker(501)).ok());
+  EXPECT_EQ((*journal)->bytes(), static_cast<int64_t>(Bytes().size()));
+  records = Read();
+  ASSERT_EQ(records.size(), 2u);
+  EXPECT_EQ(records[0].worker(), 500);
+  EXPECT_EQ(records[1].worker(), 501);
 }
 
 TEST_F(JournalTest, AnotherFileIsRefused) {

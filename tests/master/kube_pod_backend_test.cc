@@ -118,7 +118,7 @@ TEST_F(KubePodBackendTest, LifeOfAPod) {
   Start();
   CreateRunning(3);
   const Json pod = cluster_.Get(Name(3));
-  EXPECT_TRUE(IsPodOf(Job(), pod));
+  EXPECT_TRUE(cluster::IsReplicaOf(Job(), pod));
   EXPECT_EQ(kube::TextAt(pod, "/metadata/labels/elasticdl-replica-index"), "3");
   // The same state again is no event.
   cluster_.SetStatus(Name(3), Running());
@@ -133,6 +133,8 @@ TEST_F(KubePodBackendTest, LifeOfAPod) {
             absl::StatusCode::kNotFound);
   EXPECT_EQ(backend_->Delete("unheard-of", kPatience).code(),
             absl::StatusCode::kNotFound);
+  // What ended and was removed is forgotten.
+  CreateRunning(3);
 }
 
 TEST_F(KubePodBackendTest, DeleteByUsAndByOthers) {

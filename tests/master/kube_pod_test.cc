@@ -101,19 +101,19 @@ TEST(MakePodTest, BadTemplatesAreRefused) {
 }
 
 TEST(MakePodTest, SelectorFindsThem) {
-  EXPECT_EQ(PodSelector(Job()),
+  EXPECT_EQ(cluster::ReplicaSelector(Job().name),
             "elasticdl-job-name=job1,elasticdl-replica-type in (worker,ps)");
 }
 
 TEST(MakePodTest, PodsOfAnEarlierJobAreNotOurs) {
   const Json ours = *MakePod(Template(), Worker(0), Job());
-  EXPECT_TRUE(IsPodOf(Job(), ours));
+  EXPECT_TRUE(cluster::IsReplicaOf(Job(), ours));
   KubeJob next = Job();
   next.owner_uid = "uid-2";
-  EXPECT_FALSE(IsPodOf(next, ours));
-  EXPECT_FALSE(IsPodOf(next, Json()));
+  EXPECT_FALSE(cluster::IsReplicaOf(next, ours));
+  EXPECT_FALSE(cluster::IsReplicaOf(next, Json()));
   next.owner_uid = "";
-  EXPECT_TRUE(IsPodOf(next, ours));
+  EXPECT_TRUE(cluster::IsReplicaOf(next, ours));
 }
 
 // Reading ---------------------------------------------------------------------
@@ -157,6 +157,11 @@ TEST(DescribePodTest, IdentityComesFromTheLabels) {
   EXPECT_EQ(ps.type, PodType::kPs);
   EXPECT_EQ(ps.id, -1);
   EXPECT_EQ(ps.phase, PodPhase::kPending);
+  const PodEvent again = DescribePod(Parse(
+      R"({"metadata": {"name": "elasticdl-ps-j-1-r4", "labels": {
+          "elasticdl-replica-type": "ps", "elasticdl-replica-index": "1"}}})"));
+  EXPECT_EQ(again.id, 1);
+  EXPECT_EQ(again.attempt, 4);
 }
 
 TEST(DescribePodTest, PendingSaysWhy) {

@@ -395,6 +395,10 @@ TEST(PodNameTest, IsThatOfTheSeeds) {
   EXPECT_EQ(PodName(PodType::kWorker, "test-mnist", 3),
             "elasticdl-worker-test-mnist-3");
   EXPECT_EQ(PodName(PodType::kPs, "j", 0), "elasticdl-ps-j-0");
+  EXPECT_EQ(PodName(PodType::kPs, "j", 0, 2), "elasticdl-ps-j-0-r2");
+  EXPECT_EQ(PodAttempt("elasticdl-ps-j-0-r2"), 2);
+  EXPECT_EQ(PodAttempt("elasticdl-ps-a-r7-0"), 0);
+  EXPECT_EQ(PodAttempt("elasticdl-worker-test-mnist-3"), 0);
 }
 
 }  // namespace

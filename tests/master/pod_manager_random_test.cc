@@ -3,6 +3,7 @@
 // master starts anew. A failure prints its seed; --gtest_random_seed moves to
 // other schedules.
 #include <gtest/gtest.h>
+#include <signal.h>
 
 #include <algorithm>
 #include <map>
@@ -29,6 +30,7 @@ class Simulation {
         failures_(failures),
         create_errors_(create_errors),
         relaunches_(static_cast<int64_t>(random_() % 3)),
+        servers_(static_cast<int64_t>(random_() % 4)),
         manager_(std::make_unique<PodManager>(
             Options(1 + static_cast<int64_t>(random_() % 5)))) {
     Execute(manager_->Start(now_));
@@ -57,16 +59,37 @@ class Simulation {
     }
     if (manager_->outcome().state != JobState::kRunning) return;
     int64_t running = 0;
-    for (const auto& [name, pod] : pods_) running += pod.running ? 1 : 0;
+    std::set<int64_t> servers;
+    for (const auto& [name, pod] : pods_) {
+      if (!pod.running) continue;
+      if (pod.type == PodType::kWorker) {
+        ++running;
+      } else {
+        servers.insert(pod.id);
+      }
+    }
     EXPECT_EQ(running + given_up_, ExpectedRunning());
+    // 0 .. target-1, each once.
+    const int64_t wanted = manager_->target(PodType::kPs);
+    EXPECT_EQ(static_cast<int64_t>(servers.size()), wanted);
+    EXPECT_TRUE(wanted == 0 || *servers.rbegin() == wanted - 1);
   }
 
   void CheckCleanEnd() {
     if (manager_->outcome().state == JobState::kRunning) {
       Execute(manager_->SetWorkDone(now_));
+      for (const auto& [name, pod] : pods_) {
+        EXPECT_FALSE(pod.type == PodType::kPs && pod.deleting && HasWorkers())
+            << "a worker may still need " << name;
+      }
     }
-    for (const std::string& name : Names()) {
-      Finish(name, PodPhase::kSucceeded, PodEndReason::kNone, 0, 0);
+    // Workers first: servers are deleted when the last of them has ended.
+    for (const PodType type : {PodType::kWorker, PodType::kPs}) {
+      for (const std::string& name : Names()) {
+        if (pods_[name].type != type) continue;
+        EXPECT_TRUE(type == PodType::kWorker || pods_[name].deleting);
+        Finish(name, PodPhase::kSucceeded, PodEndReason::kNone, 0, 0);
+      }
     }
     EXPECT_TRUE(manager_->all_gone());
     EXPECT_EQ(manager_->next_wake(), absl::InfiniteFuture());
@@ -79,6 +102,7 @@ class Simulation {
   void Restart() {
     if (manager_->outcome().state != JobState::kRunning) return;
     PodManagerOptions options = Options(manager_->target());
+    options.num_servers = manager_->target(PodType::kPs);
     // With a journal ids go on; without one, those of pods that have left no
     // trace are free again.
     const bool journal = Chance(50);
@@ -89,7 +113,9 @@ class Simulation {
     for (const auto& [name, pod] : pods_) {
       PodEvent event;
       event.name = name;
+      event.type = pod.type;
       event.id = pod.id;
+      event.attempt = PodAttempt(name);
       event.phase = pod.running ? PodPhase::kRunning : PodPhase::kPending;
       event.terminating = pod.deleting;
       existing.push_back(event);
@@ -99,7 +125,9 @@ class Simulation {
     if (!journal) {
       last_id_ = -1;
       for (const PodEvent& event : existing) {
-        last_id_ = std::max(last_id_, event.id);
+        if (event.type == PodType::kWorker) {
+          last_id_ = std::max(last_id_, event.id);
+        }
       }
     }
     std::shuffle(existing.begin(), existing.end(), random_);
@@ -113,6 +141,7 @@ class Simulation {
 
  private:
   struct Pod {
+    PodType type = PodType::kWorker;
     int64_t id = -1;
     bool running = false;
     bool deleting = false;
@@ -122,6 +151,7 @@ class Simulation {
     PodManagerOptions options;
     options.job_name = "r";
     options.num_workers = workers;
+    options.num_servers = servers_;
     options.relaunch_on_worker_failure = relaunches_;
     options.attach_timeout = absl::Seconds(10);
     return options;
@@ -196,11 +226,13 @@ class Simulation {
 
   void Scale() {
     const bool running = manager_->outcome().state == JobState::kRunning;
-    auto out =
-        manager_->SetTarget(1 + static_cast<int64_t>(random_() % 6), now_);
-    EXPECT_EQ(out.ok(), running) << out.status();
+    const PodType type = Chance(30) ? PodType::kPs : PodType::kWorker;
+    auto out = manager_->SetTarget(1 + static_cast<int64_t>(random_() % 6),
+                                   now_, type);
+    const bool possible = type == PodType::kWorker || servers_ > 0;
+    EXPECT_EQ(out.ok(), running && possible) << out.status();
     if (!out.ok()) return;
-    given_up_since_target_ = 0;
+    if (type == PodType::kWorker) given_up_since_target_ = 0;
     Execute(*out);
   }
 
@@ -225,15 +257,20 @@ class Simulation {
               int exit_code, int signal) {
     PodEvent event;
     event.name = name;
+    event.type = pods_[name].type;
     event.id = pods_[name].id;
+    event.attempt = PodAttempt(name);
     event.phase = phase;
     event.reason = reason;
     event.exit_code = exit_code;
     event.signal = signal;
+    const bool taken_away = signal == SIGKILL || phase == PodPhase::kDeleted;
+    taken_away_ = taken_away && !pods_[name].deleting ? name : "";
     pods_.erase(name);
     // A cluster keeps pods that have ended by themselves.
     if (phase != PodPhase::kDeleted) ended_.push_back(event);
     Send(event);
+    taken_away_.clear();
   }
 
   void Send(const PodEvent& event) {
@@ -257,6 +294,11 @@ class Simulation {
           ++given_up_;
           ++given_up_since_target_;
           break;
+        case PodDecision::Kind::kDelayed:
+          if (decision.name == taken_away_) {
+            EXPECT_LE(decision.at, now_ + absl::Seconds(1)) << decision.reason;
+          }
+          break;
         default:
           break;
       }
@@ -264,11 +306,14 @@ class Simulation {
   }
 
   void Create(const PodDecision& decision) {
-    EXPECT_EQ(manager_->IdOf(decision.name), decision.id);
+    const auto who = manager_->Find(decision.name);
+    ASSERT_TRUE(who.has_value());
+    EXPECT_EQ(who->id, decision.id);
+    EXPECT_EQ(who->type, decision.type);
     if (create_errors_ && Chance(20)) {
-      refused_.insert(decision.id);
+      refused_.insert(decision.name);
       // Sometimes the pod is there although the answer was an error.
-      if (Chance(30)) pods_[decision.name].id = decision.id;
+      if (Chance(30)) Add(decision);
       if (Chance(50)) {
         Execute(manager_->CreateFailed(decision.name,
                                        absl::UnavailableError("later"), now_));
@@ -280,19 +325,54 @@ class Simulation {
       }
       return;
     }
-    if (refused_.count(decision.id) == 0) {
-      EXPECT_GT(decision.id, last_id_) << "an id was used twice";
-      last_id_ = decision.id;
+    if (refused_.count(decision.name) == 0) {
+      CheckIdentity(decision);
     }
     EXPECT_EQ(manager_->outcome().state, JobState::kRunning);
+    Add(decision);
+  }
+
+  void Add(const PodDecision& decision) {
+    pods_[decision.name].type = decision.type;
     pods_[decision.name].id = decision.id;
   }
 
+  // Worker ids and the names of servers are never used twice, and no two pods
+  // of one server exist at a time.
+  void CheckIdentity(const PodDecision& decision) {
+    if (decision.type == PodType::kWorker) {
+      EXPECT_GT(decision.id, last_id_) << "an id was used twice";
+      last_id_ = decision.id;
+      return;
+    }
+    EXPECT_LT(decision.id, manager_->target(PodType::kPs));
+    EXPECT_EQ(decision.name,
+              PodName(PodType::kPs, "r", decision.id, decision.attempt));
+    for (const auto& [name, pod] : pods_) {
+      // One whose creation was reported as failed is deleted, but its end is
+      // not waited for: it may never come.
+      if (refused_.count(name) != 0 && pod.deleting) continue;
+      EXPECT_FALSE(pod.type == PodType::kPs && pod.id == decision.id)
+          << name << " is still there";
+    }
+    for (const PodEvent& ended : ended_) EXPECT_NE(ended.name, decision.name);
+  }
+
+  bool HasWorkers() const {
+    return std::any_of(pods_.begin(), pods_.end(), [](const auto& pod) {
+      return pod.second.type == PodType::kWorker;
+    });
+  }
+
   void Check() {
-    int64_t wanted = 0;
-    for (const auto& [name, pod] : pods_) wanted += pod.deleting ? 0 : 1;
+    std::map<PodType, int64_t> wanted;
+    for (const auto& [name, pod] : pods_) {
+      wanted[pod.type] += pod.deleting ? 0 : 1;
+    }
     if (!create_errors_) {
-      EXPECT_LE(wanted, manager_->target()) << "more pods than asked for";
+      for (const auto& [type, count] : wanted) {
+        EXPECT_LE(count, manager_->target(type)) << "more pods than asked for";
+      }
     }
     for (const PodInfo& pod : manager_->pods()) {
       EXPECT_LE(pod.failures, relaunches_);
@@ -307,13 +387,17 @@ class Simulation {
   const bool failures_;
   const bool create_errors_;
   const int64_t relaunches_;
+  // How many the job has at first; 0: it never has any.
+  const int64_t servers_;
   absl::Time now_ = absl::UnixEpoch();
   std::unique_ptr<PodManager> manager_;
   std::map<std::string, Pod> pods_;
-  std::set<int64_t> refused_;
+  std::set<std::string> refused_;
   std::vector<PodEvent> ended_;
   PodEvent last_event_;
   int64_t last_id_ = -1;
+  // The last one that ended, if it was taken away.
+  std::string taken_away_;
   int64_t given_up_ = 0;
   int64_t given_up_since_target_ = 0;
 };

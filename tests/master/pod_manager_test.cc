@@ -4,6 +4,7 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <functional>
 #include <string>
 #include <vector>
 
@@ -141,12 +142,12 @@ TEST(PodManagerTest, TakenAwayIsAlwaysRelaunchedAndNeverAFailure) {
   }
 }
 
-TEST(PodManagerTest, FailuresAreLimitedPerLineage) {
+TEST(PodManagerTest, FailuresAreLimitedPerSlot) {
   PodManager manager = Started(Options(2, /*relaunches=*/2));
   EXPECT_THAT(Show(manager.OnPodEvent(Exit(0, 1), At(100))),
               ElementsAre("ended 0", "create 2"));
   manager.OnPodEvent(Running(2), At(100));
-  // Another lineage has its own count.
+  // Another slot has its own count.
   EXPECT_THAT(Show(manager.OnPodEvent(Exit(1, 1), At(200))),
               ElementsAre("ended 1", "create 3"));
   manager.OnPodEvent(Running(3), At(200));
@@ -200,8 +201,9 @@ TEST(PodManagerTest, RepeatedAndLateEventsAreIgnored) {
   EXPECT_THAT(Show(manager.OnPodEvent(Killed(0, 9), At(100))), IsEmpty());
   EXPECT_THAT(Show(manager.OnPodEvent(Running(0), At(100))), IsEmpty());
   EXPECT_THAT(Show(manager.OnPodEvent(Exit(77, 1), At(100))), IsEmpty());
-  EXPECT_EQ(manager.IdOf(Name(0)), -1);
-  EXPECT_EQ(manager.IdOf(Name(1)), 1);
+  EXPECT_FALSE(manager.Find(Name(0)).has_value());
+  ASSERT_TRUE(manager.Find(Name(1)).has_value());
+  EXPECT_EQ(manager.Find(Name(1))->id, 1);
 }
 
 TEST(PodManagerTest, FailureBeforeRunningCounts) {
@@ -211,15 +213,98 @@ TEST(PodManagerTest, FailureBeforeRunningCounts) {
               ElementsAre("ended 0", "gave_up 0"));
 }
 
+// How long each next pod of a lone worker is waited for when `end` happens to
+// it as soon as it runs.
+std::vector<double> Delays(
+    int times,
+    const std::function<void(PodManager&, int64_t id, absl::Time now)>& end) {
+  PodManager manager(Options(1, /*relaunches=*/100));
+  absl::Time now = At(0);
+  manager.Start(now);
+  std::vector<double> delays;
+  for (int64_t id = 0; id < times; ++id) {
+    manager.OnPodEvent(Running(id), now);
+    end(manager, id, now);
+    const bool at_once = manager.next_wake() == absl::InfiniteFuture();
+    delays.push_back(
+        at_once ? 0 : absl::ToDoubleSeconds(manager.next_wake() - now));
+    if (at_once) continue;
+    now = manager.next_wake();
+    EXPECT_THAT(Show(manager.OnTimer(now)),
+                ElementsAre(absl::StrCat("create ", id + 1)));
+  }
+  return delays;
+}
+
+TEST(PodManagerTest, WhatIsTakenAwayAgainAndAgainIsReplacedWithinASecond) {
+  const auto each = [](PodEvent event) {
+    return [event](PodManager& manager, int64_t id, absl::Time now) mutable {
+      event.name = Name(id);
+      manager.OnPodEvent(event, now);
+    };
+  };
+  const auto at_most_a_second = ElementsAre(0, 1, 1, 1, 1, 1, 1);
+  EXPECT_THAT(Delays(7, each(Killed(0, 9))), at_most_a_second);
+  EXPECT_THAT(Delays(7, each(Killed(0, 15))), at_most_a_second);
+  EXPECT_THAT(Delays(7, each(Exit(0, 137))), at_most_a_second);
+  EXPECT_THAT(
+      Delays(7, each(Ended(0, PodPhase::kDeleted, PodEndReason::kDeleted, -1))),
+      at_most_a_second);
+  EXPECT_THAT(
+      Delays(7, each(Ended(0, PodPhase::kFailed, PodEndReason::kPreempted, 1))),
+      at_most_a_second);
+  EXPECT_THAT(
+      Delays(7, each(Ended(0, PodPhase::kFailed, PodEndReason::kEvicted, 1))),
+      at_most_a_second);
+  EXPECT_THAT(Delays(7,
+                     [](PodManager& manager, int64_t id, absl::Time now) {
+                       manager.NoteLeaving(id);
+                       manager.OnPodEvent(Exit(id, 0), now);
+                     }),
+              at_most_a_second);
+}
+
+TEST(PodManagerTest, FailuresOfItsOwnWaitLongerAndLonger) {
+  const auto longer = ElementsAre(0, 1, 2, 4, 8, 16, 30);
+  EXPECT_THAT(
+      Delays(7, [](PodManager& manager, int64_t id,
+                   absl::Time now) { manager.OnPodEvent(Exit(id, 1), now); }),
+      longer);
+  // The fault of its task, but it crashes all the same.
+  EXPECT_THAT(Delays(7,
+                     [](PodManager& manager, int64_t id, absl::Time now) {
+                       manager.ForgiveFailure(id);
+                       manager.OnPodEvent(Killed(id, 11), now);
+                     }),
+              longer);
+  // It hung, and was killed for that.
+  EXPECT_THAT(Delays(7,
+                     [](PodManager& manager, int64_t id, absl::Time now) {
+                       ASSERT_TRUE(manager.Replace(id, "hangs", now).ok());
+                       manager.OnPodEvent(Killed(id, 9), now);
+                     }),
+              longer);
+}
+
+// Being taken away between two crashes does not hide that it crashes.
+TEST(PodManagerTest, CrashesAndKillsAreCountedApart) {
+  EXPECT_THAT(Delays(8,
+                     [](PodManager& manager, int64_t id, absl::Time now) {
+                       manager.OnPodEvent(
+                           id % 2 == 0 ? Exit(id, 1) : Killed(id, 9), now);
+                     }),
+              ElementsAre(0, 0, 1, 1, 2, 1, 4, 1));
+}
+
 TEST(PodManagerTest, CrashLoopWaitsLongerAndLonger) {
-  PodManager manager(Options(1));
+  PodManager manager(Options(1, /*relaunches=*/100));
   absl::Time now = At(0);
   int64_t id = 0;
   manager.Start(now);
   std::vector<double> delays;
   for (int i = 0; i < 9; ++i) {
     manager.OnPodEvent(Running(id), now);
-    manager.OnPodEvent(Killed(id, 9), now);
+    manager.OnPodEvent(Exit(id, 1), now);
     const bool at_once = manager.next_wake() == absl::InfiniteFuture();
     delays.push_back(
         at_once ? 0 : absl::ToDoubleSeconds(manager.next_wake() - now));
@@ -237,7 +322,7 @@ TEST(PodManagerTest, CrashLoopWaitsLongerAndLonger) {
   // A run of five seconds ends the loop.
   manager.OnPodEvent(Running(id), now);
   EXPECT_THAT(
-      Show(manager.OnPodEvent(Killed(id, 9), now + absl::Seconds(5))),
+      Show(manager.OnPodEvent(Exit(id, 1), now + absl::Seconds(5))),
       ElementsAre(absl::StrCat("ended ", id), absl::StrCat("create ", id + 1)));
 }
 
@@ -354,12 +439,21 @@ TEST(PodManagerTest, CreateErrorsAreTriedAgainUnderTheSameName) {
   EXPECT_THAT(out[0].reason, HasSubstr("exceeded quota"));
   EXPECT_EQ(out[0].at, At(1));
   EXPECT_THAT(Show(manager.OnTimer(At(1))), ElementsAre("create 0"));
-  EXPECT_EQ(manager.CreateFailed(Name(0), quota, At(1))[0].at, At(3));
+  // Told once; what others see of the pod keeps the reason.
+  EXPECT_THAT(Show(manager.CreateFailed(Name(0), quota, At(1))), IsEmpty());
+  EXPECT_EQ(manager.next_wake(), At(3));
+  const Decisions again = manager.OnTimer(At(3));
+  EXPECT_THAT(Show(again), ElementsAre("create 0"));
+  EXPECT_THAT(again[0].reason, Not(HasSubstr("quota")));
+  EXPECT_THAT(manager.pods()[0].message, HasSubstr("exceeded quota"));
+  EXPECT_THAT(Show(manager.CreateFailed(
+                  Name(0), absl::UnavailableError("no answer"), At(3))),
+              ElementsAre("delayed 0"));
   // The error was only about the answer: the pod is there.
-  manager.OnPodEvent(Running(0), At(2));
+  manager.OnPodEvent(Running(0), At(4));
   EXPECT_EQ(manager.next_wake(), absl::InfiniteFuture());
   EXPECT_THAT(
-      Show(manager.CreateFailed(Name(0), absl::AlreadyExistsError("x"), At(3))),
+      Show(manager.CreateFailed(Name(0), absl::AlreadyExistsError("x"), At(5))),
       IsEmpty());
   EXPECT_EQ(manager.pods()[0].state, "Running");
 }
@@ -520,8 +614,9 @@ TEST(PodManagerTest, CreateErrorsThatComeAsEventsAreTriedAgainForEver) {
     failed.create_error = error;
     for (int i = 0; i < 50; ++i) {
       const Decisions out = manager.OnPodEvent(failed, now);
-      EXPECT_THAT(Show(out), ElementsAre("delayed 0"));
-      EXPECT_LE(out[0].at, now + absl::Seconds(30));
+      // Told once.
+      EXPECT_EQ(out.size(), i == 0 ? 1u : 0u);
+      EXPECT_LE(manager.next_wake(), now + absl::Seconds(30));
       EXPECT_THAT(manager.pods()[0].message,
                   HasSubstr(std::string(error.message())));
       EXPECT_EQ(manager.pods()[0].state, "Waiting");
@@ -616,6 +711,206 @@ TEST(PodManagerTest, IdsGoOnAfterARestartOfTheMaster) {
   PodManager manager(options);
   EXPECT_THAT(Show(manager.Start(At(0))), ElementsAre("create 7", "create 8"));
   EXPECT_EQ(manager.next_worker_id(), 9);
+}
+
+// Parameter servers -----------------------------------------------------------
+
+// Pods by name without "elasticdl-" and the job: "worker-0", "ps-1-r2".
+std::string Short(const std::string& name) {
+  const size_t type = sizeof("elasticdl-") - 1;
+  const size_t job = name.find("-j-");
+  return absl::StrCat(name.substr(type, job - type), name.substr(job + 2));
+}
+
+std::vector<std::string> ShowPods(const Decisions& decisions) {
+  std::vector<std::string> shown;
+  for (const PodDecision& decision : decisions) {
+    EXPECT_FALSE(decision.reason.empty());
+    shown.push_back(absl::StrCat(PodDecisionKindName(decision.kind), " ",
+                                 Short(decision.name)));
+  }
+  return shown;
+}
+
+// The event, for a pod of server `id`.
+PodEvent OfServer(PodEvent event, int64_t id, int64_t attempt = 0) {
+  event.name = PodName(PodType::kPs, "j", id, attempt);
+  return event;
+}
+
+PodManagerOptions WithServers(int64_t workers, int64_t servers,
+                              int64_t relaunches = 1) {
+  PodManagerOptions options = Options(workers, relaunches);
+  options.num_servers = servers;
+  return options;
+}
+
+PodManager StartedWithServers(const PodManagerOptions& options) {
+  PodManager manager = Started(options);
+  for (int64_t id = 0; id < options.num_servers; ++id) {
+    manager.OnPodEvent(OfServer(Running(0), id), At(0));
+  }
+  return manager;
+}
+
+TEST(PodManagerServersTest, StartBeforeTheWorkersAndAreShown) {
+  PodManagerOptions options = WithServers(2, 2);
+  options.server_priority = "high";
+  PodManager manager(options);
+  const Decisions out = manager.Start(At(0));
+  EXPECT_THAT(ShowPods(out), ElementsAre("create ps-0", "create ps-1",
+                                         "create worker-0", "create worker-1"));
+  EXPECT_EQ(out[1].type, PodType::kPs);
+  EXPECT_EQ(out[1].id, 1);
+  EXPECT_EQ(out[1].priority, "high");
+  EXPECT_EQ(out[2].priority, "");
+  ASSERT_EQ(manager.pods().size(), 4u);
+  EXPECT_EQ(manager.pods()[0].type, PodType::kPs);
+  EXPECT_EQ(manager.pods()[0].state, "Pending");
+  manager.OnPodEvent(OfServer(Running(5), 0), At(1));
+  EXPECT_EQ(manager.pods()[0].state, "Running");
+  EXPECT_EQ(manager.pods()[0].pid, 1005);
+  const auto who = manager.Find(PodName(PodType::kPs, "j", 1));
+  ASSERT_TRUE(who.has_value());
+  EXPECT_EQ(who->type, PodType::kPs);
+  EXPECT_EQ(who->id, 1);
+}
+
+TEST(PodManagerServersTest, ARelaunchedServerKeepsItsIdUnderANewName) {
+  PodManager manager = StartedWithServers(WithServers(1, 2, 0));
+  Decisions out = manager.OnPodEvent(OfServer(Killed(0, 9), 1), At(100));
+  EXPECT_THAT(ShowPods(out), ElementsAre("ended ps-1", "create ps-1-r1"));
+  EXPECT_EQ(out[1].id, 1);
+  EXPECT_EQ(out[1].attempt, 1);
+  EXPECT_EQ(out[1].replaces, 1);
+  manager.OnPodEvent(OfServer(Running(0), 1, 1), At(100));
+  // A server that gets SIGTERM ends with exit code 0: it is not "done".
+  out = manager.OnPodEvent(OfServer(Exit(0, 0), 1, 1), At(200));
+  EXPECT_THAT(ShowPods(out), ElementsAre("ended ps-1-r1", "create ps-1-r2"));
+  // Events of the pods before are late.
+  EXPECT_THAT(manager.OnPodEvent(OfServer(Exit(0, 1), 1, 1), At(201)),
+              IsEmpty());
+  // Workers are not concerned, and have ids of their own.
+  out = manager.OnPodEvent(Killed(0, 9), At(300));
+  EXPECT_THAT(ShowPods(out), ElementsAre("ended worker-0", "create worker-1"));
+  EXPECT_EQ(manager.outcome().state, JobState::kRunning);
+}
+
+TEST(PodManagerServersTest, AServerThatFailsTooOftenFailsTheJob) {
+  PodManager manager = StartedWithServers(WithServers(1, 2, 1));
+  EXPECT_THAT(ShowPods(manager.OnPodEvent(OfServer(Exit(0, 1), 0), At(100))),
+              ElementsAre("ended ps-0", "create ps-0-r1"));
+  manager.OnPodEvent(OfServer(Running(0), 0, 1), At(100));
+  const Decisions out = manager.OnPodEvent(OfServer(Exit(0, 7), 0, 1), At(200));
+  EXPECT_THAT(ShowPods(out), ElementsAre("ended ps-0-r1", "gave_up ps-0-r1",
+                                         "delete worker-0", "delete ps-1"));
+  EXPECT_EQ(manager.outcome().state, JobState::kFailed);
+  EXPECT_THAT(manager.outcome().reason, HasSubstr("exit code 7"));
+  EXPECT_THAT(manager.outcome().reason, HasSubstr("server"));
+}
+
+TEST(PodManagerServersTest, OnlyOwnFailuresWaitLongerAndLonger) {
+  PodManager manager(WithServers(1, 1, 100));
+  manager.Start(At(0));
+  std::vector<double> delays;
+  absl::Time now = At(0);
+  for (int64_t attempt = 0; attempt < 6; ++attempt) {
+    manager.OnPodEvent(OfServer(Running(0), 0, attempt), now);
+    const PodEvent end = attempt < 3 ? Killed(0, 9) : Exit(0, 1);
+    manager.OnPodEvent(OfServer(end, 0, attempt), now);
+    const bool at_once = manager.next_wake() == absl::InfiniteFuture();
+    delays.push_back(
+        at_once ? 0 : absl::ToDoubleSeconds(manager.next_wake() - now));
+    if (at_once) continue;
+    now = manager.next_wake();
+    EXPECT_THAT(ShowPods(manager.OnTimer(now)),
+                ElementsAre(absl::StrCat("create ps-0-r", attempt + 1)));
+  }
+  EXPECT_THAT(delays, ElementsAre(0, 1, 1, 0, 1, 2));
+}
+
+TEST(PodManagerServersTest, StayUntilTheLastWorkerHasEnded) {
+  PodManager manager = StartedWithServers(WithServers(2, 2));
+  EXPECT_THAT(manager.SetWorkDone(At(1)), IsEmpty());
+  EXPECT_THAT(ShowPods(manager.OnPodEvent(Exit(0, 0), At(2))),
+              ElementsAre("ended worker-0"));
+  // Worker 1 may still save what it holds.
+  EXPECT_THAT(ShowPods(manager.OnPodEvent(OfServer(Killed(0, 9), 0), At(2))),
+              ElementsAre("ended ps-0", "create ps-0-r1"));
+  manager.OnPodEvent(OfServer(Running(0), 0, 1), At(2));
+  EXPECT_THAT(ShowPods(manager.OnPodEvent(Exit(1, 0), At(3))),
+              ElementsAre("ended worker-1", "delete ps-0-r1", "delete ps-1"));
+  EXPECT_EQ(manager.outcome().state, JobState::kRunning);
+  manager.OnPodEvent(OfServer(Killed(0, 15), 0, 1), At(4));
+  manager.OnPodEvent(OfServer(Exit(0, 0), 1), At(4));
+  EXPECT_EQ(manager.outcome().state, JobState::kSucceeded);
+  EXPECT_TRUE(manager.all_gone());
+}
+
+TEST(PodManagerServersTest, EndWithAStoppedOrFailedJob) {
+  PodManager stopped = StartedWithServers(WithServers(1, 1));
+  EXPECT_THAT(ShowPods(stopped.Stop("Ctrl-C", At(1))),
+              ElementsAre("delete worker-0", "delete ps-0"));
+  PodManager failed = StartedWithServers(WithServers(1, 1, 0));
+  EXPECT_THAT(ShowPods(failed.OnPodEvent(Exit(0, 1), At(1))),
+              ElementsAre("ended worker-0", "gave_up worker-0", "delete ps-0"));
+  EXPECT_EQ(failed.outcome().state, JobState::kFailed);
+}
+
+TEST(PodManagerServersTest, ScaleByTheirIds) {
+  PodManager manager = StartedWithServers(WithServers(1, 2));
+  EXPECT_THAT(ShowPods(*manager.SetTarget(4, At(1), PodType::kPs)),
+              ElementsAre("create ps-2", "create ps-3"));
+  EXPECT_EQ(manager.target(PodType::kPs), 4);
+  EXPECT_EQ(manager.target(), 1);
+  // The highest ids go, whether they run or not.
+  manager.OnPodEvent(OfServer(Running(0), 3), At(1));
+  EXPECT_THAT(ShowPods(*manager.SetTarget(2, At(2), PodType::kPs)),
+              ElementsAre("delete ps-3", "delete ps-2"));
+  // Up again before 3 has ended: its successor waits for that.
+  EXPECT_THAT(ShowPods(manager.OnPodEvent(OfServer(Killed(0, 15), 2), At(3))),
+              ElementsAre("ended ps-2"));
+  EXPECT_THAT(ShowPods(*manager.SetTarget(4, At(4), PodType::kPs)),
+              ElementsAre("create ps-2-r1"));
+  EXPECT_THAT(ShowPods(manager.OnPodEvent(OfServer(Exit(0, 0), 3), At(5))),
+              ElementsAre("ended ps-3", "create ps-3-r1"));
+  EXPECT_EQ(manager.SetTarget(0, At(6), PodType::kPs).status().code(),
+            absl::StatusCode::kInvalidArgument);
+}
+
+TEST(PodManagerServersTest, AJobWithoutServersCannotGetAny) {
+  PodManager manager = Started(Options(1));
+  const auto scaled = manager.SetTarget(1, At(1), PodType::kPs);
+  EXPECT_EQ(scaled.status().code(), absl::StatusCode::kFailedPrecondition);
+}
+
+TEST(PodManagerServersTest, AHungServerIsReplaced) {
+  PodManager manager = StartedWithServers(WithServers(1, 1, 0));
+  EXPECT_EQ(manager.Replace(3, "hangs", At(1), PodType::kPs).status().code(),
+            absl::StatusCode::kNotFound);
+  const Decisions killed = *manager.Replace(0, "hangs", At(1), PodType::kPs);
+  EXPECT_THAT(ShowPods(killed), ElementsAre("delete ps-0"));
+  EXPECT_EQ(killed[0].grace, absl::ZeroDuration());
+  EXPECT_THAT(ShowPods(manager.OnPodEvent(OfServer(Killed(0, 9), 0), At(2))),
+              ElementsAre("ended ps-0", "create ps-0-r1"));
+}
+
+TEST(PodManagerServersTest, AreAdoptedWithTheirAttempts) {
+  PodManager manager(WithServers(1, 3));
+  const auto existing = [](int64_t id, int64_t attempt, PodPhase phase) {
+    PodEvent event = OfServer(PodEvent(), id, attempt);
+    event.type = PodType::kPs;
+    event.id = id;
+    event.attempt = attempt;
+    event.phase = phase;
+    return event;
+  };
+  manager.Adopt(
+      {existing(0, 0, PodPhase::kRunning), existing(1, 0, PodPhase::kFailed),
+       existing(1, 2, PodPhase::kFailed), existing(4, 0, PodPhase::kRunning)});
+  EXPECT_THAT(ShowPods(manager.Start(At(0))),
+              ElementsAre("delete ps-4", "create ps-1-r3", "create ps-2",
+                          "create worker-0"));
 }
 
 }  // namespace

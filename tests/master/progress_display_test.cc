@@ -57,6 +57,13 @@ TEST(RenderProgressTest, LeavesOutWhatIsNotKnown) {
             "evaluate 0.0 rec/s workers 0/2");
 }
 
+TEST(RenderProgressTest, SaysWhatGoesOnInsteadOfASpeedOfNothing) {
+  Progress progress = Half();
+  progress.activity = "starting workers";
+  EXPECT_EQ(RenderProgress(progress, 0, false),
+            "epoch 2/3  50% step 488 (starting workers) workers 1/2 gen 3");
+}
+
 TEST(RenderProgressTest, FitsAnyWidth) {
   for (int columns = 10; columns < 120; ++columns) {
     EXPECT_LE(RenderProgress(Half(), columns, true).size(),
@@ -109,6 +116,19 @@ class ProgressDisplayTest : public ::testing::Test {
   Fd read_;
   Fd write_;
 };
+
+TEST_F(ProgressDisplayTest, WhatGoesOnIsSaidOnce) {
+  ProgressDisplay display(Options(ProgressDisplay::Mode::kPlain));
+  Progress progress = Half();
+  progress.activity = "starting workers";
+  display.Update(progress, At(0));
+  EXPECT_THAT(Written(), HasSubstr("(starting workers)"));
+  display.Update(progress, At(10));
+  EXPECT_EQ(Written(), "");
+  progress.activity = "connecting 2 workers";
+  display.Update(progress, At(20));
+  EXPECT_THAT(Written(), HasSubstr("(connecting 2 workers)"));
+}
 
 TEST_F(ProgressDisplayTest, PlainLinesComeEveryInterval) {
   ProgressDisplay display(Options(ProgressDisplay::Mode::kPlain));

@@ -99,7 +99,7 @@ TEST(RangeQueueTest, ReturnedRangesComeFirst) {
   Range first = *queue.Pop(100);
   Range second = *queue.Pop(100);
   first.begin = 3;
-  queue.PushBack(second);
+  queue.PushFront(second);
   queue.PushFront(first);
   EXPECT_THAT(PopAll(queue),
               ElementsAre("a3-10", "a10-20", "a20-30", "a30-40"));

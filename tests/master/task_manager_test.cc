@@ -86,7 +86,6 @@ TEST(TaskManagerTest, FencesOffLostWorkersAndForeignTasks) {
   const int64_t other = MustGrant(tasks, 2).task_id();
   EXPECT_EQ(tasks.Commit(At(0), 1, other, 80).status().code(), kStale);
   EXPECT_EQ(tasks.Commit(At(0), 1, 99, 80).status().code(), kStale);
-  EXPECT_EQ(tasks.Fail(At(0), 1, other, "x").status().code(), kStale);
   EXPECT_EQ(tasks.Done(At(0), 1, mine).status().code(), kStale);
   EXPECT_EQ(tasks.WorkerLost(At(1), 1, WorkerLoss::kPreempted), 1);
   EXPECT_EQ(tasks.WorkerLost(At(1), 1, WorkerLoss::kPreempted), 0);
@@ -162,13 +161,16 @@ TEST(TaskManagerTest, FailedTasksAreTriedAgainThenQuarantined) {
   options.task_max_failures = 2;
   TaskManager tasks = MakeTasks(options);
   const v1::Task task = MustGrant(tasks, 1);
-  EXPECT_FALSE(*tasks.Fail(At(0), 1, task.task_id(), "bad record 3"));
+  tasks.WorkerLost(At(0), 1, WorkerLoss::kCrashed, "bad record 3");
+  EXPECT_TRUE(tasks.Summary().quarantined.empty());
   const v1::Task again = MustGrant(tasks, 1);
   EXPECT_EQ(again.range().begin(), 0);
   EXPECT_NE(again.task_id(), task.task_id());
-  EXPECT_TRUE(*tasks.Fail(At(0), 1, again.task_id(), "bad record 3"));
+  tasks.WorkerLost(At(0), 1, WorkerLoss::kCrashed, "bad record 3");
+  ASSERT_EQ(tasks.Summary().quarantined.size(), 1u);
   EXPECT_EQ(MustGrant(tasks, 1).range().begin(), 40);
-  EXPECT_EQ(tasks.Summary().quarantined[0].last_error, "bad record 3");
+  EXPECT_EQ(tasks.Summary().quarantined[0].last_error,
+            "worker 1 crashed: bad record 3");
 }
 
 TEST(TaskManagerTest, MaxStepEndsTrainingExactlyThere) {
@@ -332,7 +334,8 @@ TEST(TaskManagerTest, AFailingEvaluationRangeIsSkippedAndReported) {
   options.task_max_failures = 1;
   TaskManager tasks = MakeTasks(options);
   ASSERT_TRUE(tasks.StartEvaluation(1).ok());
-  EXPECT_TRUE(*tasks.Fail(At(0), 1, MustGrant(tasks, 1).task_id(), "nan"));
+  MustGrant(tasks, 1);
+  tasks.WorkerLost(At(0), 1, WorkerLoss::kCrashed, "nan");
   EXPECT_TRUE(tasks.evaluation()->complete);
   EXPECT_EQ(tasks.evaluation()->skipped_records, 40);
   RunAlone(tasks);
@@ -417,8 +420,8 @@ TEST(TaskManagerTest, AFailingTrainEndFailsTheJob) {
   TaskManager tasks = MakeTasks(options);
   for (int i = 0; i < 3; ++i) {
     EXPECT_FALSE(tasks.Finished());
-    ASSERT_TRUE(
-        tasks.Fail(At(0), 1, MustGrant(tasks, 1).task_id(), "disk full").ok());
+    MustGrant(tasks, 1);
+    tasks.WorkerLost(At(0), 1, WorkerLoss::kCrashed, "disk full");
   }
   EXPECT_TRUE(tasks.Finished());
   EXPECT_FALSE(tasks.Summary().success);

@@ -77,6 +77,21 @@ TEST_F(CompilerTest, KeyDoesNotDependOnWhereTheZooIs) {
   EXPECT_EQ(MustCompile(), first);
 }
 
+TEST_F(CompilerTest, AKilledCompilerIsNotTheModelsFault) {
+  const std::string compiler = dir_.Path("c++");
+  ASSERT_TRUE(WriteFileAtomic(compiler,
+                              "#!/bin/sh\necho 'c++: fatal error: Killed "
+                              "signal terminated program cc1plus' >&2\n"
+                              "exit 1\n",
+                              0755)
+                  .ok());
+  options_.toolchain.compiler = compiler;
+  const auto path = Compile(options_);
+  EXPECT_EQ(path.status().code(), absl::StatusCode::kResourceExhausted);
+  EXPECT_THAT(path.status().message(),
+              HasSubstr("memory in --worker_resource_request"));
+}
+
 TEST_F(CompilerTest, ShowsTheCompilersError) {
   Write("a/net.cc", "int custom_model() { return wrong_name; }\n");
   const auto path = Compile(options_);

@@ -104,9 +104,12 @@ TEST(PluginTest, MetricsCallbacksReaderAndProcessor) {
   ASSERT_TRUE(reader.ok()) << reader.status();
   EXPECT_EQ((*(*reader)->CreateShards())[0].name, "here!");
 
-  auto processor = model->CreatePredictionProcessor();
+  elasticdl::test::TempDir dir;
+  auto processor = model->CreatePredictionProcessor(dir.Path("made"));
   ASSERT_TRUE(processor.ok() && *processor != nullptr) << processor.status();
+  EXPECT_TRUE((*processor)->uses_output_dir());
   EXPECT_TRUE((*processor)->Process(torch::ones({2, 2}), 0).ok());
+  EXPECT_EQ(*ReadFile(dir.Path("made/rows")), "2\n");
   EXPECT_THAT((*processor)->Process(torch::ones({2, 2}), -1).message(),
               HasSubstr("negative worker"));
 }
@@ -178,7 +181,7 @@ TEST(PluginTest, ClassAsModelAndBuiltInOptimizer) {
   EXPECT_EQ(model->Optimizer()->type, "Adam");
   EXPECT_TRUE(model->CreateCallbacks()->empty());
   EXPECT_EQ(*model->OpenReader("x", {}), nullptr);
-  EXPECT_EQ(*model->CreatePredictionProcessor(), nullptr);
+  EXPECT_EQ(*model->CreatePredictionProcessor(""), nullptr);
   EXPECT_THAT(model->CreateMetrics().status().message(),
               HasSubstr("has no function 'eval_metrics_fn'"));
 }
@@ -229,7 +232,7 @@ class ForeignLibraryTest : public ::testing::Test {
   }
   std::string Table(const std::string& fields) {
     return "struct T { unsigned size, magic, abi, layout; const char *torch, "
-           "*version; void* f[10]; };\nstatic T t = {" +
+           "*version; void* f[11]; };\nstatic T t = {" +
            fields +
            "};\nextern \"C\" const T* elasticdl_model_table() { return &t; }\n";
   }
@@ -244,7 +247,7 @@ TEST_F(ForeignLibraryTest, NoTable) {
 
 TEST_F(ForeignLibraryTest, WrongMagic) {
   EXPECT_THAT(LoadMessage(Table("sizeof(T), 1, 1, 0, \"1\", \"1\"")),
-              HasSubstr("is not a model library"));
+              HasSubstr("is not an ElasticDL model library"));
 }
 
 TEST_F(ForeignLibraryTest, WrongAbiVersion) {
@@ -254,7 +257,7 @@ TEST_F(ForeignLibraryTest, WrongAbiVersion) {
 
 TEST_F(ForeignLibraryTest, WrongTorchVersion) {
   EXPECT_THAT(
-      LoadMessage(Table("sizeof(T), 0x4d444c45, 1, 0, \"0.4.1\", \"1\"")),
+      LoadMessage(Table("sizeof(T), 0x4d444c45, 2, 0, \"0.4.1\", \"1\"")),
       HasSubstr("libtorch 0.4.1"));
 }
 

@@ -70,8 +70,45 @@ TEST_F(ResolveTest, SourceComesBeforeALibrary) {
 TEST_F(ResolveTest, ErrorsSayWhatWasLookedFor) {
   const auto missing = Resolve("no.such.custom_model");
   EXPECT_EQ(missing.status().code(), absl::StatusCode::kNotFound);
-  EXPECT_THAT(missing.status().message(), HasSubstr(dir_.Path("no/such.cc")));
+  EXPECT_EQ(missing.status().message(),
+            "--model_def=no.such.custom_model: there is no file " +
+                dir_.Path("no/such.cc") + " (--model_zoo=" + dir_.path() + ")");
   EXPECT_EQ(Resolve("").status().code(), absl::StatusCode::kInvalidArgument);
+}
+
+TEST_F(ResolveTest, ErrorsNameBothMeaningsOfAName) {
+  EXPECT_THAT(Resolve("a.b").status().message(),
+              HasSubstr("no file " + dir_.Path("a.cc") + " or " +
+                        dir_.Path("a/b.cc") + " ("));
+  EXPECT_THAT(Resolve("a/b.so").status().message(),
+              HasSubstr("no file " + dir_.Path("a/b.so") + " ("));
+  EXPECT_THAT(Resolve("custom_model").status().message(),
+              HasSubstr("no file " + dir_.Path("custom_model.cc") + " ("));
+}
+
+TEST_F(ResolveTest, ErrorsNameTheZoo) {
+  LoadOptions options;
+  options.model_def = "a.custom_model";
+  EXPECT_EQ(ResolveDefinition(options).status().message(),
+            "--model_def=a.custom_model: there is no file a.cc; --model_zoo, "
+            "the folder of the models, is not given");
+  options.model_zoo = dir_.Path("missing");
+  EXPECT_THAT(
+      ResolveDefinition(options).status().message(),
+      HasSubstr("; --model_zoo=" + options.model_zoo + " is not a folder"));
+}
+
+TEST_F(ResolveTest, ErrorsNameTheSameFileInOtherFolders) {
+  Touch("mnist/cnn.cc");
+  Touch("mnist/.old/cnn.cc");
+  EXPECT_THAT(Resolve("cnn.custom_model").status().message(),
+              HasSubstr("; did you mean --model_def=mnist.cnn.custom_model?"));
+  EXPECT_THAT(Resolve("cnn.cnn.Net").status().message(),
+              HasSubstr("; did you mean --model_def=mnist.cnn.Net?"));
+  Touch("cifar10/cnn.cc");
+  EXPECT_THAT(Resolve("cnn.custom_model").status().message(),
+              HasSubstr("; did you mean --model_def=cifar10.cnn.custom_model "
+                        "or --model_def=mnist.cnn.custom_model?"));
 }
 
 TEST_F(ResolveTest, FunctionNamesAreChecked) {

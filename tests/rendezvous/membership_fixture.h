@@ -14,6 +14,8 @@
 namespace elasticdl::rendezvous {
 
 inline constexpr absl::Duration kTimeout = absl::Seconds(20);
+inline constexpr absl::Duration kEnterTimeout = absl::Minutes(10);
+inline constexpr absl::Duration kLoadTimeout = absl::Minutes(2);
 inline constexpr absl::Duration kGrace = absl::Milliseconds(500);
 
 inline std::vector<int64_t> Ids(const std::vector<WorldMember>& members) {
@@ -48,6 +50,12 @@ class MembershipTest : public ::testing::Test {
     Got(m_->Offered(now_, id, g, absl::StrCat("offer", id)));
   }
   void Connect(int64_t id, int64_t g) { Got(m_->Connected(now_, id, g)); }
+  void Load(int64_t id, int64_t g, LoadStage stage = LoadStage::kLoading) {
+    m_->Loading(now_, id, g, stage);
+  }
+  void Loaded(std::vector<int64_t> ids, int64_t g) {
+    for (const int64_t id : ids) Load(id, g, LoadStage::kLoaded);
+  }
   void Level(int64_t id, int64_t g) { Got(m_->Level(now_, id, g)); }
   void Broken(int64_t id, int64_t g, int64_t accused = -1) {
     Got(m_->Broken(now_, id, g, accused, "connection reset"));

@@ -23,7 +23,7 @@ class MembershipLeaveTest : public MembershipTest {
     }
     ExpectPrepare(g, true, false, ids_);
     EXPECT_TRUE(The(Kind::kPrepare).last);
-    EXPECT_EQ(The(Kind::kPrepare).reason, "all workers leave");
+    EXPECT_EQ(The(Kind::kPrepare).reason, "all workers are leaving");
   }
 
   std::vector<int64_t> ids_;
@@ -146,7 +146,8 @@ TEST_F(MembershipLeaveTest, WhoWaitsForOthersSavesToo) {
   Leave(1);
   ExpectPrepare(2, true, false, {1});
   EXPECT_TRUE(The(Kind::kPrepare).last);
-  EXPECT_EQ(The(Kind::kPrepare).reason, "all that have the model leave");
+  EXPECT_EQ(The(Kind::kPrepare).reason,
+            "all workers that have the model are leaving");
 }
 
 TEST_F(MembershipLeaveTest, ASaveThatNeverEndsIsGivenUp) {

@@ -30,6 +30,8 @@ TEST(MembershipScheduleTest, HoldsItsPromisesUnderRandomFaults) {
     sum.commits += counts.commits;
     sum.ahead += counts.ahead;
     sum.saved += counts.saved;
+    sum.slow_parts += counts.slow_parts;
+    sum.silent += counts.silent;
     if (HasFailure()) return;
   }
   const std::string summary = absl::StrCat(
@@ -37,7 +39,8 @@ TEST(MembershipScheduleTest, HoldsItsPromisesUnderRandomFaults) {
       sum.switches, " switches, ", sum.cold, " cold, ", sum.evicted,
       " evicted, ", sum.released, " released, ", sum.dissolved, " dissolved, ",
       sum.commits, " commits, ", sum.ahead, " steps ahead, ", sum.saved,
-      " saved");
+      " saved, ", sum.slow_parts, " parts of slow loads, ", sum.silent,
+      " silent");
   RecordProperty("summary", summary);
   // The schedules reach everything often.
   SCOPED_TRACE(summary);
@@ -52,6 +55,8 @@ TEST(MembershipScheduleTest, HoldsItsPromisesUnderRandomFaults) {
   EXPECT_GT(sum.commits, often);
   EXPECT_GT(sum.ahead, often);
   EXPECT_GT(sum.saved, often);
+  EXPECT_GT(sum.slow_parts, often);
+  EXPECT_GT(sum.silent, 0);
 }
 
 }  // namespace

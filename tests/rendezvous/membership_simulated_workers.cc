@@ -122,6 +122,31 @@ void MembershipSimulator::Enter(int64_t id, int64_t generation) {
     At(Short(), [this, id, generation] { Fail(id, generation, -1); });
     return;
   }
+  TellLoading(id, generation, LoadStage::kLoading);
+  LoadOn(id, generation, faults_ && Chance(0.05) ? Number(1, 40) : 0);
+}
+
+void MembershipSimulator::TellLoading(int64_t id, int64_t generation,
+                                      LoadStage stage) {
+  ToMaster(id, [this, id, generation, stage] {
+    membership_->Loading(now_, id, generation, stage);
+  });
+}
+
+// Each part takes less than the limit, all of them far more.
+void MembershipSimulator::LoadOn(int64_t id, int64_t generation,
+                                 int64_t parts) {
+  World& world = worlds_.at(generation);
+  if (!Acts(id) || workers_.at(id).world != generation || world.broken) return;
+  if (parts > 0 && faults_) {
+    ++counts_.slow_parts;
+    At(options_.load_timeout * 0.5, [this, id, generation, parts] {
+      if (Acts(id)) TellLoading(id, generation, LoadStage::kLoading);
+      LoadOn(id, generation, parts - 1);
+    });
+    return;
+  }
+  TellLoading(id, generation, LoadStage::kLoaded);
   world.entered.insert(id);
   if (world.entered.size() < world.members.size()) return;
   At(Short(), [this, generation] { FinishLevel(generation); });

@@ -39,6 +39,8 @@ class MembershipSimulator {
     int64_t commits = 0;
     int64_t ahead = 0;
     int64_t saved = 0;
+    int64_t slow_parts = 0;
+    int64_t silent = 0;
   };
   const Counts& counts() const { return counts_; }
 
@@ -129,6 +131,8 @@ class MembershipSimulator {
   void Connect(int64_t id, int64_t generation);
   void ConnectDone(int64_t id, int64_t generation);
   void Enter(int64_t id, int64_t generation);
+  void TellLoading(int64_t id, int64_t generation, LoadStage stage);
+  void LoadOn(int64_t id, int64_t generation, int64_t parts);
   void FinishLevel(int64_t generation);
   void Save(int64_t id, int64_t generation);
   void Step(int64_t generation);

@@ -17,7 +17,7 @@ using ::testing::UnorderedElementsAre;
 TEST_F(MembershipTest, StartsColdAsSoonAsTheMinimumIsThere) {
   Make(2);
   Ready(7);
-  EXPECT_EQ(The(Kind::kWaiting).reason, "1 of at least 2 workers are here");
+  EXPECT_EQ(The(Kind::kWaiting).reason, "1 of at least 2 workers ready");
   EXPECT_EQ(m_->NextTimer(), absl::InfiniteFuture());
   Ready(3);
   ExpectPrepare(1, true, true, {7, 3});
@@ -66,7 +66,7 @@ TEST_F(MembershipTest, WaitingIsSaidOncePerReason) {
   Got(m_->OnTimer(now_));
   EXPECT_THAT(last_, IsEmpty());
   Ready(2);
-  EXPECT_EQ(The(Kind::kWaiting).reason, "2 of at least 3 workers are here");
+  EXPECT_EQ(The(Kind::kWaiting).reason, "2 of at least 3 workers ready");
   Got(m_->SetLimits(now_, 2, 0));
   ExpectPrepare(1, true, true, {1, 2});
 }
@@ -358,7 +358,7 @@ TEST_F(MembershipTest, ALeaveBelowTheMinimumDissolvesTheWorld) {
               ElementsAre(Kind::kRelease, Kind::kDissolve, Kind::kWaiting));
   EXPECT_THAT(The(Kind::kDissolve).to, ElementsAre(1, 3));
   EXPECT_EQ(The(Kind::kDissolve).generation, 1);
-  EXPECT_EQ(The(Kind::kWaiting).reason, "2 of at least 3 workers are here");
+  EXPECT_EQ(The(Kind::kWaiting).reason, "2 of at least 3 workers ready");
   EXPECT_TRUE(m_->IsLevel(3));
   now_ += absl::Seconds(7);
   Ready(4);
@@ -366,7 +366,7 @@ TEST_F(MembershipTest, ALeaveBelowTheMinimumDissolvesTheWorld) {
   Answer(2, {1, 3, 4});
   Level(1, 2);
   EXPECT_EQ(The(Kind::kActive).pause, absl::Seconds(7));
-  EXPECT_EQ(The(Kind::kActive).reason, "3 of at least 3 workers are here");
+  EXPECT_EQ(The(Kind::kActive).reason, "3 of at least 3 workers ready");
 }
 
 // Joiners that die one after the other must not keep a leaver.

@@ -1,4 +1,5 @@
 // The two ends of a worker's stream against each other, over loopback.
+#include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
 #include "elasticdl/common/queue.h"
@@ -7,6 +8,9 @@
 
 namespace elasticdl::rendezvous {
 namespace {
+
+using ::testing::AllOf;
+using ::testing::HasSubstr;
 
 // A deadline that only a hang can reach.
 constexpr absl::Duration kLong = absl::Seconds(30);
@@ -155,8 +159,35 @@ TEST_F(StreamTest, TwoServersCannotShareAPort) {
   options.address = absl::StrCat("127.0.0.1:", server_->port());
   options.token = "x";
   Recorder other;
-  EXPECT_EQ(StreamServer::Start(options, other).status().code(),
-            absl::StatusCode::kUnavailable);
+  const absl::Status taken = StreamServer::Start(options, other).status();
+  EXPECT_EQ(taken.code(), absl::StatusCode::kUnavailable);
+  EXPECT_THAT(std::string(taken.message()), HasSubstr("the port is taken"));
+}
+
+TEST_F(StreamTest, WhyItCannotListenIsTold) {
+  StreamServer::Options options;
+  options.address = "192.0.2.1:0";  // Nobody's.
+  options.token = "x";
+  Recorder other;
+  const absl::Status status = StreamServer::Start(options, other).status();
+  EXPECT_EQ(status.code(), absl::StatusCode::kUnavailable);
+  EXPECT_THAT(std::string(status.message()),
+              AllOf(HasSubstr("cannot listen on 192.0.2.1:0: "),
+                    HasSubstr("Cannot assign requested address")));
+}
+
+TEST_F(StreamTest, AnotherVersionIsRefused) {
+  for (const char* version : {"0.0.9 (protocol 0)", "x"}) {
+    StreamClient::Options options = ClientOptions();
+    options.version = version;
+    auto client = StreamClient::Connect(options);
+    ASSERT_TRUE(client.ok());
+    EXPECT_FALSE((*client)->Receive(kLong).has_value());
+    EXPECT_EQ((*client)->status().code(), absl::StatusCode::kUnimplemented);
+    EXPECT_THAT(std::string((*client)->status().message()),
+                AllOf(HasSubstr(version), HasSubstr("the job's master is ")));
+  }
+  EXPECT_EQ(sink_.events.size(), 0u);
 }
 
 }  // namespace

@@ -45,11 +45,10 @@ std::unique_ptr<elasticdl::data::DataReader> custom_data_reader(
   return std::make_unique<MadeReader>(origin);
 }
 
-// Appends one line per prediction to the file of the parameter `predictions`.
-class PredictionOutputsProcessor {
+// Appends one line per prediction to a file.
+class LineWriter {
  public:
-  explicit PredictionOutputsProcessor(const elasticdl::Params& params)
-      : out_(params.Get("predictions", ""), std::ios::app) {}
+  explicit LineWriter(const std::string& path) : out_(path, std::ios::app) {}
 
   void process(const torch::Tensor& predictions, int64_t worker_id) {
     for (int64_t i = 0; i < predictions.size(0); ++i) {
@@ -60,4 +59,15 @@ class PredictionOutputsProcessor {
 
  private:
   std::ofstream out_;
+};
+
+struct PredictionOutputsProcessor : LineWriter {
+  explicit PredictionOutputsProcessor(const std::string& output_dir)
+      : LineWriter(output_dir + "/lines") {}
+};
+
+// --prediction_outputs_processor=OwnPlace: the parameter says where.
+struct OwnPlace : LineWriter {
+  explicit OwnPlace(const elasticdl::Params& params)
+      : LineWriter(params.Get("predictions", "")) {}
 };

@@ -82,9 +82,12 @@ std::unique_ptr<elasticdl::data::DataReader> custom_data_reader(
 }
 
 struct PredictionOutputsProcessor {
+  PredictionOutputsProcessor(const std::string& output_dir,
+                             const elasticdl::Params& params)
+      : out(output_dir + "/" + params.Get("file", "rows")) {}
   void process(const torch::Tensor& predictions, int64_t worker_id) {
     if (worker_id < 0) throw std::invalid_argument("negative worker");
-    rows += predictions.size(0);
+    out << predictions.size(0) << std::endl;
   }
-  int64_t rows = 0;
+  std::ofstream out;
 };

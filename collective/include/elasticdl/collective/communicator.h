@@ -70,9 +70,10 @@ struct WorldSpec {
 };
 
 // The rank that an error of a communicator or connector blames for the broken
-// world; -1 = none. Who does not hear a peer blames it, and so does who only
-// saw a peer give up: the ends of a cut are blamed by each other and by the
-// rest, the rest by nobody.
+// world; -1 = none. It is a payload of the error, whatever the message says.
+// The reasons of Abort blame nobody. Who does not hear a peer blames it, and so
+// does who only saw a peer give up: the ends of a cut are blamed by each other
+// and by the rest, the rest by nobody.
 int BlamedRank(const absl::Status& status);
 
 // Names this process's host, as far as sharing memory goes: two processes with
@@ -99,11 +100,20 @@ class Connector {
 // UNIMPLEMENTED when it was not there when this was built.
 struct BackendOptions {
   std::string backend = "auto";
-  // Address that other hosts reach this one at; empty = that of the host name
-  // or, on one host only, the loopback.
+  // Address that other members reach this one at; empty = the loopback when all
+  // are on one host, else OwnAddress(master_address).
   std::string address;
+  // HOST:PORT of the master, which all members reach.
+  std::string master_address;
 };
 bool IsBackend(const std::string& name);
+
+// The address of this host, as a number, at which other hosts reach it: the one
+// that packets to `peer` (HOST:PORT) carry. Not by the host's name, which is
+// 127.0.1.1 on many systems. If the peer is on this host, too, and named by the
+// loopback: the first other address of the host's name or of an interface that
+// is up; the loopback when there is no other.
+std::string OwnAddress(const std::string& peer);
 
 // INVALID_ARGUMENT for a world that the backend cannot make.
 absl::StatusOr<std::unique_ptr<Connector>> BeginConnect(

@@ -28,6 +28,8 @@ struct Resource {
 Resource Pods();
 Resource Services();
 Resource Secrets();
+Resource Namespaces();
+Resource Claims();  // PersistentVolumeClaims
 Resource Events();
 // From apiVersion and kind of an object that ElasticDL itself writes (Pod,
 // Service, Secret, Role, RoleBinding, ServiceAccount, PriorityClass,
@@ -62,6 +64,8 @@ class Client {
   ~Client();
 
   absl::StatusOr<Json> Create(const Resource& resource, const Json& object);
+  // What Create would say; nothing is made (dryRun=All).
+  absl::Status TryCreate(const Resource& resource, const Json& object);
   absl::StatusOr<Json> Get(const Resource& resource, const std::string& name);
   // `selector`: label selector, or empty.
   absl::StatusOr<Json> List(const Resource& resource,
@@ -104,6 +108,7 @@ class Client {
 
  private:
   std::string NamespaceOf(const Json& object) const;
+  Request CreateRequest(const Resource& resource, const Json& object) const;
   // The answer of a request as an object.
   absl::StatusOr<Json> Ask(const Request& request);
 

@@ -1,7 +1,18 @@
-// Who trains together: forms worlds of the workers that are there and re-forms
-// them when workers come, go or die. Pure: events and the time go in, decisions
-// with their reasons come out. docs/design/0003-elastic-allreduce.md has the
-// protocol and the state diagram.
+// Decides which workers train together: forms worlds from the workers that are
+// ready and forms new ones when workers join, leave or are lost. Pure: takes
+// events and the time, returns decisions with their reasons.
+//
+//   WAITING ──enough workers──► FORMING ──Level──► ACTIVE
+//
+//   ACTIVE ──joiners, leavers──► PREPARING ──kSwitch──► SWITCHING
+//      ▲                             │                      │
+//      └──────────Abandon────────────┴────────Level─────────┘
+//
+//   A member is lost or the world broke: ──Drop──► FORMING, or WAITING when too
+//   few workers are left.
+//
+// docs/design/0003-elastic-allreduce.md has the protocol and the complete table
+// of transitions.
 #pragma once
 
 #include <cstdint>
@@ -18,27 +29,34 @@
 namespace elasticdl::rendezvous {
 
 struct MembershipOptions {
-  // With fewer workers there is no world: the job waits.
+  // With fewer workers no world is formed; the job waits.
   int64_t min_workers = 1;
-  // More than so many are kept on standby. 0 = no limit.
+  // Further workers are kept on standby. 0 = no limit.
   int64_t max_workers = 0;
-  // How long a member may take for its offer, for connecting and, in an urgent
-  // world, for being brought level. Who takes longer is evicted.
+  // How long a member may take to make an offer, and to connect. A separate
+  // thread does both, so a long step is no excuse. Slower members are evicted.
   absl::Duration prepare_timeout = absl::Seconds(20);
-  // From kSwitch to Level(). The old world ends its step first, and that may
-  // be a long one; a hanging step is found elsewhere.
-  absl::Duration switch_timeout = absl::Minutes(10);
-  // A member says that its world broke, but nobody is known to be dead: how
-  // long to wait for that news before the same members form a new world.
+  // How long a member may take to enter the new world (Loading()) once all are
+  // connected. It finishes its current step first, which may be a long one; a
+  // hanging step is detected by the worker's own watchdog.
+  absl::Duration enter_timeout = absl::Minutes(10);
+  // How long a member that has entered may go without moving any bytes of its
+  // state. Only silence is limited: a large state on a slow disk may take
+  // hours. Members that are silent for longer are evicted.
+  absl::Duration load_timeout = absl::Minutes(2);
+  // When a member reports a broken world but no worker is known to be lost: how
+  // long to wait for news of a loss before the same members form a new world.
   absl::Duration broken_grace = absl::Milliseconds(500);
-  // A world of the same members that breaks so often in a row without a step
-  // between evicts the member that was accused most. A background preparation
-  // that fails so often because of the same worker evicts that one.
+  // When worlds break this often in a row without a step in between, the member
+  // that was blamed most often is evicted. When this many background
+  // preparations fail because of the same worker, that worker is evicted.
   int max_broken = 3;
-  // The model can be saved: when nobody that has it stays, those who leave form
-  // a last world, save it and go then. Otherwise they go at once.
+  // The model can be saved. When every worker that has it is leaving, the
+  // leavers form a last world, save the model and are released only then.
+  // Otherwise they are released at once.
   bool save_last = false;
-  // From Level() of the last world to Saved(). Who waits longer goes without.
+  // How long to wait, from Level() of the last world, for Saved(). After that
+  // the leavers are released without a save.
   absl::Duration save_timeout = absl::Minutes(10);
 };
 
@@ -47,44 +65,56 @@ struct WorldMember {
   std::string host;
 };
 
+// A member's progress in synchronizing a new world.
+enum class LoadStage {
+  // It has entered the new world and is loading its own state (a checkpoint).
+  // Sent when it enters, and again when bytes have moved.
+  kLoading,
+  // Its own state is ready; it waits for the other members.
+  kLoaded,
+  // All members are ready; bytes of the donor's state have moved.
+  kMoving,
+};
+
 struct MembershipDecision {
   enum class Kind {
-    // To `to` (= all of world.members): make an offer for `world`. `urgent`:
-    // the world before is dead, drop it now. Otherwise train on meanwhile.
+    // To `to` (= all of `members`): make an offer for this world. `urgent`: the
+    // previous world is dead, drop it now. Otherwise keep training meanwhile.
     kPrepare,
-    // To `to`: all members' offers, by rank: connect.
+    // To `to`: connect, with these offers of all members, by rank.
     kOffers,
-    // To `to` (the members of the old world and of the new): all are connected;
-    // go over. Only for a world that is not urgent; an urgent one is entered
-    // as soon as a member has connected.
+    // To `to` (the members of the old and the new world): all are connected,
+    // switch. Not sent for an urgent world, which each member enters as soon as
+    // it has connected.
     kSwitch,
-    // The world is level and trains (for the record; nothing to send).
+    // The world is level and trains (for logging; nothing to send).
     kActive,
-    // `worker_id` must go: it did not follow. Treat it as lost; no Lost() for
-    // it is needed.
+    // `worker_id` is late or stuck. Treat it as lost; Lost() need not be
+    // called.
     kEvict,
-    // `worker_id` asked to leave and is not needed any more.
+    // `worker_id` asked to leave and is no longer needed.
     kRelease,
     // To `to`: drop all worlds up to `generation` and wait for the next
-    // kPrepare. Only to those whom no kPrepare tells that their world is over.
+    // kPrepare. Sent only to workers that get no kPrepare, which would tell
+    // them the same.
     kDissolve,
-    // There is no world and there cannot be one now; `reason` says why. Comes
-    // again only with another reason.
+    // There is no world and none can be formed now; `reason` says why. Repeated
+    // only when the reason changes.
     kWaiting,
   };
   Kind kind = Kind::kPrepare;
   int64_t generation = 0;
   bool urgent = false;
-  // No member has a trained model: they start from a checkpoint or from
-  // scratch. With kPrepare.
+  // kPrepare: no member has the trained model; they start from a checkpoint or
+  // from scratch.
   bool cold = false;
-  // All members leave: they save the model. With kPrepare.
+  // kPrepare: all members are leaving; they save the model.
   bool last = false;
   std::vector<WorldMember> members;
   std::vector<std::string> offers;
   std::vector<int64_t> to;
   int64_t worker_id = -1;
-  // kActive: how long nobody trained (zero for a switch).
+  // kActive: for how long nobody trained (zero after a switch).
   absl::Duration pause;
   std::string reason;
 };
@@ -93,58 +123,66 @@ struct MembershipDecision {
 class Membership {
  public:
   using Decisions = std::vector<MembershipDecision>;
-  // `next_generation`: that of the first world.
+  // `next_generation`: the generation of the first world.
   explicit Membership(MembershipOptions options, int64_t next_generation = 1);
 
   // ---- events ----
-  // The worker has loaded its model and can take part. A worker id is never
-  // used again for another process.
+  // The worker has built its model and can take part. A worker id is never
+  // reused for another process.
   Decisions Ready(absl::Time now, int64_t worker_id, const std::string& host);
-  // The members of the last world of a master before this one, by rank: they
-  // have the trained model and form the first world together. To be called
-  // before all others.
+  // After a restart of the master: the members of its last world, by rank. They
+  // have the trained model and form the first world together. Must be called
+  // before all other events.
   Decisions Resume(absl::Time now, const std::vector<WorldMember>& members,
                    const std::string& reason);
-  // It wants to go in an orderly way.
+  // The worker wants to leave.
   Decisions Leave(absl::Time now, int64_t worker_id);
-  // All that are here shall go.
+  // All workers shall leave.
   Decisions LeaveAll(absl::Time now);
-  // The model of a last world is saved, or cannot be: the member that said
-  // Level() says so.
+  // The model of a last world is saved, or cannot be saved. Reported by the
+  // member that reported Level().
   Decisions Saved(absl::Time now, int64_t worker_id, int64_t generation);
-  // It is dead, or its stream is. Unknown ids are ignored.
+  // The worker is lost. Unknown ids are ignored.
   Decisions Lost(absl::Time now, int64_t worker_id, const std::string& reason);
+  // The members have been told of this world only now: their timeouts start
+  // again.
+  void Announced(absl::Time now, int64_t generation);
   Decisions Offered(absl::Time now, int64_t worker_id, int64_t generation,
                     const std::string& offer);
   Decisions Connected(absl::Time now, int64_t worker_id, int64_t generation);
-  // The world (or the try to make it) failed at this member. `accused`: the
-  // worker it blames, or -1.
+  // The world, active or being formed, failed at this member. `accused`: the
+  // worker that it blames, or -1.
   Decisions Broken(absl::Time now, int64_t worker_id, int64_t generation,
                    int64_t accused, const std::string& reason);
-  // The members of the world have the same model: one member says so for all,
-  // when it knows that each has taken it over.
+  // A member of the world being formed makes progress with its state.
+  void Loading(absl::Time now, int64_t worker_id, int64_t generation,
+               LoadStage stage);
+  // All members of the world hold the same model. One member reports it for
+  // all, once it knows that each of them has adopted the state.
   Decisions Level(absl::Time now, int64_t worker_id, int64_t generation);
-  // A step was committed in this world: it works.
+  // A step was committed in this world, so the world works.
   void Stepped(int64_t generation);
   Decisions SetLimits(absl::Time now, int64_t min_workers, int64_t max_workers);
   Decisions OnTimer(absl::Time now);
   absl::Time NextTimer() const;
 
   // ---- state ----
-  // The newest world that is level; 0 = none so far, or it is given up. Until a
-  // switch is level that is the old world. While broken_grace runs it still is
-  // the world that was reported broken.
+  // The newest level world; 0 = none. During a switch it is the old world until
+  // the new one is level. During broken_grace it is still the world that was
+  // reported broken.
   int64_t active_generation() const;
-  // Of the active world, by rank.
+  // The members of the active world, by rank.
   std::vector<WorldMember> active_members() const;
-  // Who has this rank in the world of that generation, the active one or the
-  // one being made; -1 = nobody, or another world.
+  // The worker with this rank in the world of that generation, if it is the
+  // active one or the one being formed; otherwise -1.
   int64_t MemberAt(int64_t generation, int64_t rank) const;
   // FAILED_PRECONDITION unless the worker is a member of that active world.
   absl::Status CheckActive(int64_t worker_id, int64_t generation) const;
-  // The active world is a last one.
+  // The active world is a last world.
   bool InLastWorld() const { return active_ && active_->last; }
-  // At least one worker that is here has the trained model.
+  // A world is being formed.
+  bool IsForming() const { return try_.has_value(); }
+  // At least one worker has the trained model.
   bool HasLevelMember() const;
   bool IsLevel(int64_t worker_id) const;
   bool Knows(int64_t worker_id) const;
@@ -153,12 +191,13 @@ class Membership {
  private:
   struct Worker {
     std::string host;
-    // In which they got ready. A world takes the first that stay, so that its
-    // survivors are before all others and keep their order.
+    // The order in which workers got ready. Worlds are filled in this order, so
+    // survivors come first and keep their relative ranks.
     uint64_t order = 0;
     bool level = false;
     bool leaving = false;
-    // Background preparations that failed because of it since the last Level().
+    // Number of background preparations that failed because of this worker
+    // since the last Level().
     int failed = 0;
   };
   struct World {
@@ -168,34 +207,45 @@ class Membership {
     std::vector<WorldMember> members;
     std::unordered_map<int64_t, size_t> ranks;
   };
-  // A world that is being made.
+  // The phases of forming a world.
   enum class Phase { kOffering, kConnecting, kLeveling };
+  // A member's progress in kLeveling.
+  struct Load {
+    bool entered = false;
+    bool loaded = false;
+    // When it last reported progress.
+    absl::Time heard = absl::InfinitePast();
+  };
+  // The world that is being formed.
   struct Try {
     World world;
     bool urgent = false;
     Phase phase = Phase::kOffering;
     std::vector<std::string> offers;
-    // By rank, for the running phase.
+    // By rank: finished the current phase.
     std::vector<bool> done;
     size_t num_done = 0;
     absl::Time deadline;
+    // By rank. Members may enter an urgent world before all are connected.
+    std::vector<Load> loads;
     std::string cause;
   };
-  // Members said that their world broke.
+  // Members have reported a broken world.
   struct Break {
     absl::Time since;
     absl::Time deadline;
     int64_t first_reporter = -1;
     std::string cause;
-    // Those who said it of the active world, and of the one being made.
+    // The members that reported the active world, and the one being formed.
     std::set<int64_t> of_active;
     std::set<int64_t> of_try;
   };
 
-  // membership.cc: events.
+  // membership.cc: handles events.
   Decisions Take();
   bool Expects(int64_t worker_id, int64_t generation, Phase phase) const;
-  // The rank's part of the phase is done. True: it was the last.
+  bool MayLevel(int64_t worker_id, int64_t generation) const;
+  // This member has finished the phase. Returns true if it was the last one.
   bool Done(int64_t worker_id);
   void NextPhase(absl::Time now, Phase phase);
   void Activate(absl::Time now);
@@ -205,27 +255,35 @@ class Membership {
   void CountBreak(absl::Time now, const std::string& cause,
                   int64_t first_reporter);
   int64_t ChooseVictim(int64_t first_reporter) const;
+
+  // membership_late.cc: handles timeouts.
   void HandleLate(absl::Time now);
+  // When the next timeout of a member or of the whole world is due.
+  absl::Time TryDeadline() const;
+  absl::Time MemberDeadline(const Load& load) const;
+  void LevelLate(absl::Time now);
   void UrgentLate(absl::Time now, const std::vector<int64_t>& late);
   void BackgroundLate(absl::Time now, const std::vector<int64_t>& late);
 
-  // membership_plan.cc: who is in the next world.
-  // Starts what is due when nothing is under way. Ends every event.
+  // membership_plan.cc: chooses the members of the next world.
+
+  // Called at the end of every event: starts the next world if one is due and
+  // none is being formed.
   void Settle(absl::Time now);
   void PlanChange(absl::Time now);
   void FormWorld(absl::Time now);
   void ReleaseLeavers(bool keep_model);
-  // The model would go with those who leave, and it can be saved.
+  // All workers that have the model are leaving, and it can be saved.
   bool MustSave() const;
   bool NobodyStays() const;
   std::vector<int64_t> ChooseMembers() const;
   std::vector<int64_t> LevelWorkers() const;
-  // A `last` world is urgent, too.
+  // A `last` world must also be urgent.
   void StartTry(absl::Time now, const std::vector<int64_t>& ids, bool urgent,
                 const std::string& cause, bool last = false);
-  // Gives up the active world and the one being made.
+  // Gives up the active world and the one being formed.
   void Drop(absl::Time now, const std::string& cause);
-  // Gives up a background preparation; the active world trains on.
+  // Gives up a background preparation; the active world keeps training.
   void Abandon(absl::Time now, bool retry_at_once);
   void DissolveDropped(const World* next);
   void Wait();
@@ -254,7 +312,7 @@ class Membership {
   std::optional<World> active_;
   std::optional<Try> try_;
   std::optional<Break> break_;
-  // Members of what Drop() gave up, until they are told.
+  // Members of worlds that Drop() gave up, until they have been told.
   std::vector<int64_t> dropped_;
 
   // Since when nobody trains, and why.
@@ -264,18 +322,19 @@ class Membership {
   bool was_active_ = false;
   std::string waiting_reason_;
 
-  // Breaks in a row without a step, and whom they blame.
+  // Broken worlds in a row without a step, and how often each worker was
+  // blamed.
   int num_broken_ = 0;
   std::map<int64_t, int> accusations_;
-  // Background preparations given up in a row, and when the next may start.
+  // Background preparations abandoned in a row, and when the next may start.
   int num_abandoned_ = 0;
   absl::Time retry_at_ = absl::InfinitePast();
 
-  // The model of the last world is saved, or was given up.
+  // The model of the last world is saved, or the save was given up.
   bool saved_ = false;
   absl::Time save_by_ = absl::InfiniteFuture();
 
-  // Of the event that is being handled.
+  // The decisions of the current event.
   Decisions out_;
 };
 

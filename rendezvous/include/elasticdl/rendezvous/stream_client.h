@@ -25,30 +25,33 @@ class StreamClient {
     absl::Duration connect_timeout = absl::Seconds(30);
     absl::Duration keepalive = absl::Seconds(1);
     absl::Duration keepalive_timeout = absl::Seconds(5);
+    // For tests: the version to claim; empty = the real one.
+    std::string version;
   };
 
-  // DEADLINE_EXCEEDED when nobody answers at the address in time.
+  // DEADLINE_EXCEEDED if nobody answers at the address in time.
   static absl::StatusOr<std::unique_ptr<StreamClient>> Connect(
       const Options& options);
   virtual ~StreamClient() = default;
 
-  // Queues a message; never blocks. Dropped when the stream is gone.
+  // Queues a message; never blocks. The message is dropped if the stream has
+  // ended.
   virtual void Send(v1::WorkerMessage message) = 0;
 
-  // The next message, or nothing after `timeout` or when the stream has ended
-  // and all its messages were taken.
+  // Returns the next message. Returns nothing after `timeout`, or when the
+  // stream has ended and all its messages have been received.
   virtual std::optional<v1::MasterMessage> Receive(absl::Duration timeout) = 0;
 
-  // True once the stream has ended and Receive has nothing more; `status` then
-  // says why.
+  // True once the stream has ended and Receive has no more messages; `status`
+  // then says why.
   virtual bool ended() const = 0;
   virtual absl::Status status() const = 0;
 
-  // Waits until all queued messages are written or the stream is gone.
+  // Waits until all queued messages are written or the stream has ended.
   virtual absl::Status Flush(absl::Duration timeout) = 0;
 
-  // Ends the stream in an orderly way: what was sent is delivered. Idempotent;
-  // the destructor does it too.
+  // Closes the stream after delivering all queued messages. Idempotent; the
+  // destructor does it too.
   virtual void Close(absl::Duration timeout) = 0;
 };
 

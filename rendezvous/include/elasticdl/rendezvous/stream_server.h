@@ -1,6 +1,7 @@
-// The master's end of the workers' streams: accepts connections that carry the
-// job's token, hands their messages to one sink and sends to them. Knows
-// nothing of what the messages mean.
+// The master's end of the workers' streams. Accepts connections that carry the
+// job's token (else UNAUTHENTICATED) and the master's version (else
+// UNIMPLEMENTED), passes their messages to one sink and sends messages to them.
+// It does not interpret the messages.
 #pragma once
 
 #include <cstdint>
@@ -15,17 +16,18 @@
 
 namespace elasticdl::rendezvous {
 
-// One stream; never reused in the life of a server.
+// Identifies one stream; a server never reuses an id.
 using ConnectionId = int64_t;
 
-// Called from the server's threads, several at a time, but in order for each
-// connection: messages, then OnClosed exactly once. Must not block.
+// Called from the server's threads, concurrently for different connections. For
+// each connection calls are in order: messages, then OnClosed exactly once.
+// Must not block.
 class StreamSink {
  public:
   virtual ~StreamSink() = default;
   virtual void OnMessage(ConnectionId connection,
                          v1::WorkerMessage message) = 0;
-  // The stream is gone; `status` says why (OK: the worker closed it).
+  // The stream has ended; `status` says why (OK: the worker closed it).
   virtual void OnClosed(ConnectionId connection,
                         const absl::Status& status) = 0;
 };
@@ -36,9 +38,9 @@ class StreamServer {
   struct Options {
     // host:port; port 0 picks a free one.
     std::string address = "0.0.0.0:50001";
-    // What every call must carry; must not be empty.
+    // The token that every call must carry; must not be empty.
     std::string token;
-    // A silent peer is pinged this often and given up after as long again.
+    // How often a silent peer is pinged, and how long to wait for its answer.
     absl::Duration keepalive = absl::Seconds(1);
     absl::Duration keepalive_timeout = absl::Seconds(2);
   };
@@ -48,20 +50,21 @@ class StreamServer {
       const Options& options, StreamSink& sink);
   virtual ~StreamServer() = default;
 
-  // The port that is listened on.
+  // The port that the server listens on.
   virtual int port() const = 0;
 
-  // Queues a message for each of the connections; never blocks. Dropped for one
-  // that is gone (its OnClosed says so).
+  // Queues a message for each of the connections; never blocks. Connections
+  // that have ended are skipped.
   virtual void Send(const std::vector<ConnectionId>& connections,
                     v1::MasterMessage message) = 0;
 
-  // Ends a stream after what is queued for it has been sent. The worker sees
+  // Ends a stream after its queued messages have been sent. The worker gets
   // `status`. OnClosed follows.
   virtual void Close(ConnectionId connection, const absl::Status& status) = 0;
 
-  // Stops listening, ends all streams (those not gone by `grace` are cut) and
-  // returns when no call of the sink is running or can come. Idempotent.
+  // Stops listening, ends all streams (after `grace` they are cancelled) and
+  // returns when the sink is not being called and will not be called again.
+  // Idempotent.
   virtual void Shutdown(absl::Duration grace) = 0;
 };
 

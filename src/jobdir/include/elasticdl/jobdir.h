@@ -41,6 +41,11 @@ absl::Status ValidateJobName(const std::string& name);
 // 32 random bytes from the kernel as hexadecimal digits.
 absl::StatusOr<std::string> NewToken();
 
+// INVALID_ARGUMENT for what cannot be a token: fewer than 16 characters, which
+// may be guessed, or others than printable ones without spaces, which do not
+// travel in every header.
+absl::Status CheckToken(const std::string& token);
+
 // The paths of one job, whether it exists or not. Thread-compatible.
 class JobDir {
  public:
@@ -65,7 +70,8 @@ class JobDir {
   absl::StatusOr<std::string> ReadAddress() const;
   absl::StatusOr<std::string> ReadHttpAddress() const;
 
-  // The master publishes where it listens.
+  // The master publishes where it listens, and the token that it was given.
+  absl::Status WriteToken(const std::string& token) const;
   absl::Status WriteAddress(const std::string& host_port) const;
   absl::Status WriteHttpAddress(const std::string& host_port) const;
 
@@ -81,6 +87,10 @@ class JobDir {
   std::string path_;
   std::string job_name_;
 };
+
+// The environment variable by which the client hands the job's lock (an open
+// descriptor) to the master, which calls JobLock::Adopt.
+inline constexpr char kLockFdVariable[] = "ELASTICDL_LOCK_FD";
 
 // Holds a job's lock: one running job per name. Move-only. The lock belongs to
 // the open file, so a child that inherits the descriptor keeps it; it ends when

@@ -1,8 +1,8 @@
 // The order in which an epoch's records are read: a function of (seed, epoch,
-// data) alone. Master and worker compute it independently of each other, so no
-// index list ever travels, and the results are the same on every platform and
-// standard library (the generator is written here, std::shuffle's result is
-// unspecified).
+// data) only. Master and worker compute it independently, so no list of indices
+// is ever sent. The results are the same on every platform and standard
+// library: we have our own generator, because std::shuffle's result is
+// unspecified.
 //
 // A block is records [block_begin, block_end) of one shard. *Positions* of a
 // block are the same numbers, block_begin .. block_end - 1: position p stands
@@ -19,22 +19,22 @@
 
 namespace elasticdl::ledger {
 
-// A permutation of 0 .. size - 1; equal for equal arguments, for ever: ledgers
-// in checkpoints depend on it. Seed 0 is the identity.
+// A permutation of 0 .. size - 1. The result for given arguments must never
+// change, because ledgers in checkpoints depend on it. Seed 0 is the identity.
 std::vector<uint32_t> Permutation(uint64_t seed, uint32_t size);
 
-// The seed of one block's permutation in one epoch (v1::Task.shuffle_seed).
-// Never 0.
+// The seed of a block's permutation in an epoch (v1::Task.shuffle_seed). Never
+// 0.
 uint64_t BlockSeed(uint64_t seed, int32_t epoch, absl::string_view shard,
                    int64_t block_begin);
 
-// The seed of the order of an epoch's blocks. Never 0.
+// The seed of the permutation of an epoch's blocks. Never 0.
 uint64_t EpochSeed(uint64_t seed, int32_t epoch);
 
-// The records that positions [begin, end) of the block [block_begin, block_end)
-// stand for, in the order of training. `shuffle_seed` is v1::Task.shuffle_seed:
-// 0 gives begin .. end - 1. Requires
-// block_begin <= begin <= end <= block_end and fewer than 2^32 records.
+// The records at positions [begin, end) of the block [block_begin, block_end),
+// in training order. `shuffle_seed` is v1::Task.shuffle_seed; 0 gives begin ..
+// end - 1. Requires block_begin <= begin <= end <= block_end and fewer than
+// 2^32 records.
 std::vector<int64_t> RecordsOf(uint64_t shuffle_seed, int64_t block_begin,
                                int64_t block_end, int64_t begin, int64_t end);
 

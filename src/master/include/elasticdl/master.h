@@ -21,7 +21,8 @@ struct ClusterOptions {
   // This very pod.
   std::string pod_name;
   std::string pod_ip;
-  // Folder with worker-pod.json (docs/design/0004-kubernetes.md).
+  // Folder with worker-pod.json and, for parameter servers, ps-pod.json
+  // (docs/design/0004-kubernetes.md).
   std::string pod_template_dir;
   // Values of variables: KUBECONFIG, HOME, KUBERNETES_SERVICE_HOST and _PORT.
   std::string kubeconfig;
@@ -63,7 +64,7 @@ struct MasterOptions {
   // (0 = no limit).
   int64_t min_workers = 1;
   int64_t max_workers = 0;
-  // A worker that is silent for so long is lost.
+  // A worker of which nothing is heard for so long is lost.
   absl::Duration worker_timeout = absl::Seconds(30);
   // One whose process runs for so long without coming to the master is
   // replaced.
@@ -72,8 +73,14 @@ struct MasterOptions {
   // A worker that is gone is replaced.
   bool relaunch = true;
   std::string worker_pod_priority;
-  // Program and arguments of a worker; --worker_id is added.
+  // Program and arguments of a worker; --worker_id and --master_addr are added.
   std::vector<std::string> worker_argv;
+  // Parameter servers; 0 = none. Pods elasticdl-ps-<job>-<id> with the ids
+  // 0 .. num_ps_pods-1, which a relaunched server keeps.
+  int64_t num_ps_pods = 0;
+  std::string ps_pod_priority;
+  // Program and arguments of a server; --ps_id and --master_addr are added.
+  std::vector<std::string> ps_argv;
   // A shell command to run in every worker instead of training; empty = train.
   // Of the job's specification only the name is used then.
   std::string job_command;
@@ -105,7 +112,7 @@ class Master {
   virtual ~Master() = default;
 
   // Runs the job to its end and returns the exit code (0 done, 1 failed,
-  // 4 done but records were set aside). Call once.
+  // 4 done but records were quarantined). Call once.
   virtual int Run() = 0;
 
   // Ends the job in an orderly way. From any thread; the second call is rude:

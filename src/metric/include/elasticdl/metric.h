@@ -1,5 +1,5 @@
-// Metrics as sums. Workers add up sums over their records, the master adds the
-// workers' sums and makes one value of them; raw model outputs never travel.
+// Metrics as sums. Workers compute sums over their records; the master adds up
+// the workers' sums and computes one value. Raw model outputs are never sent.
 #pragma once
 
 #include <cstdint>
@@ -24,8 +24,9 @@ inline constexpr absl::string_view kSqrtMean = "sqrt_mean";
 inline constexpr absl::string_view kSum = "sum";
 inline constexpr absl::string_view kAuc = "auc";
 
-// The value of summed-up sums. INVALID_ARGUMENT for an unknown kind or a wrong
-// number of sums. Without data (number 0, no positives or no negatives): NaN.
+// The value of the metric, given its total sums. INVALID_ARGUMENT for an
+// unknown kind or a wrong number of sums. Without data (number 0, no positives
+// or no negatives): NaN.
 absl::StatusOr<double> Value(absl::string_view kind,
                              absl::Span<const double> sums);
 

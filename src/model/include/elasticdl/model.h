@@ -1,4 +1,4 @@
-// The header of model files, and the only public header with libtorch. A model
+// The header for model files, and the only public header with libtorch. A model
 // file is plain C++ with functions at global scope:
 //
 //   #include <elasticdl/model.h>
@@ -11,18 +11,19 @@
 //                         elasticdl::Mode mode,
 //                         const elasticdl::Metadata& metadata);
 //   elasticdl::Metrics eval_metrics_fn();
-// and, if it wants:
+// and optionally:
 //   elasticdl::Callbacks callbacks();
 //   std::unique_ptr<elasticdl::data::DataReader> custom_data_reader(
 //       const std::string& origin, const elasticdl::Params& params);
 //   struct PredictionOutputsProcessor {
+//     explicit PredictionOutputsProcessor(const std::string& output_dir);
 //     void process(const elasticdl::Outputs& predictions, int64_t worker_id);
 //   };
 //
-// Each function may take a trailing `const elasticdl::Params&` (--model_params)
-// and may leave out trailing arguments. It reports an error by throwing: the
-// job's message then names the function, and the record for `feed`.
-// examples/ has complete files.
+// Each function, and the constructor of a PredictionOutputsProcessor, may take
+// a trailing `const elasticdl::Params&` (--model_params) and may omit trailing
+// arguments. Functions report errors by throwing; the job's message then names
+// the function and, for `feed`, the record. examples/ has complete files.
 #pragma once
 
 #include <torch/torch.h>

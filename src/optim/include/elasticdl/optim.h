@@ -1,6 +1,6 @@
-// Optimizers over flat float arrays, without libtorch: the worker applies them
-// to its flat parameter buffer, the parameter server to its shards. A spec is
-// declarative, so that a model file can name an optimizer that runs elsewhere.
+// Optimizers over flat float arrays, without libtorch. The worker applies them
+// to its flat parameter buffer. A spec is declarative, so that a model file can
+// describe an optimizer that runs elsewhere (later also in parameter servers).
 #pragma once
 
 #include <cstddef>
@@ -13,16 +13,17 @@
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
 #include "absl/strings/string_view.h"
+#include "absl/types/span.h"
 
 namespace elasticdl::optim {
 
 // An optimizer by name and arguments, e.g. SGD(lr=0.1,momentum=0.9).
-// Optimizers: SGD Adam AdamW Adagrad RMSprop Adadelta Adamax Nadam Ftrl.
-// Names and arguments are those of Keras and torch.optim, in any case; `lr` and
+// Optimizers: SGD Adam AdamW Adagrad RMSprop Adadelta Adamax Nadam Ftrl. Names
+// and arguments are those of Keras and torch.optim, in any case; `lr` and
 // `learning_rate`, `beta_1` and `beta1`, `eps` and `epsilon` … mean the same.
 // Booleans are 0 and 1. An argument that is not given has torch.optim's default
-// (Keras' for Ftrl, which torch does not have). docs: src/optim/spec.cc's
-// table.
+// (Keras' for Ftrl, which torch does not have); see the table in
+// src/optim/spec.cc.
 struct OptimizerSpec {
   std::string type;
   std::map<std::string, double> args;
@@ -43,8 +44,8 @@ struct OptimizerSpec {
   }
 };
 
-// Makers for model files. Those without one here are made with Parse or by
-// naming the fields: OptimizerSpec{"Ftrl", {{"lr", 0.1}}}.
+// Shorthands for model files. Create the others with Parse or by setting the
+// fields: OptimizerSpec{"Ftrl", {{"lr", 0.1}}}.
 OptimizerSpec Sgd(double lr, double momentum = 0.0, bool nesterov = false,
                   double weight_decay = 0.0);
 OptimizerSpec Adam(double lr = 0.001, double beta1 = 0.9, double beta2 = 0.999,
@@ -54,8 +55,16 @@ OptimizerSpec Adagrad(double lr = 0.01, double epsilon = 1e-7);
 OptimizerSpec RmsProp(double lr = 0.01, double alpha = 0.99,
                       double epsilon = 1e-8, double momentum = 0.0);
 
-// The arithmetic of one optimizer. Thread-safe (holds constants only): state is
-// in the caller's slots.
+// An array to update, with its gradient and its slots; all have n elements.
+struct Update {
+  float* param;
+  const float* grad;
+  float* const* slots;
+  size_t n;
+};
+
+// The arithmetic of one optimizer. Thread-safe: it has only constants; the
+// state is in the caller's slots.
 class Optimizer {
  public:
   virtual ~Optimizer() = default;
@@ -66,9 +75,9 @@ class Optimizer {
   // Names of the per-parameter state arrays, in the order Apply takes them
   // (SGD with momentum: {"momentum"}; Adam: {"m", "v"} …).
   virtual const std::vector<std::string>& slot_names() const = 0;
-  // What a slot's elements are before the first Apply (0 for most).
+  // The value of a slot's elements before the first Apply (0 for most slots).
   virtual float initial_slot_value(size_t slot) const = 0;
-  // lr of the spec, used unless a schedule sets another.
+  // The spec's lr, used unless a schedule sets another one.
   virtual double learning_rate() const = 0;
 
   // One update of param[0..n) by grad[0..n). slots[i] has n elements. `step`
@@ -77,6 +86,9 @@ class Optimizer {
   // may update disjoint parts of a parameter.
   virtual void Apply(float* param, const float* grad, float* const* slots,
                      size_t n, double lr, int64_t step) const = 0;
+  // The same for many arrays in one step, e.g. rows of an embedding.
+  virtual void ApplyAll(absl::Span<const Update> updates, double lr,
+                        int64_t step) const = 0;
 };
 
 }  // namespace elasticdl::optim

@@ -17,8 +17,14 @@ struct WorkerOptions {
   std::string token;
   // Below 0: the master gives one.
   int64_t worker_id = -1;
+  // Called once, when the id is known: the log's tag can tell it. May be empty.
+  std::function<void(int64_t worker_id)> named;
+  // Where workers on other hosts reach this one; empty = the address by which
+  // it reaches the master (collective::OwnAddress).
+  std::string worker_address;
   absl::Duration connect_timeout = absl::Seconds(30);
-  // Replace what the master says, unless empty.
+  // Replace what the master says, unless empty. A model that cannot be loaded
+  // then ends this worker only; one that the master named ends the job.
   std::string model_zoo;
   std::string model_def;
   std::string model_params;

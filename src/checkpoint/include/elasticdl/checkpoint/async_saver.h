@@ -1,4 +1,4 @@
-// Saves checkpoints in the background while training goes on.
+// Saves checkpoints in the background while training continues.
 #pragma once
 
 #include <deque>
@@ -17,32 +17,41 @@
 
 namespace elasticdl::checkpoint {
 
-// Thread-safe. One thread saves one snapshot at a time; one more may wait. A
-// newer Submit replaces the waiting one, so a slow disk costs checkpoints and
-// never training time, and memory stays at two snapshots.
-class AsyncSaver {
+// Saves snapshots in the background. Thread-safe.
+class Saver {
  public:
-  // The path of the new version, or why there is none: an error of Save, or
-  // CANCELLED (a newer snapshot replaced it, or Stop came first).
+  // Gets the path of the new version, or why there is none: an error of Save,
+  // or CANCELLED (a newer snapshot replaced it, or Stop was called first).
   using Done = std::function<void(const absl::StatusOr<std::string>& path)>;
 
+  virtual ~Saver() = default;
+  // Takes the snapshot and returns at once. `done` (may be empty) is called
+  // exactly once, without any lock held; it may call Submit.
+  virtual void Submit(OwnedSnapshot snapshot, Done done) = 0;
+  // Waits until everything submitted so far is saved and its `done` has
+  // returned. DEADLINE_EXCEEDED after `timeout`. Must not be called from
+  // `done`.
+  virtual absl::Status Flush(absl::Duration timeout) = 0;
+};
+
+// One thread saves one snapshot at a time; one more may wait. A newer Submit
+// replaces the waiting one, so a slow disk costs checkpoints but never training
+// time, and there are never more than two snapshots in memory.
+class AsyncSaver : public Saver {
+ public:
   AsyncSaver(std::string dir, SaveOptions options);
   // Stop, then Join.
-  ~AsyncSaver();
+  ~AsyncSaver() override;
   AsyncSaver(const AsyncSaver&) = delete;
   AsyncSaver& operator=(const AsyncSaver&) = delete;
 
-  // Takes the snapshot and returns at once. `done` (may be empty) is called
-  // exactly once, on the saver's thread (after Stop: on this one), without
-  // locks held; it may Submit.
-  void Submit(OwnedSnapshot snapshot, Done done);
+  // `done` is called on the saver's thread, or after Stop on the calling
+  // thread.
+  void Submit(OwnedSnapshot snapshot, Done done) override;
+  absl::Status Flush(absl::Duration timeout) override;
 
-  // Waits until everything submitted before is saved and its `done` returned.
-  // DEADLINE_EXCEEDED after `timeout`. Not from `done`.
-  absl::Status Flush(absl::Duration timeout);
-
-  // Idempotent, does not block: the save under way is completed, the waiting
-  // snapshot and later ones are CANCELLED. Call Flush first to keep them.
+  // Idempotent, does not block. The current save is completed; the waiting
+  // snapshot and later ones are CANCELLED. Call Flush first to save them.
   void Stop();
   // Waits for the thread to end; only after Stop.
   void Join();
@@ -69,11 +78,12 @@ class AsyncSaver {
   CondVar changed_;
   std::optional<Job> waiting_ ABSL_GUARDED_BY(mu_);
   std::deque<Cancelled> cancelled_ ABSL_GUARDED_BY(mu_);
-  // Between taking work and the return of its callbacks.
+  // True from taking work until its callbacks have returned.
   bool busy_ ABSL_GUARDED_BY(mu_) = false;
   bool stopped_ ABSL_GUARDED_BY(mu_) = false;
 
-  // Its own synchronisation; last, so that it starts when the rest is there.
+  // Internally synchronized. Last, so that it starts when the rest is
+  // initialized.
   Thread thread_;
 };
 

@@ -1,12 +1,13 @@
 // Checkpoints on disk: durable, atomic, versioned. docs/formats.md describes
 // the files.
 //
-// All functions are thread-safe. Several processes may save into and read from
-// one directory; a version becomes visible by one rename, complete or not at
-// all.
+// All functions are thread-safe. Several processes may save to and read from
+// one directory. A version becomes visible with one rename, either complete or
+// not at all.
 #pragma once
 
 #include <cstdint>
+#include <functional>
 #include <string>
 #include <vector>
 
@@ -18,30 +19,36 @@
 namespace elasticdl::checkpoint {
 
 struct SaveOptions {
-  // How many complete versions stay (--keep_checkpoint_max); 0 or
-  // below = all.
+  // How many complete versions to keep (--keep_checkpoint_max); 0 or less =
+  // all.
   int keep_max = 0;
-  // Tensors go on in a further variables-i-of-N.ckpt above this size. Protocol
-  // Buffers cannot read a message above 2 GiB.
+  // Above this size, tensors continue in another variables-i-of-N.ckpt.
+  // Protocol Buffers cannot read a message above 2 GiB.
   int64_t max_file_bytes = int64_t{1} << 30;
 };
 
 // Writes `<dir>/version-<V>` and returns its path once it is on the disk. `dir`
-// is made if it is missing. A version of the same number is replaced.
-// Then, and only then, the oldest complete versions before V are deleted down
-// to `keep_max` (a failure of that is logged, not returned: the checkpoint is
-// there). Versions above V and incomplete ones are left alone.
-// Errors: INVALID_ARGUMENT (names twice, bytes that do not fit the shape),
-// RESOURCE_EXHAUSTED (disk full), what the file system says. After an error
-// the directory holds what it held before (if the very last fsync failed, the
-// new version too).
+// is created if it is missing. A version of the same number is replaced. Only
+// then are the oldest complete versions before V deleted until `keep_max` are
+// left. A failure to delete is logged, not returned, because the checkpoint was
+// saved. Versions above V and incomplete ones are not touched. Errors:
+// INVALID_ARGUMENT (duplicate names, bytes that do not match the shape),
+// FAILED_PRECONDITION (its lineage is fenced), RESOURCE_EXHAUSTED (disk full),
+// or the file system's error. After an error the directory has the same
+// contents as before (and the new version, if only the last fsync failed).
 absl::StatusOr<std::string> Save(const std::string& dir,
                                  const Snapshot& snapshot,
                                  const SaveOptions& options = {});
 
+// From now on, older lineages of the same run can neither save to `dir` nor
+// delete anything there, on whatever machine they run. Does nothing if `dir`
+// does not exist.
+absl::Status Fence(const std::string& dir, const Lineage& lineage);
+
 struct Version {
   int64_t version = 0;
   std::string path;
+  Lineage lineage;
 };
 
 // A version-* folder that cannot be used, and why.
@@ -56,25 +63,35 @@ struct Listing {
   std::vector<Skipped> skipped;
 };
 
-// The versions in `dir`. Complete means: every file of the manifest is there
-// in its size; without a manifest (Python ElasticDL) all N of the N files are
-// there. A missing `dir` has no versions. Contents are not read.
+// The versions in `dir`. A version is complete if every file in the manifest
+// exists and has the listed size; without a manifest (Python ElasticDL), if all
+// N files exist. A missing `dir` has no versions. Contents are not read.
 absl::StatusOr<Listing> ListVersions(const std::string& dir);
 
 // The newest complete version. NOT_FOUND says what was skipped and why.
 absl::StatusOr<Version> Newest(const std::string& dir);
 
-// --checkpoint_dir_for_init: `path` is a version-V folder, or a directory of
-// them. Gives the folder, or the newest complete one in which every file has
-// its checksum (bad ones are logged and skipped). NOT_FOUND if there is none;
-// DATA_LOSS if the named folder itself is bad.
+// --checkpoint_dir_for_init: `path` is a version-V folder or a directory of
+// them. Returns the folder, or the newest complete one whose checksums match
+// (bad ones are logged and skipped). NOT_FOUND if there is none; DATA_LOSS if
+// the named folder itself is bad.
 absl::StatusOr<std::string> Resolve(const std::string& path);
 
-// Reads all files of a version-V folder and compares their checksums.
-// DATA_LOSS names the file that is bad, NOT_FOUND the one that is missing.
-absl::StatusOr<Loaded> Load(const std::string& path);
+// Called repeatedly while a version is read, with the bytes read so far and the
+// total. If it returns an error, reading stops and returns that error.
+using LoadProgress =
+    std::function<absl::Status(int64_t bytes, int64_t total_bytes)>;
 
-// Compares checksums only; needs no memory for the tensors.
+// Reads all files of a version-V folder and verifies their checksums. DATA_LOSS
+// names a damaged file, NOT_FOUND a missing one.
+absl::StatusOr<Loaded> Load(const std::string& path,
+                            const LoadProgress& progress = {});
+
+// Only verifies checksums; needs no memory for the tensors.
 absl::Status Verify(const std::string& path);
+
+// The ledger of a version, if the whole version is good (Verify). NOT_FOUND if
+// it has none.
+absl::StatusOr<v1::Ledger> LoadLedger(const std::string& path);
 
 }  // namespace elasticdl::checkpoint

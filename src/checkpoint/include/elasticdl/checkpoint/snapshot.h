@@ -1,4 +1,4 @@
-// What a checkpoint holds, before it is written and after it is read.
+// The contents of a checkpoint, before it is written and after it is read.
 #pragma once
 
 #include <cstdint>
@@ -34,17 +34,33 @@ struct EmbeddingRows {
   NamedTensor rows;
 };
 
-// Bytes of one element; 0 for a type that checkpoints do not hold.
+// Size of one element in bytes; 0 for a type that checkpoints do not support.
 int64_t ElementBytes(v1::DataType dtype);
 
 // "name float32[10,3]", for messages.
 std::string Describe(const NamedTensor& tensor);
 
-// A view of the state to be saved: nothing is copied, so the memory behind
-// `bytes` must stay and not change until the save is over.
+// The lineage of a model. When the last copy of a model is lost, the job is
+// rolled back to an older one. Checkpoints that descend from the lost model are
+// abandoned: they must not be mistaken for the job's model of the same step.
+struct Lineage {
+  // The run of a job; empty = unknown (other programs, older versions).
+  std::string run;
+  // Grows with every rollback of a run.
+  int64_t generation = 0;
+
+  // Was the run rolled back after this?
+  bool IsAbandonedBy(const Lineage& other) const {
+    return run == other.run && generation < other.generation;
+  }
+};
+
+// A view of the state to be saved. Nothing is copied, so the memory behind
+// `bytes` must stay valid and unchanged until the save has finished.
 struct Snapshot {
   // Committed steps; the V of version-V.
   int64_t version = 0;
+  Lineage lineage;
   // Parameters and buffers of the model. Names are unique.
   std::vector<NamedTensor> variables;
   // Optimizer state, named by SlotName(). Names are unique.
@@ -52,14 +68,14 @@ struct Snapshot {
   // OptimizerSpec::ToString(), and how many times it was applied.
   std::string optimizer;
   int64_t optimizer_step = 0;
-  // The data ledger of the very step `version`; absent for a bare model.
+  // The data ledger of exactly this step; absent for a model alone.
   std::optional<v1::Ledger> ledger;
 };
 
 // "<param>/<slot>".
 std::string SlotName(absl::string_view param, absl::string_view slot);
 
-// A snapshot together with the memory it looks at. Move-only.
+// A snapshot together with the memory it refers to. Move-only.
 struct OwnedSnapshot {
   // A deep copy: all tensors in one allocation.
   static OwnedSnapshot Copy(const Snapshot& snapshot);
@@ -85,6 +101,7 @@ class Loaded {
   // The version-V folder it came from.
   std::string path;
   int64_t version = 0;
+  Lineage lineage;
   // Sorted by name.
   std::vector<NamedTensor> variables;
   std::vector<NamedTensor> slots;
@@ -94,13 +111,13 @@ class Loaded {
   std::string optimizer;
   int64_t optimizer_step = 0;
   std::optional<v1::Ledger> ledger;
-  // Contents of the files; owns what the tensors point at.
+  // The contents of the files; the tensors point into it.
   std::vector<std::string> storage;
 };
 
-// Are the loaded variables those of `model` (names, types, shapes; its `bytes`
-// do not matter)? FAILED_PRECONDITION says that it is a checkpoint of another
-// model and lists the first tensors that differ.
+// Checks that the loaded variables match `model` (names, types and shapes, not
+// `bytes`). FAILED_PRECONDITION says that it is a checkpoint of another model
+// and lists the first tensors that differ.
 absl::Status CheckCompatible(const Loaded& loaded,
                              absl::Span<const NamedTensor> model);
 

@@ -5,16 +5,47 @@
 #include <nlohmann/json.hpp>
 #include <optional>
 #include <string>
+#include <vector>
 
 #include "elasticdl/cluster/job_objects.h"
 
 namespace elasticdl::cluster {
 
-// What the master does in its namespace: Role and RoleBinding `elasticdl-job`
-// for a service account of that namespace.
-Json MakeRole(const std::string& namespace_name);
-Json MakeRoleBinding(const std::string& namespace_name,
-                     const std::string& service_account);
+// Two accounts need rights, and not the same ones: the service account of the
+// master pod makes pods; whoever uses `elasticdl` makes jobs and asks for them.
+enum class Party { kMaster, kClient };
+
+// One right in a namespace.
+struct Right {
+  std::string verb;
+  std::string resource;  // "pods", "pods/log"
+  std::string group;     // "" = the core API
+};
+// Those without which the party cannot do its work.
+std::vector<Right> RightsOf(Party party);
+
+// Who gets the rights.
+struct Subject {
+  // A user's name; "" = it is a service account.
+  std::string user;
+  std::string account;
+  std::string account_namespace;
+};
+// As the server names it: ann, system:serviceaccount:team:trainer.
+std::string UserName(const Subject& subject);
+
+// Role `elasticdl-job` or `elasticdl-client`, and a RoleBinding for one
+// subject. Each subject has a binding of its own, so that granting rights to
+// one takes them from nobody.
+Json MakeRole(Party party, const std::string& namespace_name);
+Json MakeRoleBinding(Party party, const std::string& namespace_name,
+                     const Subject& subject);
+
+// Questions to the server, answered in /status/allowed: may I, may this service
+// account of the namespace?
+Json MakeSelfReview(const Right& right, const std::string& namespace_name);
+Json MakeAccountReview(const Right& right, const std::string& namespace_name,
+                       const std::string& account);
 
 // What an API server says when it refuses (403).
 struct Forbidden {
@@ -29,8 +60,14 @@ struct Forbidden {
 // From the server's words ('… User "u" cannot create resource "pods" …').
 std::optional<Forbidden> ParseForbidden(const std::string& message);
 
+// The command by which somebody who may gives `subject` all rights of the
+// party.
+std::string GrantCommand(Party party, const std::string& namespace_name,
+                         const Subject& subject);
+
 // One sentence that names the verb and the resource, and the command that
-// grants them; the server's own words when they are not understood.
-std::string ExplainForbidden(const std::string& message);
+// grants the party what it needs; or the priority class that does not exist.
+// The server's own words when they are not understood.
+std::string ExplainForbidden(const std::string& message, Party party);
 
 }  // namespace elasticdl::cluster

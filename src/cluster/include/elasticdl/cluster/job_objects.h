@@ -34,6 +34,9 @@ inline constexpr char kJobLabel[] = "elasticdl-job-name";
 inline constexpr char kTypeLabel[] = "elasticdl-replica-type";
 inline constexpr char kIndexLabel[] = "elasticdl-replica-index";
 
+// The labels of all objects of a job.
+Json JobLabels(const std::string& job_name);
+
 // elasticdl-master-<job>: the pod and its Service.
 std::string MasterName(const std::string& job_name);
 // elasticdl-job-<job>.

@@ -42,7 +42,8 @@ struct PodView {
   // How the pod ended, for a process: the exit code that the master noted, or
   // the container's, or 0 or 1 by outcome and phase when neither is known.
   int ExitCode() const;
-  // succeeded, failed, stopped, …; pending or running before the end.
+  // succeeded, failed, stopped, …; before the end pending, running, or
+  // restarting when the container has ended and is to be started again.
   std::string State() const;
 };
 

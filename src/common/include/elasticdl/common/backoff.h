@@ -1,4 +1,4 @@
-// Exponential backoff with jitter, pure: the caller waits.
+// Exponential backoff with jitter. Pure: the caller does the waiting.
 #pragma once
 
 #include <cstdint>
@@ -21,9 +21,9 @@ class Backoff {
   explicit Backoff(Options options, uint64_t seed)
       : options_(options), next_(options.initial), random_(seed) {}
 
-  // The delay before the next try.
+  // The delay before the next attempt.
   absl::Duration Next();
-  // After a success.
+  // Call after a success.
   void Reset() { next_ = options_.initial; }
 
  private:

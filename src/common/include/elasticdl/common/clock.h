@@ -10,12 +10,12 @@ namespace elasticdl {
 class Clock {
  public:
   virtual ~Clock() = default;
-  // Monotonic time, for durations and deadlines. Its epoch means nothing.
+  // Monotonic time, for durations and deadlines. Its epoch is arbitrary.
   virtual absl::Time Now() const = 0;
   // Wall-clock time, for people and file names.
   virtual absl::Time WallNow() const = 0;
 
-  // The machine's clock. Lives for ever.
+  // The machine's clock. Never destroyed.
   static const Clock& Real();
 };
 

@@ -11,12 +11,12 @@ namespace elasticdl {
 uint32_t Crc32Ieee(absl::string_view data);
 uint32_t Crc32c(absl::string_view data);
 
-// The checksum of some bytes followed by `data`, when `crc` is that of the
-// bytes before.
+// The checksum of some bytes followed by `data`, where `crc` is the checksum of
+// those bytes.
 uint32_t ExtendCrc32c(uint32_t crc, absl::string_view data);
 
-// The form in which snappy's frames and TFRecord files store a CRC-32C, so that
-// a checksum of data that holds checksums stays a good one.
+// The masked form in which snappy frames and TFRecord files store a CRC-32C.
+// The CRC of data that contains its own CRC would otherwise be weak.
 constexpr uint32_t MaskCrc32c(uint32_t crc) {
   return ((crc >> 15) | (crc << 17)) + 0xa282ead8;
 }

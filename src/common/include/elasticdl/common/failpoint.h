@@ -9,8 +9,8 @@
 //   action  error | kill | stop | exit(code) | delay(ms)
 //           error: Failpoint returns UNAVAILABLE; kill: SIGKILL to this
 //           process; stop: SIGSTOP; exit(code): _exit(code); delay(ms): this
-//           thread waits so many milliseconds, which bounds the speed of a job
-//           that a test has to catch in time
+//           thread waits this many milliseconds, which slows down a job so that
+//           a test can act on it in time
 //   first   the visit at which it starts, from 1 (default 1)
 //   count   for how many visits (default: all that follow)
 // e.g. `checkpoint.rename=kill@2;2:worker.reduce=error@1x3`.

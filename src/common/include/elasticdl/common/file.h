@@ -1,4 +1,4 @@
-// Files: whole reads, durable atomic writes, JSON-lines appending.
+// Files: reading whole files, durable atomic writes, appending JSON lines.
 #pragma once
 
 #include <cstdint>
@@ -38,12 +38,12 @@ class Fd {
 // Whole contents. NOT_FOUND, PERMISSION_DENIED, … with the path in the message.
 absl::StatusOr<std::string> ReadFile(const std::string& path);
 
-// Writes all of `data` to `fd`, over short writes and EINTR. `what` names the
-// file in an error (RESOURCE_EXHAUSTED when the disk is full).
+// Writes all of `data` to `fd`, handling short writes and EINTR. `what` names
+// the file in an error (RESOURCE_EXHAUSTED when the disk is full).
 absl::Status WriteAll(int fd, absl::string_view data, absl::string_view what);
 
-// Durable and atomic: temporary name beside it, write, fsync, rename, fsync of
-// the folder. `mode` is the file's permission bits.
+// Durable and atomic: writes to a temporary name next to it, syncs, renames,
+// and syncs the folder. `mode` is the file's permission bits.
 absl::Status WriteFileAtomic(const std::string& path, absl::string_view data,
                              uint32_t mode = 0644);
 
@@ -52,7 +52,7 @@ absl::Status SyncDirectory(const std::string& path);
 // mkdir -p.
 absl::Status MakeDirectories(const std::string& path, uint32_t mode = 0755);
 
-// rm -rf; a missing path is no error.
+// rm -rf; a missing path is not an error.
 absl::Status RemoveTree(const std::string& path);
 
 bool FileExists(const std::string& path);
@@ -64,8 +64,8 @@ absl::StatusOr<std::vector<std::string>> ListDirectory(const std::string& path);
 std::string JoinPath(absl::string_view a, absl::string_view b);
 
 // Appends whole lines to a file; each line reaches the kernel in one write, so
-// that a killed process never leaves half a line before a later one.
-// Thread-compatible.
+// that a killed process never leaves a partial line before a later one. If the
+// disk has no room for a line, none of it is kept. Thread-compatible.
 class LineWriter {
  public:
   // An empty path gives a writer that drops everything.
@@ -73,7 +73,8 @@ class LineWriter {
   LineWriter() = default;
   // Adds the newline.
   absl::Status Append(absl::string_view line);
-  // Length of the file, if nobody else writes to it.
+  // The length of the file, provided that nobody else writes to it. Failed
+  // writes do not count.
   int64_t bytes() const { return bytes_; }
 
  private:

@@ -14,12 +14,12 @@ enum class LogLevel { kDebug, kInfo, kWarning, kError, kCritical };
 // Parses DEBUG, INFO, WARNING, ERROR, CRITICAL (any case). False if unknown.
 bool ParseLogLevel(absl::string_view text, LogLevel& level);
 
-// Sets the tag shown in each line and the least level. Call once in main; lines
-// go to stderr.
+// Sets the tag shown in each line and the minimum level. Call once in main;
+// lines go to stderr.
 void InitLog(absl::string_view tag, LogLevel level);
 
-// Copies all lines to the end of a file too. Call before InitLog, which gives
-// its lines their form.
+// Also appends all lines to a file. Call before InitLog, which sets the format
+// of its lines.
 absl::Status AddLogFile(const std::string& path);
 
 bool LogEnabled(LogLevel level);

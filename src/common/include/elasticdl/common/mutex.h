@@ -1,6 +1,6 @@
 // Annotated mutex and condition variable over the standard ones. Clang's
 // thread-safety analysis checks the annotations, and TSan understands
-// std::mutex (absl::Mutex from a prebuilt library gives it false races).
+// std::mutex (absl::Mutex from a prebuilt library causes false reports).
 #pragma once
 
 #include <algorithm>
@@ -53,7 +53,8 @@ class CondVar {
   bool WaitFor(Mutex& mu, absl::Duration timeout)
       ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu) {
     std::unique_lock<std::mutex> lock(mu.mu_, std::adopt_lock);
-    // A year is "for ever" and does not overflow the clock's arithmetic.
+    // A year is effectively forever and does not overflow the clock's
+    // arithmetic.
     const auto wait = absl::ToChronoNanoseconds(
         std::min(std::max(timeout, absl::ZeroDuration()), absl::Hours(8760)));
     const bool notified =

@@ -1,13 +1,23 @@
-// Comparing secrets.
+// Secrets: comparing them, proving that one knows them.
 #pragma once
+
+#include <cstddef>
+#include <string>
 
 #include "absl/strings/string_view.h"
 
 namespace elasticdl {
 
-// Takes the same time wherever the two differ, so that nobody can find a secret
-// byte by byte. An empty secret equals nothing, itself included: what was never
-// set lets nobody in.
+// Compares in constant time, so that a secret cannot be guessed byte by byte.
+// An empty secret equals nothing, not even itself: a secret that was never set
+// lets nobody in.
 bool SecretsEqual(absl::string_view a, absl::string_view b);
+
+// HMAC-SHA256 of `text`: who can make it knows `secret`.
+inline constexpr size_t kMacBytes = 32;
+std::string Mac(absl::string_view secret, absl::string_view text);
+
+// From the kernel; `count` <= 256.
+std::string RandomBytes(size_t count);
 
 }  // namespace elasticdl

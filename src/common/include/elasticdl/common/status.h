@@ -12,7 +12,7 @@
 
 namespace elasticdl {
 
-// The same code with "context: " before the message. OK stays OK.
+// The same code and payloads with "context: " before the message. OK stays OK.
 absl::Status Annotate(const absl::Status& status, absl::string_view context);
 
 // Status of a failed system call: maps errno to a code and appends its text.

@@ -8,9 +8,12 @@
 #include <cstdint>
 #include <vector>
 
+#include "absl/status/status.h"
+#include "elasticdl/common/limits.h"
+
 namespace elasticdl::elastic {
 
-// One member's part. Counts must be below 2^24, which a float holds exactly.
+// One member's part.
 struct MemberWord {
   int64_t records = 0;
   // Loss times records.
@@ -24,15 +27,15 @@ struct MemberWord {
   bool report_wanted = false;
 };
 
-inline constexpr int64_t kMaxRecordsPerStep = (int64_t{1} << 24) - 1;
-// Room for the word is kept beside the gradients: 24 KiB for so many members. A
-// larger world would want another kind of word.
-inline constexpr int kMaxWorldSize = 1024;
-
 // Floats of the control word of a world.
 size_t ControlWordSize(int world_size);
 
-// Writes the whole word: `mine` at its place, zeros elsewhere.
+// RESOURCE_EXHAUSTED when the word cannot hold it: more than kMaxWorldSize
+// members, or more than kMaxRecordsPerStep records.
+absl::Status CheckControlWord(const MemberWord& mine, int world_size);
+
+// Writes the whole word: `mine` at its place, zeros elsewhere. Only what
+// CheckControlWord lets pass.
 void FillControlWord(const MemberWord& mine, int rank, int world_size,
                      float* word);
 

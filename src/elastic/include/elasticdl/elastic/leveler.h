@@ -3,6 +3,7 @@
 #pragma once
 
 #include <cstdint>
+#include <functional>
 #include <string>
 #include <vector>
 
@@ -46,6 +47,17 @@ struct Levelled {
   absl::Status world;
 };
 
+struct LevelOptions {
+  // For one piece of the state, and for the end.
+  absl::Duration timeout = absl::Minutes(2);
+  // Until all members are here. Some may have a large state to load, and only
+  // the master hears whether they get on with it: it breaks off what is in
+  // vain.
+  absl::Duration arrival_timeout = absl::InfiniteDuration();
+  // So many bytes of so many have gone from the donor to the others.
+  std::function<void(int64_t bytes, int64_t total)> moved;
+};
+
 // Collective: all members call it first in a new world. The donor is the member
 // with the newest lineage and in it the highest step, among those that have a
 // state; the lowest rank if there are several. After an error the member's
@@ -53,6 +65,6 @@ struct Levelled {
 // FAILED_PRECONDITION: a member has another model, or nobody has a state.
 absl::StatusOr<Levelled> BringLevel(collective::Communicator& communicator,
                                     const MemberState& state,
-                                    absl::Duration timeout);
+                                    const LevelOptions& options);
 
 }  // namespace elasticdl::elastic

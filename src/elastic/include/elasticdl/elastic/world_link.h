@@ -5,6 +5,7 @@
 #include <cstdint>
 #include <functional>
 #include <memory>
+#include <optional>
 #include <string>
 
 #include "absl/status/status.h"
@@ -22,8 +23,8 @@ namespace elasticdl::elastic {
 v1::WorkerMessage MakeWorldFailed(int64_t generation,
                                   const absl::Status& status);
 
-// Thread-safe. The On… functions are called by the thread that receives from
-// the master, Use and Drop by the one that trains.
+// Thread-safe. Hear is called by the thread that receives from the master, Use
+// and Drop by the one that trains.
 class WorldLink {
  public:
   struct Options {
@@ -35,17 +36,25 @@ class WorldLink {
     // patience (MembershipOptions::prepare_timeout), so that a member says what
     // it cannot do before it is taken for dead.
     absl::Duration connect_timeout = absl::Seconds(10);
+    // How a member begins to connect; empty = BeginConnect with `backend`.
+    std::function<absl::StatusOr<std::unique_ptr<collective::Connector>>(
+        const collective::WorldSpec& world)>
+        begin;
+    // Runs what may block; one call after the other. Empty = on a thread of the
+    // link's own.
+    std::function<void(std::function<void()>)> run;
   };
-  // Both are called on the link's own thread and must not block. `send` goes to
+  // Both are called by Options::run and must not block. `send` goes to
   // the master; `connected` says that a world can be used.
   WorldLink(Options options, std::function<void(v1::WorkerMessage)> send,
             std::function<void(int64_t generation)> connected);
   ~WorldLink();
 
-  // An urgent one aborts the communicator in use.
-  void OnPrepare(const v1::Prepare& prepare);
-  void OnOffers(const v1::Offers& offers);
-  void OnDissolve(const v1::Dissolve& dissolve);
+  // Prepare (an urgent one aborts the communicator in use), Offers, Dissolve
+  // and Stop; others are ignored. True when the message is for the link alone.
+  bool Hear(const v1::MasterMessage& message);
+  // Aborts the communicator in use; another one may follow.
+  void Break(const std::string& reason);
   // Aborts the communicator in use and all that is being made, now and in
   // future.
   void AbortAll(const std::string& reason);
@@ -55,15 +64,16 @@ class WorldLink {
   // other members may still be busy with its last round.
   std::shared_ptr<collective::Communicator> Use(int64_t generation);
   void ForgetFormer();
+  // The communicator in use is that of this world, and nothing has overtaken
+  // it: what is done for it will be used.
+  bool IsUsable(int64_t generation) const;
   // Closes the communicator in use: its other members notice.
   void Drop(const std::string& reason);
 
  private:
-  struct Job {
-    v1::Prepare prepare;
-    v1::Offers offers;
-  };
-  void Work();
+  void OnPrepare(const v1::Prepare& prepare);
+  void OnDissolve(const v1::Dissolve& dissolve);
+  void Run(std::function<void()> work);
   void Begin(const v1::Prepare& prepare);
   void Connect(const v1::Offers& offers);
   void Fail(int64_t generation, const absl::Status& status);
@@ -71,12 +81,12 @@ class WorldLink {
   const Options options_;
   const std::function<void(v1::WorkerMessage)> send_;
   const std::function<void(int64_t generation)> connected_;
-  Queue<Job> jobs_;
 
-  Mutex mu_;
+  mutable Mutex mu_;
   // The newest generation that was announced: older ones are of no interest.
   int64_t newest_ ABSL_GUARDED_BY(mu_) = 0;
   int64_t newest_urgent_ ABSL_GUARDED_BY(mu_) = 0;
+  int64_t dissolved_ ABSL_GUARDED_BY(mu_) = 0;
   std::string aborted_ ABSL_GUARDED_BY(mu_);
   // Shared with the thread that is connecting.
   std::shared_ptr<collective::Connector> connector_ ABSL_GUARDED_BY(mu_);
@@ -88,8 +98,9 @@ class WorldLink {
   int64_t in_use_generation_ ABSL_GUARDED_BY(mu_) = 0;
   std::shared_ptr<collective::Communicator> former_ ABSL_GUARDED_BY(mu_);
 
-  // Last: uses what is above.
-  Thread thread_;
+  // Last: uses what is above. Without Options::run.
+  Queue<std::function<void()>> jobs_;
+  std::optional<Thread> thread_;
 };
 
 }  // namespace elasticdl::elastic

@@ -1,5 +1,5 @@
-// Callbacks of model files: learning rate by step, early stop, user code. No
-// libtorch.
+// Callbacks for model files: learning-rate schedules, early stopping, user
+// code. No libtorch.
 #pragma once
 
 #include <cmath>
@@ -14,28 +14,28 @@
 
 namespace elasticdl {
 
-// Names of the hooks are those of the Python contract. Runs on the training
+// The hooks have the names of the Python ElasticDL. Runs on the training
 // thread; a hook may throw, which fails the job.
 class Callback {
  public:
   virtual ~Callback() = default;
 
-  // Before step `step` (counts from 1).
+  // Called before step `step` (steps count from 1).
   virtual void on_train_batch_begin(int64_t step) {}
-  // After an evaluation of the model at `step`; metrics by name.
+  // Called after an evaluation of the model at `step`; metrics by name.
   virtual void on_evaluation_end(int64_t step,
                                  const std::map<std::string, double>& metrics) {
   }
-  // Once per job, after the last step, on one worker.
+  // Called once per job, after the last step, on one worker.
   virtual void on_train_end() {}
 
-  // What the hooks have asked for; read by the trainer after each hook.
+  // What the hooks have requested; read by the trainer after each hook.
   const std::optional<double>& learning_rate() const { return learning_rate_; }
   bool stop_requested() const { return stop_requested_; }
   const std::string& stop_reason() const { return stop_reason_; }
 
  protected:
-  // From the next update on.
+  // Takes effect with the next update.
   void SetLearningRate(double lr) { learning_rate_ = lr; }
   // Ends the training after the current step, as if the data had ended.
   void StopTraining(std::string reason) {
@@ -64,9 +64,9 @@ class LearningRateScheduler : public Callback {
   std::function<double(int64_t)> schedule_;
 };
 
-// Stops when `metric` has not become better by more than `min_delta` in
-// `patience` evaluations in a row. A metric that is missing or NaN does not
-// count as an evaluation.
+// Stops when `metric` has not improved by more than `min_delta` in `patience`
+// evaluations in a row. Evaluations in which the metric is missing or NaN do
+// not count.
 class EarlyStopping : public Callback {
  public:
   struct Options {

@@ -11,12 +11,12 @@
 
 namespace elasticdl::model {
 
-// How model files are compiled. Comes with the build (FindToolchain).
+// How model files are compiled. Written by the build (see FindToolchain).
 struct Toolchain {
   std::string compiler = "c++";
   // Kind and version of the compiler, e.g. "GNU 12.2.0": part of the cache key.
   std::string compiler_id;
-  // Flags that the precompiled header was made with.
+  // The flags with which the precompiled header was built.
   std::vector<std::string> flags;
   // Searched in order; the folder of the precompiled header comes first.
   std::vector<std::string> include_dirs;
@@ -27,21 +27,23 @@ struct Toolchain {
 // <folder>/../share/elasticdl/model_toolchain.txt, in the build tree and in an
 // installation. NOT_FOUND names the file.
 absl::StatusOr<Toolchain> FindToolchain(const std::string& executable);
-// The same, of a known file.
+// The same for a given file.
 absl::StatusOr<Toolchain> ReadToolchain(const std::string& path);
 
-// Flags of the same names, as given (the fields of the message ModelSpec).
+// The values of the flags with these names (the fields of the message
+// ModelSpec).
 struct LoadOptions {
   std::string model_zoo;
-  // "a.b.fn": function fn of <model_zoo>/a/b.cc. Also a path of a source (.cc,
-  // .py of old commands means .cc), of a ready-built .so, or of a TorchScript
-  // file (.pt), relative to model_zoo.
+  // "a.b.fn": function fn in <model_zoo>/a/b.cc. Or a path, relative to
+  // model_zoo, of a source file (.cc; .py in old commands means .cc), of a
+  // prebuilt .so, or of a TorchScript file (.pt).
   std::string model_def;
   // "k=v;k=v"
   std::string model_params;
-  // Functions of the model file; "a.b.fn" is another file of the zoo. For
-  // TorchScript, and where the file has no such function: names of built-in
-  // ones, with arguments in parentheses if any (builtins.h).
+  // Functions of the model file; "a.b.fn" is a function in another file of the
+  // zoo. For TorchScript, and if the file does not define the function: names
+  // of built-in functions, optionally with arguments in parentheses
+  // (builtins.h).
   std::string feed = "feed";
   std::string loss = "loss";
   std::string optimizer = "optimizer";
@@ -50,16 +52,16 @@ struct LoadOptions {
   std::string custom_data_reader = "custom_data_reader";
   std::string prediction_outputs_processor = "PredictionOutputsProcessor";
 
-  // Where compiled models are kept.
+  // Where compiled models are cached.
   std::string cache_dir;
   Toolchain toolchain;
 };
 
-// Compiles the model file unless the cache has it, and gives the path of the
-// .so. Several processes may do so at once: one compiles, the others wait for
-// it. A ready-built .so is taken as it is when model_def names it or there is
-// no source, and beside its source (b.so and b.cc) when it was built from the
-// same content. INVALID_ARGUMENT has the compiler's output.
+// Compiles the model file unless it is cached, and returns the path of the .so.
+// Several processes may call this at the same time: one compiles, the others
+// wait for it. A prebuilt .so is used as is if model_def names it or if there
+// is no source. Next to its source (b.so and b.cc) it is used if it was built
+// from the same content. INVALID_ARGUMENT contains the compiler's output.
 absl::StatusOr<std::string> Compile(const LoadOptions& options);
 
 }  // namespace elasticdl::model

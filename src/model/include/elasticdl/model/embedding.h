@@ -1,4 +1,4 @@
-// elasticdl::Embedding, the layer for (huge) sparse ids.
+// elasticdl::Embedding, the layer for (very many) sparse ids.
 #pragma once
 
 #include <torch/torch.h>
@@ -13,9 +13,9 @@ struct EmbeddingOptions {
 
   // Width of a row.
   TORCH_ARG(int64_t, output_dim);
-  // Ids are in [0, input_dim). 0: any id; then ids are hashed into `capacity`
-  // rows (two ids may share one), because all workers need one fixed list of
-  // parameters from the first step.
+  // Ids are in [0, input_dim). 0: any id. Ids are then hashed to `capacity`
+  // rows (two ids may share a row), because all workers need the same fixed
+  // list of parameters from the first step on.
   TORCH_ARG(int64_t, input_dim) = 0;
   TORCH_ARG(int64_t, capacity) = 1 << 16;
   // Initial values: "uniform" (in ±initial_scale), "normal" (that deviation) or
@@ -24,19 +24,20 @@ struct EmbeddingOptions {
   TORCH_ARG(double, initial_scale) = 0.05;
   // "mean", "sum", "sqrtn", or "" for one output row per id.
   TORCH_ARG(std::string, combiner) = "";
-  // Id 0 is padding: its row is 0 and no combiner counts it.
+  // Id 0 is padding: its row is 0 and combiners ignore it.
   TORCH_ARG(bool, mask_zero) = false;
 };
 
-// Ids of ragged rows: row i has ids[offsets[i]] … ids[offsets[i + 1] - 1], the
-// last row the rest. Both int64, one dimension.
+// Ids of ragged rows: row i has ids[offsets[i]] … ids[offsets[i + 1] - 1]; the
+// last row has the rest. Both are int64 with one dimension.
 struct SparseIds {
   torch::Tensor ids;
   torch::Tensor offsets;
 };
 
-// What an Embedding takes: a tensor of ids, or sparse ids. One type, because
-// the call operator of torch's holders cannot choose among several `forward`.
+// The input of an Embedding: a tensor of ids, or sparse ids. It is one type
+// because the call operator of torch's holders cannot select between overloads
+// of `forward`.
 class EmbeddingInput {
  public:
   // NOLINTNEXTLINE(google-explicit-constructor)
@@ -52,7 +53,7 @@ class EmbeddingInput {
   SparseIds ids_;
 };
 
-// Thread-compatible, as all modules. Throws on wrong shapes or ids out of
+// Thread-compatible, like all modules. Throws on wrong shapes or ids out of
 // range.
 class EmbeddingImpl : public torch::nn::Module {
  public:
@@ -62,13 +63,13 @@ class EmbeddingImpl : public torch::nn::Module {
 
   // Without combiner: ids of any shape (…) to (…, output_dim); negative ids
   // give zeros. With combiner: ids (B, L) or SparseIds to (B, output_dim);
-  // negative ids are left out, and a row without ids gives zeros.
+  // negative ids are ignored, and a row without ids gives zeros.
   torch::Tensor forward(const EmbeddingInput& input);
 
   const EmbeddingOptions& options() const { return options_; }
 
  private:
-  // Row of the table for each (non-negative) id.
+  // The table row of each (non-negative) id.
   torch::Tensor Rows(const torch::Tensor& ids) const;
   torch::Tensor Dense(const torch::Tensor& ids);
   torch::Tensor Combine(const SparseIds& sparse);

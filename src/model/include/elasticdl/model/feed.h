@@ -1,5 +1,5 @@
-// Helpers for feed functions: errors as exceptions, and decoding of tf.Example
-// records straight into a batch's tensor.
+// Helpers for feed functions: they report errors as exceptions and decode
+// tf.Example records directly into a batch's tensor.
 #pragma once
 
 #include <torch/types.h>
@@ -23,21 +23,21 @@ namespace elasticdl {
 inline void Check(const absl::Status& status) {
   if (!status.ok()) throw std::runtime_error(std::string(status.message()));
 }
-// The value, or throws like Check.
+// Returns the value, or throws like Check.
 template <typename T>
 T Value(absl::StatusOr<T> value) {
   Check(value.status());
   return *std::move(value);
 }
 
-// What ImageBatch reads and makes.
+// Input and output of ImageBatch.
 struct ImageOptions {
-  // Of one image in the record, e.g. {1, 28, 28}; {} = flat, as many values as
-  // the first record has.
+  // Shape of one image, e.g. {1, 28, 28}; {} = flat, with as many values as the
+  // first record has.
   std::vector<int64_t> shape;
   std::string image_feature = "image";
   std::string label_feature = "label";
-  // Records hold height x width x channels (shape is still channels first).
+  // Records are height x width x channels (shape is still channels first).
   bool channels_last = false;
   // output = (pixel * scale - mean) / std
   double scale = 1.0 / 255;
@@ -45,8 +45,8 @@ struct ImageOptions {
   double std = 1.0;
 };
 
-// Images and labels of tf.Example records. The image is a list of floats or of
-// one string of bytes. Labels are int64; none in prediction.
+// Decodes images and labels from tf.Example records. The image is a list of
+// floats or one bytes value. Labels are int64; there are none in prediction.
 Batch ImageBatch(const Records& records, Mode mode,
                  const ImageOptions& options);
 

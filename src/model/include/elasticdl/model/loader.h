@@ -1,5 +1,5 @@
-// Loads a model definition for the worker: a C++ model file, a ready-built .so
-// or a TorchScript file behind one class.
+// Loads a model definition for the worker: a C++ model file, a prebuilt .so or
+// a TorchScript file, all behind one class.
 #pragma once
 
 #include <torch/torch.h>
@@ -25,17 +25,17 @@ class Network {
   using Tensors = std::vector<std::pair<std::string, torch::Tensor>>;
 
   virtual ~Network() = default;
-  // In an order that depends on the definition alone: the same on every worker
-  // and at every start. The tensors share their memory with the model.
+  // The order depends only on the definition, so it is the same on every worker
+  // and at every start. The tensors share memory with the model.
   virtual const Tensors& parameters() const = 0;
   virtual const Tensors& buffers() const = 0;
-  // Switches dropout, batch normalisation and the like.
+  // Turns dropout, batch normalization etc. on or off.
   virtual void Train() = 0;
   virtual void Eval() = 0;
   // The model's output; part of the autograd graph unless the caller holds a
   // torch::NoGradGuard. INTERNAL with the exception's text.
   virtual absl::StatusOr<Outputs> Forward(const Features& features) = 0;
-  // Whole module, as libtorch loads it (torch::load or torch::jit::load).
+  // The whole module, for torch::load or torch::jit::load.
   virtual absl::StatusOr<std::string> Serialize() const = 0;
 };
 
@@ -52,7 +52,7 @@ class MetricSet {
   explicit MetricSet(Metrics metrics) : metrics_(std::move(metrics)) {}
   // INTERNAL names the metric that threw.
   absl::Status Update(const torch::Tensor& labels, const Outputs& outputs);
-  // The sums since the last Take; starts again from 0.
+  // Returns the sums since the last Take and resets them.
   std::vector<MetricSums> Take();
 
  private:
@@ -69,9 +69,9 @@ class CallbackSet {
   absl::Status OnEvaluationEnd(int64_t step,
                                const std::map<std::string, double>& metrics);
   absl::Status OnTrainEnd();
-  // What the callbacks ask for: the last one that set a rate wins.
+  // The learning rate that the callbacks requested; the last one wins.
   std::optional<double> learning_rate() const;
-  // The reason of a stop, if one was asked for.
+  // Why a callback wants to stop, if one does.
   std::optional<std::string> stop_reason() const;
   bool empty() const { return callbacks_.empty(); }
 
@@ -85,11 +85,14 @@ class PredictionProcessor {
   virtual ~PredictionProcessor() = default;
   virtual absl::Status Process(const Outputs& predictions,
                                int64_t worker_id) = 0;
+  // Whether it was given the output_dir. If not, only the model knows where the
+  // predictions go.
+  virtual bool uses_output_dir() const = 0;
 };
 
 // A loaded definition. Thread-safe: Feed may run in reader threads while
-// another thread trains. A loaded library stays in the process until its end,
-// so networks, readers, metrics and callbacks may outlive the model.
+// another thread trains. A loaded library is never unloaded, so networks,
+// readers, metrics and callbacks may outlive the model.
 class Model {
  public:
   virtual ~Model() = default;
@@ -100,28 +103,29 @@ class Model {
   virtual absl::StatusOr<torch::Tensor> Loss(const torch::Tensor& labels,
                                              const Outputs& outputs) = 0;
   virtual absl::StatusOr<OptimizerSpec> Optimizer() = 0;
-  // Decodes a minibatch. When the model's function throws, DATA_LOSS names the
-  // first record that alone makes it throw (see BadRecord), or INTERNAL if none
-  // alone does.
+  // Decodes a minibatch. When the model's function throws: DATA_LOSS with the
+  // first record that makes it throw on its own (see BadRecord), or INTERNAL if
+  // no single record does.
   virtual absl::StatusOr<Batch> Feed(Records records, Mode mode,
                                      const Metadata& metadata) = 0;
   virtual absl::StatusOr<MetricSet> CreateMetrics() = 0;
-  // Empty set when the model has none.
+  // An empty set if the model has none.
   virtual absl::StatusOr<CallbackSet> CreateCallbacks() = 0;
-  // Null when the model has no reader of its own.
+  // Null if the model has no reader of its own.
   virtual absl::StatusOr<std::unique_ptr<data::DataReader>> OpenReader(
       const std::string& origin, const data::ReaderParams& params) = 0;
-  // Null when the model has no processor of its own.
+  // Null if the model has no processor of its own. A processor that takes a
+  // folder gets `output_dir`, which is created first.
   virtual absl::StatusOr<std::unique_ptr<PredictionProcessor>>
-  CreatePredictionProcessor() = 0;
+  CreatePredictionProcessor(const std::string& output_dir) = 0;
 };
 
-// Finds, compiles (see Compile) and loads what the options name. NOT_FOUND for
-// a missing file; INVALID_ARGUMENT for a missing or wrong function, source that
-// does not compile (with the compiler's words), or an .so of another version.
+// Finds, compiles (see Compile) and loads the model. NOT_FOUND for a missing
+// file; INVALID_ARGUMENT for a missing or wrong function, a source that does
+// not compile (with the compiler's output), or an .so of another version.
 absl::StatusOr<std::unique_ptr<Model>> Load(const LoadOptions& options);
 
-// Index in the minibatch of the record named by a Feed error.
+// The index in the minibatch of the record that a Feed error names.
 std::optional<int64_t> BadRecord(const absl::Status& status);
 
 // Writes <dir>/model.pt (torch::load into the same network, or torch::jit::load

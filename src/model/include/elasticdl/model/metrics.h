@@ -1,5 +1,5 @@
 // Metrics for eval_metrics_fn. A metric adds up sums over batches (kinds in
-// elasticdl/metric.h); the master makes the value of all workers' sums.
+// elasticdl/metric.h); the master computes the value from all workers' sums.
 #pragma once
 
 #include <torch/torch.h>
@@ -42,15 +42,16 @@ class Metric {
 // Name -> metric, in the order of the output.
 using Metrics = std::vector<std::pair<std::string, std::shared_ptr<Metric>>>;
 
-// Makes one tensor of labels and outputs; all its elements are averaged.
+// Computes a tensor from labels and outputs; all its elements are averaged.
 using MetricFunction = std::function<torch::Tensor(
     const torch::Tensor& labels, const torch::Tensor& predictions)>;
 
-// Each maker takes the name of the output it looks at; "" is the only one.
+// Each function below takes the name of the output to use; "" means the only
+// one.
 
-// Mean over all elements that `fn` gives.
+// Mean over all elements that `fn` returns.
 std::shared_ptr<Metric> Mean(MetricFunction fn, std::string output = "");
-// Fraction of rows whose largest output is at the label.
+// Fraction of rows whose largest output is at the label's index.
 std::shared_ptr<Metric> Accuracy(std::string output = "");
 // Fraction of outputs on the label's side of `threshold` (use 0 for logits).
 std::shared_ptr<Metric> BinaryAccuracy(double threshold = 0.5,

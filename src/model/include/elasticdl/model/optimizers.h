@@ -1,6 +1,6 @@
-// Optimizers by name for model files. They run outside of the model (in the
-// worker or in parameter servers), so a model only describes one. Header-only
-// counterparts of the makers in elasticdl/optim.h. No libtorch.
+// Optimizers for model files. They run outside the model (in the worker or in
+// parameter servers), so a model only describes one. Header-only counterparts
+// of the functions in elasticdl/optim.h. No libtorch.
 #pragma once
 
 #include "elasticdl/optim.h"

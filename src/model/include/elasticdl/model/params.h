@@ -20,8 +20,8 @@ class Params {
   bool Has(const std::string& key) const { return values_.count(key) != 0; }
   const std::map<std::string, std::string>& values() const { return values_; }
 
-  // The value of `key`, or `fallback` when it is not given. The type of the
-  // fallback decides how the text is read; text of another type throws.
+  // The value of `key`, or `fallback` if it is not given. The type of the
+  // fallback decides how the text is parsed; throws if it does not parse.
   std::string Get(const std::string& key, const char* fallback) const {
     const auto it = values_.find(key);
     return it == values_.end() ? fallback : it->second;

@@ -1,7 +1,8 @@
 // The boundary between the worker and a compiled model file: a versioned table
 // of C functions, and the templates with which the generated shim (shim.h)
-// fills it from the user's functions. Nothing throws across; our types cross as
-// opaque pointers. Header-only, because it is compiled into the model's .so.
+// fills it from the user's functions. Nothing throws across it; our types cross
+// it as opaque pointers. Header-only, because it is compiled into the model's
+// .so.
 #pragma once
 
 #include <cstddef>
@@ -20,18 +21,20 @@ namespace elasticdl::plugin {
 // "ELDM"
 inline constexpr uint32_t kMagic = 0x4d444c45;
 // Changes whenever Table or a type that crosses the boundary changes.
-inline constexpr uint32_t kAbiVersion = 1;
-// Sizes of the types that cross, as a net below kAbiVersion.
+inline constexpr uint32_t kAbiVersion = 2;
+// Sizes of the types that cross the boundary, in case a change of kAbiVersion
+// was forgotten.
 inline constexpr uint32_t kLayout =
     sizeof(Batch) * 1000003u + sizeof(Params) * 10007u +
     sizeof(OptimizerSpec) * 1009u + sizeof(Metric) * 101u + sizeof(Callback) +
     sizeof(Metadata);
 
-// Result of the fallback overload of a function that the file does not have.
+// Result type of the fallback overload of a function that the file does not
+// define.
 struct Missing {};
 
-// The user's network behind one face. Forward may throw; the table's `forward`
-// does not.
+// The user's network behind one interface. Forward may throw; the table's
+// `forward` does not.
 class AnyNetwork {
  public:
   virtual ~AnyNetwork() = default;
@@ -46,9 +49,9 @@ class AnyProcessor {
   virtual void Process(const Outputs& predictions, int64_t worker_id) = 0;
 };
 
-// Every function gives true, or false with the reason in *error, a std::string.
-// Other void pointers are of the types in the comments. Null: the model file
-// has no such function.
+// Every function returns true, or false with the reason in *error, a
+// std::string. Comments give the types of other void pointers. A null entry
+// means that the model file does not define the function.
 struct Table {
   uint32_t size;
   uint32_t magic;
@@ -76,8 +79,11 @@ struct Table {
   // origin: std::string; reader: std::unique_ptr<data::DataReader>.
   bool (*data_reader)(const void* params, const void* origin, void* reader,
                       void* error);
-  // processor: std::unique_ptr<AnyProcessor>.
-  bool (*create_processor)(const void* params, void* processor, void* error);
+  // output_dir: std::string; processor: std::unique_ptr<AnyProcessor>.
+  bool (*create_processor)(const void* params, const void* output_dir,
+                           void* processor, void* error);
+  // Its constructor takes the output_dir.
+  bool processor_takes_output_dir;
   bool (*process)(void* processor, const void* outputs, int64_t worker_id,
                   void* error);
 };
@@ -85,7 +91,7 @@ struct Table {
 // Name of the exported function `extern "C" const Table* ()`.
 inline constexpr char kEntryName[] = "elasticdl_model_table";
 
-// Calls f; an exception becomes false and a text in *error.
+// Calls f. Returns false with a text in *error if it throws.
 template <typename F>
 bool Guard(void* error, const F& f) noexcept {
   auto& text = *static_cast<std::string*>(error);
@@ -142,7 +148,7 @@ constexpr bool AcceptsFirstAndParams(std::index_sequence<I...>) {
 }
 
 // Can Fn be called with the first N arguments of Tuple, or fewer, with or
-// without the parameters after them?
+// without trailing Params?
 template <typename Fn, typename Tuple, size_t N>
 constexpr bool AcceptsSome() {
   using First = std::make_index_sequence<N>;
@@ -180,8 +186,8 @@ decltype(auto) Call(const Params& params, const Tuple& args) {
   }
 }
 
-// True when the file has the function. Does not compile when it has one with
-// other arguments.
+// True if the file defines the function. Does not compile if the function has
+// wrong arguments.
 template <typename Fn, typename... Args>
 constexpr bool Present() {
   using Tuple = std::tuple<Args...>;
@@ -205,7 +211,7 @@ template <typename T>
 struct IsHolder<T, std::void_t<decltype(std::declval<T&>().ptr())>>
     : std::true_type {};
 
-// A new T, which is a module class or a holder of TORCH_MODULE.
+// A new T, which is a module class or a TORCH_MODULE holder.
 template <typename T, typename... Args>
 auto Construct(const Args&... args) {
   if constexpr (IsHolder<T>::value) {
@@ -215,7 +221,7 @@ auto Construct(const Args&... args) {
   }
 }
 
-// shared_ptr to the module in what custom_model gave.
+// The shared_ptr to the module in the result of custom_model.
 template <typename T>
 auto ModuleOf(T made) {
   if constexpr (IsHolder<T>::value) {
@@ -236,7 +242,7 @@ template <typename M>
 class UserNetwork : public AnyNetwork {
  public:
   explicit UserNetwork(std::shared_ptr<M> module) : module_(std::move(module)) {
-    if (module_ == nullptr) throw std::invalid_argument("it gave null");
+    if (module_ == nullptr) throw std::invalid_argument("it returned null");
   }
   std::shared_ptr<torch::nn::Module> module() override { return module_; }
   Outputs Forward(const Features& features) override {
@@ -244,14 +250,14 @@ class UserNetwork : public AnyNetwork {
       return module_->forward(features.tensor());
     } else {
       static_assert(TakesFeatures<M>::value,
-                    "forward of the class that custom_model gives must take "
+                    "forward of the class that custom_model returns must take "
                     "a torch::Tensor or const elasticdl::Features&");
       return module_->forward(features);
     }
   }
 
  private:
-  // Shared with libtorch, whose modules live in shared pointers.
+  // Shared with libtorch, which keeps modules in shared pointers.
   const std::shared_ptr<M> module_;
 };
 
@@ -326,10 +332,23 @@ bool OpenReader(const void* params, const void* origin, void* reader,
 }
 
 template <typename P>
-bool CreateProcessor(const void* params, void* processor, void* error) {
+constexpr bool TakesOutputDir() {
+  return std::is_constructible_v<P, const std::string&, const Params&> ||
+         std::is_constructible_v<P, const std::string&>;
+}
+
+template <typename P>
+bool CreateProcessor(const void* params, const void* output_dir,
+                     void* processor, void* error) {
   return Guard(error, [&] {
     auto& out = Out<std::unique_ptr<AnyProcessor>>(processor);
-    if constexpr (std::is_constructible_v<P, const Params&>) {
+    const auto& dir = In<std::string>(output_dir);
+    if constexpr (std::is_constructible_v<P, const std::string&,
+                                          const Params&>) {
+      out = std::make_unique<UserProcessor<P>>(dir, In<Params>(params));
+    } else if constexpr (std::is_constructible_v<P, const std::string&>) {
+      out = std::make_unique<UserProcessor<P>>(dir);
+    } else if constexpr (std::is_constructible_v<P, const Params&>) {
       out = std::make_unique<UserProcessor<P>>(In<Params>(params));
     } else {
       out = std::make_unique<UserProcessor<P>>();
@@ -345,7 +364,7 @@ inline bool Process(void* processor, const void* outputs, int64_t worker_id,
   });
 }
 
-// The table of the types in F (see shim.cc): Model, Loss, Optimizer, Feed,
+// The table for the types in F (see shim.cc): Model, Loss, Optimizer, Feed,
 // Metrics, Callbacks, Reader are callable; Processor is a class or Missing.
 template <typename F>
 Table MakeTable(const char* elasticdl_version) {
@@ -383,6 +402,7 @@ Table MakeTable(const char* elasticdl_version) {
   }
   if constexpr (!std::is_same_v<typename F::Processor, Missing>) {
     t.create_processor = &CreateProcessor<typename F::Processor>;
+    t.processor_takes_output_dir = TakesOutputDir<typename F::Processor>();
   }
   return t;
 }

@@ -1,4 +1,4 @@
-// Turning raw feature values into ids, for feed functions. No libtorch.
+// Maps raw feature values to ids, for feed functions. No libtorch.
 #pragma once
 
 #include <algorithm>
@@ -14,7 +14,8 @@
 
 namespace elasticdl {
 
-// Text to [0, num_bins), the same on every machine (64-bit FNV-1a, mixed).
+// Hashes text to [0, num_bins), identically on every machine (64-bit FNV-1a,
+// mixed).
 class Hashing {
  public:
   explicit Hashing(int64_t num_bins) : num_bins_(num_bins) {}
@@ -35,8 +36,8 @@ class Hashing {
   const int64_t num_bins_;
 };
 
-// Number to the index of its bucket; `bins` are the left ends of all buckets
-// but the first, ascending.
+// Maps a number to the index of its bucket; `bins` are the left ends of all
+// buckets except the first, ascending.
 class Discretization {
  public:
   explicit Discretization(std::vector<double> bins) : bins_(std::move(bins)) {}
@@ -49,8 +50,8 @@ class Discretization {
   const std::vector<double> bins_;
 };
 
-// Text to its index in a vocabulary; unknown text to one of the num_oov_tokens
-// indices after it.
+// Maps text to its index in a vocabulary, and unknown text to one of the
+// num_oov_tokens indices after it.
 class IndexLookup {
  public:
   explicit IndexLookup(const std::vector<std::string>& vocabulary,
@@ -103,8 +104,8 @@ class Normalizer {
   const double divisor_;
 };
 
-// Lets several features share one table: id of feature i + offset of i.
-// ConcatenateWithOffset({10, 5, 7}) has offsets 0, 10, 15 and size 22.
+// Lets several features share one table: adds the offset of feature i to its
+// ids. ConcatenateWithOffset({10, 5, 7}) has offsets 0, 10, 15 and size 22.
 class ConcatenateWithOffset {
  public:
   explicit ConcatenateWithOffset(const std::vector<int64_t>& sizes) {

@@ -17,12 +17,12 @@ namespace elasticdl {
 
 enum class Mode { kTraining, kEvaluation, kPrediction };
 
-// One minibatch of undecoded records; valid during the call only.
+// A minibatch of raw records; valid only during the call.
 using Records = absl::Span<const absl::string_view>;
 using Metadata = data::Metadata;
 
-// One tensor, or several by name in the order given. Converts from and to a
-// tensor, so that models with one input or output need not know of it.
+// One tensor, or an ordered list of named tensors. Converts from and to a
+// tensor, so that models with one input or output need not use it.
 // Thread-compatible. Accessors throw std::out_of_range, because they are called
 // from model files.
 class NamedTensors {
@@ -58,13 +58,13 @@ class NamedTensors {
   // The only tensor.
   const torch::Tensor& tensor() const {
     if (items_.size() == 1) return items_[0].second;
-    throw std::out_of_range("one tensor is wanted, but there are " +
+    throw std::out_of_range("expected one tensor, but there are " +
                             std::to_string(items_.size()) + ": " + Names());
   }
   // NOLINTNEXTLINE(google-explicit-constructor): see the class comment.
   operator const torch::Tensor&() const { return tensor(); }
 
-  // Rows in the batch: size of the first tensor's first dimension.
+  // Number of rows in the batch: the first dimension of the first tensor.
   int64_t rows() const {
     return items_.empty() || items_[0].second.dim() == 0
                ? 0

@@ -1,5 +1,5 @@
-// Inline parts of elasticdl/model/embedding.h: model files link nothing of
-// ours.
+// Inline parts of elasticdl/model/embedding.h, because model files do not link
+// our libraries.
 #pragma once
 
 #include "elasticdl/model/embedding.h"
@@ -26,7 +26,7 @@ inline torch::Tensor InitialEmbeddings(const EmbeddingOptions& options) {
   return table;
 }
 
-// Leaves out the ids where `keep` is false, and moves the offsets accordingly.
+// Removes the ids where `keep` is false and adjusts the offsets.
 inline SparseIds Prune(const SparseIds& sparse, const torch::Tensor& keep) {
   // before[i]: number of kept ids before position i.
   const torch::Tensor before =
@@ -50,8 +50,8 @@ inline EmbeddingImpl::EmbeddingImpl(EmbeddingOptions options)
 
 inline torch::Tensor EmbeddingImpl::Rows(const torch::Tensor& ids) const {
   if (options_.input_dim() > 0) return ids;
-  // Two rounds of multiply and fold (int64 wraps around), so that neighbouring
-  // ids do not step through the rows evenly; the mask makes it non-negative.
+  // Two rounds of multiply and fold (int64 wraps around), so that consecutive
+  // ids are spread over the rows; the mask makes the result non-negative.
   constexpr int64_t kFirst = -7046029254386353131;
   constexpr int64_t kSecond = -4658895280553007687;
   torch::Tensor hash = ids.mul(kFirst);
@@ -70,8 +70,9 @@ inline torch::Tensor EmbeddingImpl::forward(const EmbeddingInput& input) {
   }
   const torch::Tensor ids = input.dense().to(torch::kLong);
   if (!combines) return Dense(ids);
-  TORCH_CHECK_VALUE(ids.dim() == 2, "Embedding with a combiner: ids (B, L) or ",
-                    "SparseIds are wanted, not ", ids.dim(), " dimensions");
+  TORCH_CHECK_VALUE(ids.dim() == 2, "Embedding with a combiner needs ids of ",
+                    "shape (B, L) or SparseIds, not ", ids.dim(),
+                    " dimensions");
   return Combine({ids.reshape({-1}),
                   torch::arange(ids.size(0), torch::kLong) * ids.size(1)});
 }

@@ -6,7 +6,7 @@
 namespace elasticdl {
 namespace internal {
 
-// Values of one image into out.
+// Copies the values of one image to out.
 inline void CopyImage(const data::FeatureView& image, absl::Span<float> out) {
   if (image.kind() != data::FeatureKind::kBytes) {
     Check(image.CopyFloats(out));
@@ -22,7 +22,7 @@ inline void CopyImage(const data::FeatureView& image, absl::Span<float> out) {
   }
 }
 
-// Sizes of the batch's tensor as the records have it.
+// Shape of the batch's tensor in the layout of the records.
 inline std::vector<int64_t> ImageBatchShape(const Records& records,
                                             const ImageOptions& options) {
   std::vector<int64_t> shape = options.shape;
@@ -62,7 +62,7 @@ inline Batch ImageBatch(const Records& records, Mode mode,
         Value(data::ExampleView::Parse(records[i]));
     internal::CopyImage(Value(example.Get(options.image_feature)),
                         absl::MakeSpan(out, size));
-    // While the image is in the cache.
+    // Scale now, while the image is in the CPU's cache.
     for (size_t j = 0; j < size; ++j) out[j] = out[j] * scale + shift;
     if (labels != nullptr) {
       labels[i] = Value(example.Int64(options.label_feature));

@@ -1,4 +1,5 @@
-// Inline parts of elasticdl/model/metrics.h: model files link nothing of ours.
+// Inline parts of elasticdl/model/metrics.h, because model files do not link
+// our libraries.
 #pragma once
 
 #include <algorithm>
@@ -8,7 +9,7 @@
 namespace elasticdl {
 namespace internal {
 
-// The output called `name`; "" is the only one.
+// The output called `name`; "" means the only one.
 inline const torch::Tensor& Pick(const Outputs& outputs,
                                  const std::string& name) {
   return name.empty() ? outputs.tensor() : outputs.at(name);
@@ -54,7 +55,7 @@ class AucMetric : public Metric {
     const double* label = y.data_ptr<double>();
     for (int64_t i = 0; i < p.size(0); ++i) {
       const double scaled = probability[i] * static_cast<double>(bins_);
-      // NaN fails both comparisons and lands in bin 0.
+      // NaN fails both comparisons and ends up in bin 0.
       int64_t bin = scaled > 0 ? static_cast<int64_t>(std::min(
                                      scaled, static_cast<double>(bins_ - 1)))
                                : 0;

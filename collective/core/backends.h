@@ -1,0 +1,39 @@
+// The backends, for the factory and for each other.
+#pragma once
+
+#include <memory>
+#include <string>
+
+#include "absl/status/statusor.h"
+#include "elasticdl/collective/communicator.h"
+
+namespace elasticdl::collective {
+
+// A chunk of shared memory has a cache line for each member on the host.
+inline constexpr int kMaxShmMembers = 256;
+
+enum class Backend { kSingle, kShm, kTcp, kGloo, kHierarchical };
+
+// What `name` (auto, shm, tcp, gloo) means for this world. Pure, and the same
+// on all members. INVALID_ARGUMENT for a world that the backend cannot make.
+absl::StatusOr<Backend> ChooseBackend(const WorldSpec& world,
+                                      const std::string& name);
+
+// A world of one: nothing to do.
+absl::StatusOr<std::unique_ptr<Connector>> BeginSingle(const WorldSpec& world);
+// All members on one host.
+absl::StatusOr<std::unique_ptr<Connector>> BeginShm(const WorldSpec& world);
+// Members anywhere; this one listens on `host`, a name or an address.
+absl::StatusOr<std::unique_ptr<Connector>> BeginTcp(const WorldSpec& world,
+                                                    const std::string& host);
+
+// As BeginTcp, but the data goes through Gloo. UNIMPLEMENTED when this program
+// was built without it.
+absl::StatusOr<std::unique_ptr<Connector>> BeginGloo(const WorldSpec& world,
+                                                     const std::string& host);
+
+// Shared memory on each host, sockets between one leader per host.
+absl::StatusOr<std::unique_ptr<Connector>> BeginHierarchical(
+    const WorldSpec& world, const std::string& host);
+
+}  // namespace elasticdl::collective

@@ -1,0 +1,166 @@
+#include "gloo/member_watch.h"
+
+#include <poll.h>
+#include <sys/socket.h>
+
+#include <cerrno>
+#include <cstring>
+#include <utility>
+#include <vector>
+
+#include "absl/strings/str_cat.h"
+#include "core/blame.h"
+
+namespace elasticdl::collective {
+namespace {
+
+// All messages are numbers: this, or how many calls the one who leaves has
+// completed. They travel in one piece, as nothing else is on the connection.
+constexpr int64_t kReady = -1;
+
+}  // namespace
+
+MemberWatch::MemberWatch(std::unique_ptr<TcpMesh> mesh)
+    : mesh_(std::move(mesh)) {}
+
+MemberWatch::~MemberWatch() {
+  End(absl::AbortedError("this member left"));
+  thread_.Join();
+}
+
+void MemberWatch::Start() {
+  {
+    MutexLock lock(mu_);
+    running_ = 1;
+  }
+  thread_ = Thread("member-watch", [this] { Run(); });
+}
+
+absl::Status MemberWatch::AwaitReady(Deadline& deadline) {
+  MutexLock lock(mu_);
+  if (!ended_) SendToAll(kReady);
+  const auto others = static_cast<size_t>(mesh_->size() - 1);
+  while (!ended_ && ready_.size() < others) {
+    if (deadline.Left() == absl::ZeroDuration()) {
+      absl::Status late = absl::DeadlineExceededError(
+          absl::StrCat("only ", ready_.size(), " of ", others,
+                       " others were ready in time"));
+      EndLocked(late);
+      return late;
+    }
+    ready_or_ended_.WaitFor(mu_, deadline.Left());
+  }
+  completed_ = running_;
+  return mesh_->Check();
+}
+
+absl::Status MemberWatch::Enter() {
+  MutexLock lock(mu_);
+  running_ = completed_ + 1;
+  if (running_ > last_) {
+    EndLocked(Blame(last_rank_, absl::AbortedError(absl::StrCat(
+                                    "rank ", last_rank_, " left"))));
+  }
+  return mesh_->Check();
+}
+
+void MemberWatch::Complete() {
+  MutexLock lock(mu_);
+  completed_ = running_;
+}
+
+void MemberWatch::End(const absl::Status& why) {
+  MutexLock lock(mu_);
+  EndLocked(why);
+}
+
+void MemberWatch::SendToAll(int64_t message) {
+  for (int rank = 0; rank < mesh_->size(); ++rank) {
+    if (rank == mesh_->rank()) continue;
+    // There are two messages at most, so there is room. Who is gone need not
+    // know.
+    [[maybe_unused]] const ssize_t sent =
+        send(mesh_->socket(rank), &message, sizeof(message),
+             MSG_DONTWAIT | MSG_NOSIGNAL);
+  }
+}
+
+void MemberWatch::EndLocked(const absl::Status& why) {
+  if (ended_) return;
+  ended_ = true;
+  SendToAll(completed_);
+  mesh_->Abort(why);
+  for (Sleeper* const sleeper : sleepers_) sleeper->Wake();
+  ready_or_ended_.NotifyAll();
+}
+
+void MemberWatch::Add(Sleeper* sleeper) {
+  MutexLock lock(mu_);
+  sleepers_.insert(sleeper);
+}
+
+void MemberWatch::Remove(Sleeper* sleeper) {
+  MutexLock lock(mu_);
+  sleepers_.erase(sleeper);
+}
+
+void MemberWatch::NoteLast(int rank, int64_t call) {
+  if (call < last_) {
+    last_ = call;
+    last_rank_ = rank;
+  }
+  if (running_ > last_ && running_ > completed_) {
+    EndLocked(Blame(rank, absl::AbortedError(absl::StrCat(
+                              "rank ", rank, " left or broke the world"))));
+  }
+}
+
+void MemberWatch::Lost(int rank, const std::string& why) {
+  MutexLock lock(mu_);
+  if (completed_ == 0 && ready_.count(rank) > 0) return NoteLast(rank, 1);
+  EndLocked(Blame(
+      rank, absl::AbortedError(absl::StrCat("rank ", mesh_->rank(),
+                                            " lost rank ", rank, ": ", why))));
+}
+
+bool MemberWatch::Hear(int rank) {
+  int64_t message = 0;
+  const ssize_t got =
+      recv(mesh_->socket(rank), &message, sizeof(message), MSG_DONTWAIT);
+  if (got < 0 && (errno == EAGAIN || errno == EINTR)) return true;
+  if (got != sizeof(message)) {
+    Lost(rank, got < 0 ? std::strerror(errno) : "it closed the connection");
+    return false;
+  }
+  MutexLock lock(mu_);
+  if (message != kReady) {
+    NoteLast(rank, message);
+    return false;
+  }
+  ready_.insert(rank);
+  ready_or_ended_.NotifyAll();
+  return true;
+}
+
+// Ends when the world has ended here, which shuts all connections, or when all
+// others are gone.
+void MemberWatch::Run() {
+  std::vector<pollfd> fds;
+  std::vector<int> ranks;
+  for (int rank = 0; rank < mesh_->size(); ++rank) {
+    if (rank == mesh_->rank()) continue;
+    fds.push_back({mesh_->socket(rank), POLLIN, 0});
+    ranks.push_back(rank);
+  }
+  while (!fds.empty()) {
+    if (poll(fds.data(), fds.size(), -1) < 0) continue;
+    if (!mesh_->Check().ok()) return;
+    for (size_t i = fds.size(); i-- > 0;) {
+      if (fds[i].revents == 0 || Hear(ranks[i])) continue;
+      fds.erase(fds.begin() + static_cast<ptrdiff_t>(i));
+      ranks.erase(ranks.begin() + static_cast<ptrdiff_t>(i));
+    }
+  }
+}
+
+}  // namespace elasticdl::collective

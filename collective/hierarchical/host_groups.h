@@ -1,0 +1,34 @@
+// Who of a world is on which host, and who leads there.
+#pragma once
+
+#include <vector>
+
+#include "absl/status/status.h"
+#include "elasticdl/collective/communicator.h"
+
+namespace elasticdl::collective {
+
+// An error of a world within a host or of the hosts' leaders, as one of the
+// whole world: ranks in its message are those of the part, and it blames
+// nobody, because who waits for its leader cannot tell for whom that one waits.
+absl::Status InAPart(const absl::Status& status);
+
+// Hosts in the order of their first rank, which is the leader.
+struct HostGroups {
+  // Ranks of the world by host, ascending.
+  std::vector<std::vector<int>> members;
+  // By rank: its host, and its place there.
+  std::vector<int> host_of;
+  std::vector<int> place_of;
+
+  int num_hosts() const { return static_cast<int>(members.size()); }
+  int largest() const;
+};
+HostGroups GroupByHost(const WorldSpec& world);
+
+// The world among the members of this rank's host.
+WorldSpec LocalWorld(const WorldSpec& world, const HostGroups& groups);
+// The world among the leaders; this rank must be one.
+WorldSpec LeaderWorld(const WorldSpec& world, const HostGroups& groups);
+
+}  // namespace elasticdl::collective

@@ -1,0 +1,97 @@
+// Collectives through shared memory, among members on one host.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "absl/status/status.h"
+#include "absl/status/statusor.h"
+#include "absl/time/time.h"
+#include "core/deadline.h"
+#include "elasticdl/collective/communicator.h"
+#include "shm/death_watch.h"
+#include "shm/slot_ring.h"
+#include "shm/world.h"
+
+namespace elasticdl::collective {
+
+// Every call returns only after all members have entered it; so who completes
+// one knows that all had completed the one before.
+class ShmCommunicator final : public Communicator {
+ public:
+  // Of each member; all compute the same.
+  static size_t PartBytes(int size);
+
+  ShmCommunicator(std::unique_ptr<ShmWorld> world,
+                  std::unique_ptr<DeathWatch> watch);
+  ~ShmCommunicator() override;
+
+  int rank() const override { return rank_; }
+  int size() const override { return size_; }
+  absl::Status AllReduce(void* data, size_t count, DataType type,
+                         absl::Duration timeout) override;
+  absl::Status Broadcast(void* data, size_t bytes, int root,
+                         absl::Duration timeout) override;
+  absl::Status AllGather(const void* in, void* out, size_t bytes,
+                         absl::Duration timeout) override;
+  absl::Status ReduceScatter(void* data, size_t count, DataType type,
+                             absl::Duration timeout) override;
+  absl::Status Barrier(absl::Duration timeout) override;
+  void Abort(const std::string& reason) override {
+    world_->Abort(absl::AbortedError(reason));
+  }
+  // For whoever must act when the world ends (see ShmWorld).
+  ShmWorld& world() { return *world_; }
+
+ private:
+  // One array to reduce, in bytes of elements of `type`.
+  struct Array {
+    char* data;
+    size_t bytes;
+    DataType type;
+  };
+  // Bytes [begin, end) of a chunk.
+  struct Piece {
+    size_t begin;
+    size_t end;
+    size_t bytes() const { return end - begin; }
+  };
+
+  absl::Status AllReduceDirect(const Array& array, uint32_t op,
+                               Deadline& deadline);
+  absl::Status AllReducePipelined(const Array& array, uint32_t op,
+                                  Deadline& deadline);
+  size_t NumChunks(size_t bytes) const;
+  size_t ChunkBytes(size_t bytes, size_t chunk) const;
+  Piece PieceOf(int rank, size_t chunk_bytes) const;
+  void WriteInput(const char* chunk, size_t chunk_bytes, size_t offset);
+  void ReduceOwnPiece(char* chunk, size_t chunk_bytes, DataType type,
+                      size_t offset, size_t result_offset);
+  void ReadResults(char* chunk, size_t chunk_bytes, size_t offset);
+  // The offset in each rank's part for `bytes` of the next phase, once it is
+  // free.
+  absl::StatusOr<size_t> Acquire(size_t bytes, Deadline& deadline);
+  // Writes `bytes` for the next phase and publishes it; gives their offset.
+  absl::StatusOr<size_t> Put(const char* from, size_t bytes, uint32_t op,
+                             Deadline& deadline);
+  // data = sum of `bytes` at `offset` over all ranks, own data from `data`.
+  void SumAt(size_t offset, char* data, size_t bytes, DataType type);
+  char* At(int rank, size_t offset) {
+    return world_->segment().part(rank) + offset;
+  }
+
+  const std::unique_ptr<ShmWorld> world_;
+  const int rank_;
+  const int size_;
+  SlotRing ring_;
+  const size_t chunk_bytes_;
+  // Scratch of SumAt and ReduceOwnPiece: the arrays to add.
+  std::vector<const void*> inputs_;
+  // Last, so that it stops first.
+  const std::unique_ptr<DeathWatch> watch_;
+};
+
+}  // namespace elasticdl::collective

@@ -1,0 +1,121 @@
+// Layout: header | a ShmRank per rank | a part per rank, page-aligned.
+#include "shm/segment.h"
+
+#include <fcntl.h>
+#include <sys/mman.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include <cerrno>
+#include <cstring>
+#include <utility>
+
+#include "absl/strings/str_cat.h"
+#include "elasticdl/common/status.h"
+
+namespace elasticdl::collective {
+namespace {
+
+constexpr size_t kPage = 4096;
+
+size_t RoundUp(size_t bytes, size_t unit) {
+  return (bytes + unit - 1) / unit * unit;
+}
+size_t RanksOffset() { return RoundUp(sizeof(ShmHeader), kShmLine); }
+size_t PartsOffset(int size) {
+  return RoundUp(RanksOffset() + size * sizeof(ShmRank), kPage);
+}
+size_t SegmentBytes(const ShmSegment::Shape& shape) {
+  return PartsOffset(shape.size) +
+         RoundUp(shape.size * shape.part_bytes, kPage);
+}
+
+static_assert(std::atomic<uint32_t>::is_always_lock_free,
+              "a futex is a plain word");
+static_assert(sizeof(ShmRank) % kShmLine == 0);
+
+}  // namespace
+
+absl::StatusOr<char*> ShmSegment::Map(int fd, const Shape& shape) {
+  const size_t bytes = SegmentBytes(shape);
+  // Populated: the first operation of a world pays no page faults.
+  void* base = mmap(nullptr, bytes, PROT_READ | PROT_WRITE,
+                    MAP_SHARED | MAP_POPULATE, fd, 0);
+  if (base == MAP_FAILED) {
+    return ErrnoToStatus(
+        errno, absl::StrCat("map ", bytes, " bytes of shared memory"));
+  }
+  return static_cast<char*>(base);
+}
+
+ShmSegment::ShmSegment(Fd fd, char* base, const Shape& shape)
+    : fd_(std::move(fd)),
+      base_(base),
+      bytes_(SegmentBytes(shape)),
+      part_bytes_(shape.part_bytes),
+      ranks_(reinterpret_cast<ShmRank*>(base + RanksOffset())),
+      parts_(base + PartsOffset(shape.size)) {}
+
+ShmSegment::~ShmSegment() { munmap(base_, bytes_); }
+
+absl::StatusOr<std::unique_ptr<ShmSegment>> ShmSegment::Create(
+    const Shape& shape, const std::string& id) {
+  Fd fd(memfd_create("elasticdl-world", MFD_CLOEXEC | MFD_ALLOW_SEALING));
+  if (!fd.valid()) return ErrnoToStatus(errno, "make shared memory");
+  const size_t bytes = SegmentBytes(shape);
+  // Allocated now: memory that is missing is an error here, not a SIGBUS later.
+  const int error = posix_fallocate(fd.get(), 0, static_cast<off_t>(bytes));
+  if (error != 0) {
+    return ErrnoToStatus(
+        error, absl::StrCat("allocate ", bytes, " bytes of shared memory"));
+  }
+  // Nobody can cut it under the others.
+  if (fcntl(fd.get(), F_ADD_SEALS, F_SEAL_SHRINK | F_SEAL_GROW) != 0) {
+    return ErrnoToStatus(errno, "seal shared memory");
+  }
+  ELASTICDL_ASSIGN_OR_RETURN(char* const base, Map(fd.get(), shape));
+  std::unique_ptr<ShmSegment> segment(
+      new ShmSegment(std::move(fd), base, shape));
+  // The rest of the new memory is zero, which is the initial state.
+  ShmHeader& header = segment->header();
+  std::memcpy(header.id, id.data(), kShmIdBytes);
+  header.generation = shape.generation;
+  header.size = static_cast<uint32_t>(shape.size);
+  header.part_bytes = static_cast<uint32_t>(shape.part_bytes);
+  return segment;
+}
+
+absl::StatusOr<std::unique_ptr<ShmSegment>> ShmSegment::Attach(
+    const Shape& shape, const std::string& id, int pid, int fd_number) {
+  const std::string path = absl::StrCat("/proc/", pid, "/fd/", fd_number);
+  Fd fd(open(path.c_str(), O_RDWR | O_CLOEXEC));
+  if (!fd.valid()) {
+    // ENOENT: that process has died, or has given up this world.
+    const int error = errno;
+    const std::string what = absl::StrCat("open shared memory ", path);
+    if (error == ENOENT) {
+      return absl::AbortedError(absl::StrCat(what, ": its maker is gone"));
+    }
+    return ErrnoToStatus(error, what);
+  }
+  struct stat file;
+  if (fstat(fd.get(), &file) != 0) return ErrnoToStatus(errno, path);
+  if (!S_ISREG(file.st_mode) ||
+      static_cast<size_t>(file.st_size) < SegmentBytes(shape)) {
+    return absl::AbortedError(
+        absl::StrCat(path, " is not the shared memory of this world"));
+  }
+  ELASTICDL_ASSIGN_OR_RETURN(char* const base, Map(fd.get(), shape));
+  std::unique_ptr<ShmSegment> segment(new ShmSegment(Fd(), base, shape));
+  const ShmHeader& header = segment->header();
+  if (std::memcmp(header.id, id.data(), kShmIdBytes) != 0 ||
+      header.generation != shape.generation ||
+      header.size != static_cast<uint32_t>(shape.size) ||
+      header.part_bytes != shape.part_bytes) {
+    return absl::AbortedError(
+        absl::StrCat(path, " is not the shared memory of this world"));
+  }
+  return segment;
+}
+
+}  // namespace elasticdl::collective

@@ -1,0 +1,73 @@
+// Collectives over TCP connections between all members.
+#pragma once
+
+#include <cstddef>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "absl/status/status.h"
+#include "absl/time/time.h"
+#include "core/deadline.h"
+#include "elasticdl/collective/communicator.h"
+#include "tcp/mesh.h"
+
+namespace elasticdl::collective {
+
+// Small data goes from everybody to everybody, large data round a ring. Every
+// call returns only after all members have entered it.
+class TcpCommunicator final : public Communicator {
+ public:
+  explicit TcpCommunicator(std::unique_ptr<TcpMesh> mesh);
+
+  int rank() const override { return rank_; }
+  int size() const override { return size_; }
+  absl::Status AllReduce(void* data, size_t count, DataType type,
+                         absl::Duration timeout) override;
+  absl::Status Broadcast(void* data, size_t bytes, int root,
+                         absl::Duration timeout) override;
+  absl::Status AllGather(const void* in, void* out, size_t bytes,
+                         absl::Duration timeout) override;
+  absl::Status ReduceScatter(void* data, size_t count, DataType type,
+                             absl::Duration timeout) override;
+  absl::Status Barrier(absl::Duration timeout) override;
+  void Abort(const std::string& reason) override {
+    mesh_->Abort(absl::AbortedError(reason));
+  }
+
+ private:
+  // A part of an array that goes round as one.
+  struct Block {
+    char* data;
+    size_t bytes;
+  };
+  // One block per rank.
+  using Blocks = std::vector<Block>;
+
+  bool IsSmall(size_t bytes) const;
+  // A rank's place in the ring relative to this one.
+  int Neighbour(int distance) const {
+    return (rank_ + distance % size_ + size_) % size_;
+  }
+  Blocks Split(char* data, size_t bytes) const;
+  absl::Status ExchangeWithAll(const char* own, char* all, size_t bytes,
+                               Deadline& deadline);
+  absl::Status AllReduceSmall(char* data, size_t bytes, DataType type,
+                              Deadline& deadline);
+  // Leaves the sum of block r at rank r.
+  absl::Status RingReduceScatter(const Blocks& blocks, DataType type,
+                                 const char* failpoint, Deadline& deadline);
+  // Brings block r from rank r to all.
+  absl::Status RingAllGather(const Blocks& blocks, const char* failpoint,
+                             Deadline& deadline);
+  absl::Status BroadcastAlongRing(char* data, size_t bytes, int root,
+                                  Deadline& deadline);
+  absl::Status Synchronise(const char* failpoint, Deadline& deadline);
+
+  const std::unique_ptr<TcpMesh> mesh_;
+  const int rank_;
+  const int size_;
+  std::vector<char> scratch_;
+};
+
+}  // namespace elasticdl::collective

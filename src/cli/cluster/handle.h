@@ -1,0 +1,24 @@
+// A job on a cluster, through its API server: no port of the job is open to the
+// world.
+#pragma once
+
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "absl/status/statusor.h"
+#include "cluster/connection.h"
+#include "job_commands.h"
+#include "job_handle.h"
+
+namespace elasticdl::cli {
+
+// The job called `name`; with an empty name the only one that runs in the
+// namespace. NOT_FOUND and FAILED_PRECONDITION name the jobs to choose from.
+absl::StatusOr<std::unique_ptr<JobHandle>> OpenClusterJob(
+    ClusterConnection cluster, const std::string& name);
+
+// All jobs of the namespace, by name.
+absl::StatusOr<std::vector<JobSummary>> ListClusterJobs(kube::Client& client);
+
+}  // namespace elasticdl::cli

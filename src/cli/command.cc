@@ -1,0 +1,112 @@
+#include "command.h"
+
+#include <cstdio>
+
+#include "absl/strings/str_cat.h"
+#include "cluster_exec.h"
+#include "completion.h"
+#include "data/data.h"
+#include "elasticdl/flags/suggest.h"
+#include "local/local_commands.h"
+#include "start_job.h"
+#include "version.h"
+#include "zoo/zoo.h"
+
+namespace elasticdl::cli {
+namespace {
+
+const Command* Find(const std::vector<Command>& commands,
+                    const std::string& name) {
+  for (const Command& command : commands) {
+    if (command.name == name) return &command;
+  }
+  return nullptr;
+}
+
+std::string Help(const std::string& program, const std::string& summary,
+                 const std::vector<Command>& commands) {
+  std::string text = absl::StrCat(summary, "\n\nUsage: ", program,
+                                  " COMMAND [flags]\n\nCommands:\n");
+  for (const Command& command : commands) {
+    std::string line = absl::StrCat("  ", command.name);
+    line.resize(14, ' ');
+    absl::StrAppend(&text, line, command.summary, "\n");
+  }
+  absl::StrAppend(&text, "\n", program,
+                  " COMMAND --help shows the flags of a command.\n");
+  return text;
+}
+
+int RunRbac(const Args& args) {
+  const absl::Status status = ExecCluster("rbac", args);
+  std::fprintf(stderr, "elasticdl rbac: %s\n",
+               std::string(status.message()).c_str());
+  return 1;
+}
+
+int UnknownCommand(const std::string& program,
+                   const std::vector<Command>& commands,
+                   const std::string& name) {
+  std::vector<std::string> names = {"help"};
+  for (const Command& command : commands) names.push_back(command.name);
+  const std::string nearest = flags::Nearest(name, names);
+  const std::string suggestion =
+      nearest.empty() ? absl::StrCat("; see ", program, " --help")
+                      : absl::StrCat(", did you mean ", nearest, "?");
+  std::fprintf(stderr, "%s: unknown command '%s'%s\n", program.c_str(),
+               name.c_str(), suggestion.c_str());
+  return 2;
+}
+
+}  // namespace
+
+int Dispatch(const std::string& program, const std::string& summary,
+             const std::vector<Command>& commands, const Args& args) {
+  if (args.empty()) {
+    std::fputs(Help(program, summary, commands).c_str(), stdout);
+    return 1;
+  }
+  const std::string& name = args[0];
+  const bool is_help = name == "help" || name == "--help" || name == "-h";
+  if (is_help && args.size() == 1) {
+    std::fputs(Help(program, summary, commands).c_str(), stdout);
+    return 0;
+  }
+  const Command* command = Find(commands, is_help ? args[1] : name);
+  if (command == nullptr) {
+    return UnknownCommand(program, commands, is_help ? args[1] : name);
+  }
+  Args rest(args.begin() + (is_help ? 2 : 1), args.end());
+  if (is_help) rest.push_back("--help");
+  return command->run(rest);
+}
+
+const std::vector<Command>& Commands() {
+  static const auto* commands = new std::vector<Command>{
+      {"train", "Train a model, on this machine or on a cluster.", RunTrain},
+      {"evaluate", "Evaluate a checkpoint.", RunEvaluate},
+      {"predict", "Predict with a checkpoint.", RunPredict},
+      {"data", "Get, convert, make and inspect data sets.", RunData},
+      {"zoo", "Make images of model zoos.", RunZoo},
+      {"list", "List the jobs on this machine or on a cluster.", RunList},
+      {"top", "Show what a job is doing.", RunTop},
+      {"scale", "Change the number of a job's workers.", RunScale},
+      {"logs", "Show the logs of a job's pods.", RunLogs},
+      {"stop", "Stop a job.", RunStop},
+      {"rbac", "Grant a cluster's jobs the rights that they need.", RunRbac},
+      {"version", "Show the versions of elasticdl and its libraries.",
+       RunVersion},
+      {"completion", "Print a completion script for a shell.", RunCompletion},
+  };
+  return *commands;
+}
+
+int Run(const Args& args) {
+  if (args.size() == 1 && args[0] == "--version") return RunVersion({});
+  return Dispatch("elasticdl",
+                  "ElasticDL trains deep-learning models on workers that may "
+                  "come and go.",
+                  Commands(), args);
+}
+
+}  // namespace elasticdl::cli

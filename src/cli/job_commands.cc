@@ -1,0 +1,247 @@
+#include "job_commands.h"
+
+#include <unistd.h>
+
+#include <cstdint>
+#include <cstdio>
+#include <nlohmann/json.hpp>
+
+#include "absl/strings/str_cat.h"
+#include "absl/strings/str_format.h"
+#include "absl/time/time.h"
+#include "elasticdl/common/text.h"
+#include "elasticdl/flags/environment.h"
+#include "elasticdl/flags/flag_builder.h"
+#include "elasticdl/flags/grammar.h"
+
+namespace elasticdl::cli {
+namespace {
+
+using Json = nlohmann::json;
+
+constexpr char kGroup[] = "Options";
+
+double Number(const Json& json, const char* key) {
+  const auto it = json.find(key);
+  return it != json.end() && it->is_number() ? it->get<double>() : 0;
+}
+
+int64_t Whole(const Json& json, const char* key) {
+  return static_cast<int64_t>(Number(json, key));
+}
+
+std::string Text(const Json& json, const char* key) {
+  const auto it = json.find(key);
+  return it != json.end() && it->is_string() ? it->get<std::string>() : "";
+}
+
+void FormatPods(const Json& pods, std::string* text) {
+  absl::StrAppendFormat(text, "%-40s %-8s %8s  %s\n", "POD", "TYPE", "PID",
+                        "STATE");
+  for (const Json& pod : pods) {
+    const int64_t pid = Whole(pod, "pid");
+    const std::string message = Text(pod, "message");
+    // Only processes of this machine have one.
+    absl::StrAppendFormat(text, "%-40s %-8s %8s  %s%s%s\n", Text(pod, "name"),
+                          Text(pod, "type"), pid == 0 ? "-" : absl::StrCat(pid),
+                          Text(pod, "state"), message.empty() ? "" : ": ",
+                          message);
+  }
+}
+
+// The answer of /api/status for people.
+std::string FormatStatus(const Json& status) {
+  std::string text = absl::StrFormat(
+      "%s: %s, epoch %d, step %d, %.0f records/s", Text(status, "job"),
+      Text(status, "state"), Whole(status, "epoch"), Whole(status, "step"),
+      Number(status, "records_per_s"));
+  if (status.contains("loss") && status["loss"].is_number()) {
+    absl::StrAppendFormat(&text, ", loss %.4g", Number(status, "loss"));
+  }
+  absl::StrAppendFormat(
+      &text, ", workers %d/%d, generation %d\n", Whole(status, "workers"),
+      Whole(status, "target_workers"), Whole(status, "generation"));
+  const auto pods = status.find("pods");
+  if (pods != status.end() && pods->is_array()) FormatPods(*pods, &text);
+  const auto evaluations = status.find("evaluations");
+  if (evaluations != status.end() && !evaluations->empty()) {
+    const Json& last = evaluations->back();
+    absl::StrAppend(&text, "evaluation at step ", Whole(last, "step"), ": ",
+                    last.value("metrics", Json::object()).dump(), "\n");
+  }
+  return text;
+}
+
+// Redraws the status until the job has ended.
+int WatchJob(const flags::FlagSet& set, JobHandle& job) {
+  do {
+    const auto body = job.Status();
+    if (!body.ok()) return Fail(set, body.status());
+    // Home, clear to the end: no flicker.
+    std::printf("\x1b[H\x1b[J%s",
+                FormatStatus(Json::parse(*body, nullptr, false)).c_str());
+    std::fflush(stdout);
+  } while (!job.WaitEnd(absl::Seconds(1)));
+  const JobEnd end = job.End();
+  std::printf("job %s %s: %s\n", job.name().c_str(), end.state.c_str(),
+              end.reason.c_str());
+  return 0;
+}
+
+}  // namespace
+
+JobChoice::JobChoice() : state_dir(flags::DefaultStateDir()) {}
+
+void JobChoice::AddTo(flags::FlagSet* set, bool with_name) {
+  if (with_name) {
+    set->Add("job_name", &job_name,
+             flags::Info(kGroup, "The job; default: the one that runs.")
+                 .Value("NAME"));
+  }
+  set->Add(
+      "state_dir", &state_dir,
+      flags::Info(kGroup, "Where local jobs keep their state.").Value("DIR"));
+  set->Add("namespace", &name_space,
+           flags::Info(
+               kGroup,
+               "On the cluster, in this namespace. Without it local jobs come "
+               "first.")
+               .Value("NAME")
+               .Check([](const std::string& text) {
+                 return flags::CheckKubeName(text, 63, false);
+               }));
+  set->Add("force_use_kube_config_file", &force_use_kube_config_file,
+           flags::Info(kGroup, "Use ~/.kube/config even inside a cluster."));
+}
+
+int TopCommand(const std::vector<std::string>& args, const JobFinder& find) {
+  flags::FlagSet set("elasticdl top", "Shows what a job is doing.");
+  JobChoice choice;
+  choice.AddTo(&set);
+  bool json = false;
+  bool url = false;
+  set.Add("json", &json,
+          flags::Info(kGroup, "Print the status once, as JSON."));
+  set.Add("url", &url,
+          flags::Info(
+              kGroup,
+              "Print the address of the job's status page, for a browser on "
+              "this machine. It holds the job's token."));
+  if (const int code = set.ParseOrExitCode(args); code >= 0) return code;
+  const auto job = find(choice);
+  if (!job.ok()) return Fail(set, job.status());
+  if (url) {
+    const auto page = (*job)->PageUrl();
+    if (!page.ok()) return Fail(set, page.status());
+    std::printf("%s\n", page->c_str());
+    return 0;
+  }
+  if (!json && isatty(STDOUT_FILENO) == 1) return WatchJob(set, **job);
+  const auto body = (*job)->Status();
+  if (!body.ok()) return Fail(set, body.status());
+  std::printf("%s",
+              json ? absl::StrCat(*body, "\n").c_str()
+                   : FormatStatus(Json::parse(*body, nullptr, false)).c_str());
+  return 0;
+}
+
+int ScaleCommand(const std::vector<std::string>& args, const JobFinder& find) {
+  flags::FlagSet set("elasticdl scale",
+                     "Changes the number of a job's workers.");
+  JobChoice choice;
+  choice.AddTo(&set);
+  int64_t num_workers = 0;
+  set.Add("num_workers", &num_workers,
+          flags::Info(kGroup, "How many workers the job shall have.")
+              .Required()
+              .Min(1));
+  if (const int code = set.ParseOrExitCode(args); code >= 0) return code;
+  const auto job = find(choice);
+  if (!job.ok()) return Fail(set, job.status());
+  const absl::Status status = (*job)->Scale(num_workers);
+  if (!status.ok()) return Fail(set, status);
+  std::printf("job %s: %s asked for\n", (*job)->name().c_str(),
+              Count(num_workers, "worker").c_str());
+  return 0;
+}
+
+int StopCommand(const std::vector<std::string>& args, const JobFinder& find) {
+  flags::FlagSet set(
+      "elasticdl stop",
+      "Stops a job and waits for its end. On a cluster it then removes "
+      "the job's pods with their logs, its Service and its Secret; "
+      "also of a job that has ended by itself.");
+  JobChoice choice;
+  choice.AddTo(&set);
+  StopRequest request;
+  double timeout = 60;
+  set.Add("timeout", &timeout,
+          flags::Info(kGroup, "How many seconds to wait for the job to end.")
+              .Value("SECS")
+              .Min(0));
+  set.Add(
+      "keep_pods", &request.keep_pods,
+      flags::Info(kGroup,
+                  "On a cluster: leave the pods of a job that was running, for "
+                  "their logs."));
+  if (const int code = set.ParseOrExitCode(args); code >= 0) return code;
+  request.timeout = absl::Seconds(timeout);
+  const auto job = find(choice);
+  if (!job.ok()) return Fail(set, job.status());
+  const absl::StatusOr<std::string> words = (*job)->Stop(request);
+  if (!words.ok()) return Fail(set, words.status());
+  std::printf("%s\n", words->c_str());
+  return 0;
+}
+
+int LogsCommand(const std::vector<std::string>& args, const JobFinder& find) {
+  flags::FlagSet set("elasticdl logs", "Shows the logs of a job's pods.");
+  JobChoice choice;
+  choice.AddTo(&set);
+  LogRequest request;
+  std::vector<std::string> pods;
+  set.Add("follow", &request.follow,
+          flags::Info(kGroup, "Go on until the job has ended."));
+  set.Add("previous", &request.previous,
+          flags::Info(kGroup, "Of the run before."));
+  set.Add("pod", &request.pod,
+          flags::Info(kGroup, "The same as POD.").Value("POD"));
+  set.AddPositional("POD", &pods, 0,
+                    "master, a pod's name or its end (0, worker-j-0); "
+                    "default: all.",
+                    1);
+  if (const int code = set.ParseOrExitCode(args); code >= 0) return code;
+  const auto job = find(choice);
+  if (!job.ok()) return Fail(set, job.status());
+  if (!pods.empty()) request.pod = pods[0];
+  const absl::Status status = (*job)->Logs(request);
+  return status.ok() ? 0 : Fail(set, status);
+}
+
+void PrintJobs(const std::vector<JobSummary>& jobs, bool json,
+               const std::string& none) {
+  if (json) {
+    Json list = Json::array();
+    for (const JobSummary& job : jobs) {
+      list.push_back({{"job", job.job},
+                      {"state", job.state},
+                      {"reason", job.reason},
+                      {job.place_kind, job.place}});
+    }
+    std::printf("%s\n", list.dump().c_str());
+    return;
+  }
+  if (jobs.empty()) std::printf("%s\n", none.c_str());
+  for (const JobSummary& job : jobs) {
+    std::printf("%-40s %-10s %s\n", job.job.c_str(), job.state.c_str(),
+                job.place.c_str());
+  }
+}
+
+int Fail(const flags::FlagSet& set, const absl::Status& status) {
+  std::fprintf(stderr, "%s: %s\n", set.command().c_str(),
+               std::string(status.message()).c_str());
+  return 1;
+}
+
+}  // namespace elasticdl::cli

@@ -1,0 +1,54 @@
+// elasticdl top, scale, stop and logs for any job, and how lists of jobs look.
+#pragma once
+
+#include <functional>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "absl/status/status.h"
+#include "absl/status/statusor.h"
+#include "elasticdl/flags/flag_set.h"
+#include "job_handle.h"
+
+namespace elasticdl::cli {
+
+// The flags that say which job is meant.
+struct JobChoice {
+  std::string job_name;
+  std::string state_dir;
+  // "" = not given.
+  std::string name_space;
+  bool force_use_kube_config_file = false;
+
+  JobChoice();
+  void AddTo(flags::FlagSet* set, bool with_name = true);
+};
+
+// NOT_FOUND and FAILED_PRECONDITION name the jobs to choose from.
+using JobFinder =
+    std::function<absl::StatusOr<std::unique_ptr<JobHandle>>(const JobChoice&)>;
+
+// Each parses its flags, finds the job and returns the exit code.
+int TopCommand(const std::vector<std::string>& args, const JobFinder& find);
+int ScaleCommand(const std::vector<std::string>& args, const JobFinder& find);
+int StopCommand(const std::vector<std::string>& args, const JobFinder& find);
+int LogsCommand(const std::vector<std::string>& args, const JobFinder& find);
+
+// One line of a list.
+struct JobSummary {
+  std::string job;
+  std::string state;
+  std::string reason;
+  // Name and value of where it is: "dir" or "namespace".
+  std::string place_kind;
+  std::string place;
+};
+// Prints them for people or as a JSON array; `none` is said of no jobs.
+void PrintJobs(const std::vector<JobSummary>& jobs, bool json,
+               const std::string& none);
+
+// "elasticdl top: why" on stderr; the exit code 1.
+int Fail(const flags::FlagSet& set, const absl::Status& status);
+
+}  // namespace elasticdl::cli

@@ -1,0 +1,104 @@
+#include "local/client.h"
+
+#include <nlohmann/json.hpp>
+#include <utility>
+#include <vector>
+
+#include "absl/strings/str_cat.h"
+#include "absl/strings/str_join.h"
+#include "absl/strings/str_split.h"
+#include "elasticdl/common/status.h"
+#include "elasticdl/process.h"
+#include "local/http.h"
+
+namespace elasticdl::cli {
+namespace {
+
+using Json = nlohmann::json;
+
+absl::StatusOr<std::string> Request(const jobdir::JobDir& dir, bool post,
+                                    const std::string& path) {
+  if (!dir.IsRunning()) {
+    return absl::FailedPreconditionError(
+        absl::StrCat("job ", dir.job_name(), " is not running"));
+  }
+  const absl::StatusOr<std::string> address = dir.ReadHttpAddress();
+  if (!address.ok()) {
+    return absl::UnavailableError(
+        absl::StrCat("job ", dir.job_name(), ": its master is not ready yet"));
+  }
+  // After the address, before which the master may set another token.
+  ELASTICDL_ASSIGN_OR_RETURN(const std::string token, dir.ReadToken());
+  const absl::StatusOr<HttpReply> reply =
+      SendHttp(*address, post ? "POST" : "GET", path, token, absl::Seconds(5));
+  if (!reply.ok()) {
+    return absl::UnavailableError(
+        absl::StrCat("job ", dir.job_name(), ": no answer from its master at ",
+                     *address, " (", reply.status().message(), ")"));
+  }
+  ELASTICDL_RETURN_IF_ERROR(
+      HttpAnswerToStatus(reply->code, reply->body, dir.job_name()));
+  return reply->body;
+}
+
+}  // namespace
+
+absl::StatusOr<jobdir::JobDir> FindJob(const std::string& state_dir,
+                                       const std::string& name) {
+  std::vector<jobdir::JobDir> running;
+  std::vector<std::string> names;
+  for (const jobdir::JobDir& job : jobdir::ListJobs(state_dir)) {
+    if (job.job_name() == name) return job;
+    if (!job.IsRunning()) continue;
+    running.push_back(job);
+    names.push_back(job.job_name());
+  }
+  const std::string known =
+      names.empty() ? "no job is running on this machine"
+                    : absl::StrCat("running: ", absl::StrJoin(names, ", "));
+  if (!name.empty()) {
+    return absl::NotFoundError(absl::StrCat("no job named ", name, " (", known,
+                                            "; elasticdl list shows all)"));
+  }
+  if (running.size() == 1) return running[0];
+  const std::string message = absl::StrCat("--job_name is needed: ", known);
+  return running.empty() ? absl::NotFoundError(message)
+                         : absl::FailedPreconditionError(message);
+}
+
+absl::StatusOr<std::string> HttpGet(const jobdir::JobDir& dir,
+                                    const std::string& path) {
+  return Request(dir, /*post=*/false, path);
+}
+
+absl::StatusOr<std::string> HttpPost(const jobdir::JobDir& dir,
+                                     const std::string& path) {
+  return Request(dir, /*post=*/true, path);
+}
+
+Fd WatchMaster(const jobdir::JobDir& dir) {
+  const auto pids = dir.ReadPids();
+  const auto it = pids.find("master");
+  if (it == pids.end()) return Fd();
+  Fd pidfd = process::OpenPidfd(it->second);
+  // The number may belong to somebody else by now.
+  return dir.IsRunning() ? std::move(pidfd) : Fd();
+}
+
+JobEnd ReadJobEnd(const jobdir::JobDir& dir) {
+  JobEnd end;
+  const auto text = ReadFile(dir.EventsFile());
+  if (!text.ok()) return end;
+  const std::vector<std::string> lines =
+      absl::StrSplit(*text, '\n', absl::SkipEmpty());
+  for (auto line = lines.rbegin(); line != lines.rend(); ++line) {
+    const Json json = Json::parse(*line, nullptr, /*allow_exceptions=*/false);
+    if (!json.is_object() || json.value("event", "") != "job_end") continue;
+    end.state = json.value("state", "");
+    end.reason = json.value("reason", "");
+    return end;
+  }
+  return end;
+}
+
+}  // namespace elasticdl::cli

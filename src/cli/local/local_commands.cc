@@ -1,0 +1,135 @@
+// elasticdl list, top, scale, stop and logs: local jobs here, all others by the
+// program for clusters.
+#include "local/local_commands.h"
+
+#include <poll.h>
+
+#include <cstdio>
+#include <memory>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "absl/strings/str_cat.h"
+#include "cluster_exec.h"
+#include "elasticdl/common/status.h"
+#include "elasticdl/flags/flag_builder.h"
+#include "elasticdl/jobdir.h"
+#include "job_commands.h"
+#include "job_handle.h"
+#include "local/client.h"
+
+namespace elasticdl::cli {
+namespace {
+
+using Args = std::vector<std::string>;
+
+std::string State(const jobdir::JobDir& job) {
+  if (job.IsRunning()) return "running";
+  const std::string state = ReadJobEnd(job).state;
+  return state.empty() ? "killed" : state;
+}
+
+// Thread-compatible.
+class LocalJobHandle : public JobHandle {
+ public:
+  explicit LocalJobHandle(jobdir::JobDir dir)
+      : dir_(std::move(dir)), master_(WatchMaster(dir_)) {}
+
+  const std::string& name() const override { return dir_.job_name(); }
+
+  absl::StatusOr<std::string> Status() override {
+    return HttpGet(dir_, "/api/status");
+  }
+  absl::Status Scale(int64_t num_workers) override {
+    return HttpPost(dir_, absl::StrCat("/api/scale?num_workers=", num_workers))
+        .status();
+  }
+  absl::StatusOr<std::string> Stop(const StopRequest& request) override {
+    ELASTICDL_RETURN_IF_ERROR(HttpPost(dir_, "/api/stop").status());
+    ELASTICDL_RETURN_IF_ERROR(WaitStopped(*this, request.timeout));
+    return absl::StrCat("job ", name(), " has been stopped");
+  }
+  bool WaitEnd(absl::Duration timeout) override {
+    if (!master_.valid()) return true;
+    pollfd fd = {master_.get(), POLLIN, 0};
+    return poll(&fd, 1, static_cast<int>(absl::ToInt64Milliseconds(timeout))) !=
+           0;
+  }
+  JobEnd End() override { return {State(dir_), ReadJobEnd(dir_).reason}; }
+  absl::Status Logs(const LogRequest& request) override {
+    return PrintLocalLogs(dir_, request);
+  }
+  absl::StatusOr<std::string> PageUrl() override {
+    if (!dir_.IsRunning()) {
+      return absl::FailedPreconditionError(
+          absl::StrCat("job ", name(), " is not running"));
+    }
+    ELASTICDL_ASSIGN_OR_RETURN(const std::string address,
+                               dir_.ReadHttpAddress());
+    ELASTICDL_ASSIGN_OR_RETURN(const std::string token, dir_.ReadToken());
+    return absl::StrCat("http://", address, "/?token=", token);
+  }
+
+ private:
+  const jobdir::JobDir dir_;
+  const Fd master_;
+};
+
+// Finds a local job, or hands over to the program for clusters when the command
+// line asks for a namespace or no local job is meant.
+JobFinder LocalFirst(const std::string& command, const Args& args) {
+  return [=](const JobChoice& choice)
+             -> absl::StatusOr<std::unique_ptr<JobHandle>> {
+    if (!choice.name_space.empty()) return ExecCluster(command, args);
+    absl::StatusOr<jobdir::JobDir> job =
+        FindJob(choice.state_dir, choice.job_name);
+    if (job.ok()) return std::make_unique<LocalJobHandle>(*std::move(job));
+    if (!absl::IsNotFound(job.status()) || !ClusterIsConfigured()) {
+      return job.status();
+    }
+    return Annotate(ExecCluster(command, args), job.status().message());
+  };
+}
+
+}  // namespace
+
+int RunList(const Args& args) {
+  flags::FlagSet set(
+      "elasticdl list",
+      "Lists the jobs on this machine, or with --namespace those on "
+      "the cluster.");
+  JobChoice choice;
+  choice.AddTo(&set, /*with_name=*/false);
+  bool json = false;
+  set.Add("json", &json, flags::Info("Options", "Print JSON."));
+  if (const int code = set.ParseOrExitCode(args); code >= 0) return code;
+  if (!choice.name_space.empty()) return Fail(set, ExecCluster("list", args));
+  std::vector<JobSummary> jobs;
+  for (const jobdir::JobDir& job : jobdir::ListJobs(choice.state_dir)) {
+    jobs.push_back({job.job_name(), State(job), ReadJobEnd(job).reason, "dir",
+                    job.path()});
+  }
+  PrintJobs(jobs, json, absl::StrCat("no jobs in ", choice.state_dir));
+  if (!json && ClusterIsConfigured()) {
+    std::fprintf(stderr,
+                 "these are the jobs on this machine; elasticdl list "
+                 "--namespace=NAME lists those on the cluster\n");
+  }
+  return 0;
+}
+
+int RunTop(const Args& args) {
+  return TopCommand(args, LocalFirst("top", args));
+}
+int RunScale(const Args& args) {
+  return ScaleCommand(args, LocalFirst("scale", args));
+}
+int RunStop(const Args& args) {
+  return StopCommand(args, LocalFirst("stop", args));
+}
+int RunLogs(const Args& args) {
+  return LogsCommand(args, LocalFirst("logs", args));
+}
+
+}  // namespace elasticdl::cli

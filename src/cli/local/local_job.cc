@@ -1,0 +1,120 @@
+// Starting a job on this machine and telling how it ended.
+#include <cstdio>
+#include <utility>
+
+#include "absl/strings/str_cat.h"
+#include "absl/strings/str_join.h"
+#include "absl/strings/str_split.h"
+#include "elasticdl/common/file.h"
+#include "elasticdl/flags/environment.h"
+#include "elasticdl/jobdir.h"
+#include "local/client.h"
+#include "local/launch.h"
+#include "local/local_commands.h"
+
+namespace elasticdl::cli {
+namespace {
+
+// Enough to show an error and what led to it.
+constexpr size_t kLastLogLines = 10;
+
+int Fail(const std::string& command, const absl::Status& status) {
+  std::fprintf(stderr, "elasticdl %s: %s\n", command.c_str(),
+               std::string(status.message()).c_str());
+  return 1;
+}
+
+std::string LastLines(const std::string& path) {
+  const auto text = ReadFile(path);
+  if (!text.ok()) return "";
+  std::vector<std::string> lines =
+      absl::StrSplit(*text, '\n', absl::SkipEmpty());
+  if (lines.size() > kLastLogLines) {
+    lines.erase(lines.begin(), lines.end() - kLastLogLines);
+  }
+  return absl::StrJoin(lines, "\n");
+}
+
+void TellSuccess(const flags::JobFlags& flags, const jobdir::JobDir& dir) {
+  if (!flags.output.empty()) {
+    std::printf("model:       %s\n", flags.output.c_str());
+  }
+  if (!flags.checkpoint_dir.empty() && flags.checkpoint_steps > 0) {
+    std::printf("checkpoints: %s\n", flags.checkpoint_dir.c_str());
+  }
+  // Only there when something was written to it: a model's own processor may
+  // have another place.
+  const std::string predictions = flags.prediction_output_dir.empty()
+                                      ? JoinPath(dir.path(), "predictions")
+                                      : flags.prediction_output_dir;
+  if (!flags.prediction_data.empty() && IsDirectory(predictions)) {
+    std::printf("predictions: %s\n", predictions.c_str());
+  }
+  std::printf("logs:        %s\n", dir.LogsDir().c_str());
+}
+
+void TellFailure(const std::string& command, int exit_code,
+                 const jobdir::JobDir& dir) {
+  const JobEnd end = ReadJobEnd(dir);
+  if (!end.reason.empty()) {
+    std::fprintf(stderr, "elasticdl %s: job %s %s: %s\n", command.c_str(),
+                 dir.job_name().c_str(), end.state.c_str(), end.reason.c_str());
+  } else {
+    std::fprintf(
+        stderr,
+        "elasticdl %s: the master of job %s ended with exit code %d; the end "
+        "of its log:\n%s\n",
+        command.c_str(), dir.job_name().c_str(), exit_code,
+        LastLines(dir.LogFile("master")).c_str());
+  }
+  std::fprintf(stderr, "logs: %s\n", dir.LogsDir().c_str());
+}
+
+void TellDetached(const jobdir::JobDir& dir) {
+  std::printf(
+      "job %s is running\n"
+      "  elasticdl top --job_name=%s        (--url: its status page)\n"
+      "  elasticdl logs --job_name=%s --follow\n"
+      "  elasticdl stop --job_name=%s\n",
+      dir.job_name().c_str(), dir.job_name().c_str(), dir.job_name().c_str(),
+      dir.job_name().c_str());
+}
+
+}  // namespace
+
+int RunLocalJob(const std::string& command, const flags::JobFlags& flags,
+                const flags::FlagSet& set) {
+  return RunLocalJob(command, flags, set,
+                     flags::ProgramBeside("elasticdl-master"));
+}
+
+int RunLocalJob(const std::string& command, const flags::JobFlags& flags,
+                const flags::FlagSet& set, const std::string& master_program) {
+  const jobdir::JobDir dir(flags.state_dir, flags.job_name);
+  const absl::StatusOr<jobdir::JobLock> lock = jobdir::JobLock::Acquire(dir);
+  if (!lock.ok()) return Fail(command, lock.status());
+  flags::KeyValues more = {{"job_name", flags.job_name},
+                           {"state_dir", flags.state_dir},
+                           {"pod_backend", "local"},
+                           {"port", "0"}};
+  if (flags.detach) more.emplace_back("display", "none");
+  const absl::StatusOr<std::string> argument =
+      flags::PackedMasterArgument(set, more);
+  if (!argument.ok()) return Fail(command, argument.status());
+  LaunchOptions launch;
+  launch.program = master_program;
+  launch.args = {*argument};
+  launch.environment = flags::Environment();
+  launch.detach = flags.detach;
+  const int exit_code = LaunchMaster(launch, dir, *lock);
+  if (exit_code != 0) {
+    TellFailure(command, exit_code, dir);
+  } else if (flags.detach) {
+    TellDetached(dir);
+  } else {
+    TellSuccess(flags, dir);
+  }
+  return exit_code;
+}
+
+}  // namespace elasticdl::cli

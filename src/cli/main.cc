@@ -1,9 +1,0 @@
-// elasticdl: the client.
-#include <string>
-#include <vector>
-
-#include "commands/command.h"
-
-int main(int argc, char** argv) {
-  return elasticdl::cli::Run(std::vector<std::string>(argv + 1, argv + argc));
-}

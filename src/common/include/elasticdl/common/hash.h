@@ -1,0 +1,53 @@
+// The hashes of ElasticDL. Checksums of data are crc32.h.
+#pragma once
+
+#include <cstdint>
+#include <memory>
+#include <string>
+
+#include "absl/strings/string_view.h"
+
+namespace elasticdl {
+
+inline constexpr uint64_t kFnv1aStart = 0xcbf29ce484222325;
+
+// FNV-1a, 64 bits: an identity that is the same on every machine, unlike
+// std::hash, and no protection against anybody. `hash` goes on from an earlier
+// part.
+constexpr uint64_t Fnv1a(absl::string_view text, uint64_t hash = kFnv1aStart) {
+  for (const char c : text) {
+    hash = (hash ^ static_cast<unsigned char>(c)) * 0x100000001b3;
+  }
+  return hash;
+}
+
+// Of a number; neighbours get hashes that have nothing in common (the finaliser
+// of SplitMix64).
+constexpr uint64_t MixHash(uint64_t x) {
+  x += 0x9e3779b97f4a7c15;
+  x = (x ^ (x >> 30)) * 0xbf58476d1ce4e5b9;
+  x = (x ^ (x >> 27)) * 0x94d049bb133111eb;
+  return x ^ (x >> 31);
+}
+
+// SHA-256 of what is added: for content that others may have made.
+// Thread-compatible.
+class Sha256 {
+ public:
+  Sha256();
+  ~Sha256();
+  Sha256(const Sha256&) = delete;
+  Sha256& operator=(const Sha256&) = delete;
+
+  void Add(absl::string_view data);
+  // 64 digits. Ends it.
+  std::string Hex();
+
+ private:
+  struct Context;
+  std::unique_ptr<Context> context_;
+};
+
+std::string Sha256Hex(absl::string_view data);
+
+}  // namespace elasticdl

@@ -1,0 +1,17 @@
+// Limits that flags, master and workers must agree on.
+#pragma once
+
+#include <cstdint>
+
+namespace elasticdl {
+
+// How many workers can train together. Each step's all-reduce carries a few
+// numbers per worker (elasticdl/elastic/control_word.h); 24 KiB are reserved
+// for them next to the gradients. A larger world would need another format.
+inline constexpr int kMaxWorldSize = 1024;
+
+// How many records a worker can put into one step. They are counted in a float
+// of the control word, which is exact up to this number.
+inline constexpr int64_t kMaxRecordsPerStep = (int64_t{1} << 24) - 1;
+
+}  // namespace elasticdl

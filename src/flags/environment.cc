@@ -1,0 +1,52 @@
+#include "elasticdl/flags/environment.h"
+
+#include <pwd.h>
+#include <unistd.h>
+
+#include <cstdlib>
+#include <filesystem>
+
+#include "elasticdl/common/file.h"
+#include "elasticdl/process.h"
+
+namespace elasticdl::flags {
+namespace {
+
+std::string Below(const std::string& variable, const std::string& fallback) {
+  std::string root = GetEnv(variable);
+  // The XDG rules: a relative path is not valid and is ignored.
+  if (root.empty() || root[0] != '/') root = JoinPath(HomeDir(), fallback);
+  return JoinPath(root, "elasticdl");
+}
+
+}  // namespace
+
+std::string GetEnv(const std::string& name) {
+  const char* value = std::getenv(name.c_str());
+  return value == nullptr ? "" : value;
+}
+
+std::vector<std::string> Environment() {
+  return process::InheritedEnvironment();
+}
+
+std::string ProgramBeside(const std::string& name) {
+  std::error_code error;
+  const auto self = std::filesystem::read_symlink("/proc/self/exe", error);
+  return (self.parent_path() / name).string();
+}
+
+std::string HomeDir() {
+  std::string home = GetEnv("HOME");
+  if (!home.empty()) return home;
+  const struct passwd* user = getpwuid(getuid());
+  return user == nullptr ? "/tmp" : user->pw_dir;
+}
+
+std::string DefaultStateDir() {
+  return Below("XDG_STATE_HOME", ".local/state");
+}
+
+std::string DefaultCacheDir() { return Below("XDG_CACHE_HOME", ".cache"); }
+
+}  // namespace elasticdl::flags

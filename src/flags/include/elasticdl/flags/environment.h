@@ -1,0 +1,26 @@
+// The process's environment, read here and nowhere else.
+#pragma once
+
+#include <string>
+#include <vector>
+
+namespace elasticdl::flags {
+
+// "" when it is not set.
+std::string GetEnv(const std::string& name);
+
+// KEY=VALUE of this process.
+std::vector<std::string> Environment();
+
+// A program that is installed beside this one.
+std::string ProgramBeside(const std::string& name);
+
+// $HOME, or what the system knows.
+std::string HomeDir();
+
+// ${XDG_STATE_HOME:-~/.local/state}/elasticdl: jobs/<job_name> is below it.
+std::string DefaultStateDir();
+// ${XDG_CACHE_HOME:-~/.cache}/elasticdl: compiled models.
+std::string DefaultCacheDir();
+
+}  // namespace elasticdl::flags

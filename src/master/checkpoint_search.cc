@@ -1,0 +1,103 @@
+#include "checkpoint_search.h"
+
+#include <algorithm>
+#include <limits>
+#include <utility>
+
+#include "elasticdl/common/clock.h"
+#include "elasticdl/common/log.h"
+
+namespace elasticdl::master {
+namespace {
+
+bool IsSame(const checkpoint::Version& a, const checkpoint::Version& b) {
+  return a.path == b.path && a.lineage.run == b.lineage.run &&
+         a.lineage.generation == b.lineage.generation;
+}
+
+}  // namespace
+
+absl::StatusOr<CheckpointAnswer> SearchCheckpoint(
+    const CheckpointStore& store, const CheckpointQuery& query) {
+  CheckpointAnswer answer;
+  absl::StatusOr<std::vector<checkpoint::Version>> listed = store.list();
+  // Before the first save there need not be a directory. After it, the disk is
+  // not there.
+  if (absl::IsNotFound(listed.status()) && !query.history.has_saved()) {
+    listed = std::vector<checkpoint::Version>();
+  }
+  if (!listed.ok()) return listed.status();
+  const std::vector<checkpoint::Version>& found = *listed;
+  const std::optional<checkpoint::Version>& base = query.history.base();
+  // Its checksums were right when the ledger fell back to it, and whoever
+  // restores it looks again; but it may have been deleted since.
+  if (query.at_base && base.has_value() &&
+      std::any_of(found.begin(), found.end(), [&](const auto& version) {
+        return IsSame(version, *base);
+      })) {
+    answer.keeps_base = true;
+    return answer;
+  }
+  for (const checkpoint::Version& version :
+       query.history.Usable(found, query.step)) {
+    absl::StatusOr<v1::Ledger> ledger = store.load_ledger(version.path);
+    if (!ledger.ok() && !absl::IsDataLoss(ledger.status()) &&
+        !absl::IsNotFound(ledger.status())) {
+      return ledger.status();
+    }
+    if (!ledger.ok()) {
+      LogWarning("falling back past ", version.path, ": ",
+                 ledger.status().message());
+      continue;
+    }
+    answer.version = version;
+    answer.ledger = *std::move(ledger);
+    break;
+  }
+  return answer;
+}
+
+CheckpointSearcher::CheckpointSearcher(
+    CheckpointStore store, std::function<void(CheckpointAnswer answer)> answer,
+    Patience patience)
+    : store_(std::move(store)),
+      answer_(std::move(answer)),
+      patience_(patience),
+      queries_(std::numeric_limits<size_t>::max()),
+      thread_("checkpoints", [this] { Run(); }) {}
+
+void CheckpointSearcher::Run() {
+  while (const std::optional<CheckpointQuery> query = queries_.Pop()) {
+    if (queries_.closed()) return;
+    CheckpointAnswer answer = SearchPatiently(*query);
+    if (queries_.closed()) return;
+    answer_(std::move(answer));
+  }
+}
+
+CheckpointAnswer CheckpointSearcher::SearchPatiently(
+    const CheckpointQuery& query) {
+  const absl::Time end = Clock::Real().Now() + patience_.all;
+  while (true) {
+    absl::StatusOr<CheckpointAnswer> answer = SearchCheckpoint(store_, query);
+    if (answer.ok()) return *std::move(answer);
+    CheckpointAnswer failed;
+    failed.error = answer.status();
+    if (Clock::Real().Now() >= end || stop_.closed()) return failed;
+    LogWarning("the checkpoints cannot be read: ", answer.status().message(),
+               "; trying again");
+    stop_.Pop(patience_.pause);
+  }
+}
+
+void CheckpointSearcher::Stop() {
+  queries_.Close();
+  stop_.Close();
+}
+
+CheckpointSearcher::~CheckpointSearcher() {
+  Stop();
+  thread_.Join();
+}
+
+}  // namespace elasticdl::master

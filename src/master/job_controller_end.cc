@@ -1,0 +1,95 @@
+// How a job ends: it is done, it fails, or somebody stops it. The controller
+// tells the workers; the job is over when they are gone.
+#include <utility>
+
+#include "absl/strings/str_cat.h"
+#include "job_controller.h"
+
+namespace elasticdl::master {
+
+void JobController::Fail(absl::Time now, const std::string& reason) {
+  if (ending_.has_value()) return;
+  SetEnding({kExitJobFailed, reason});
+  for (auto& [connection, worker] : registry_.workers()) {
+    Stop(connection, worker, reason, kExitJobFailed);
+  }
+}
+
+void JobController::StopJob(absl::Time now, const std::string& reason) {
+  if (ending_.has_value()) return;
+  const bool first = !stopping_.has_value();
+  const bool save = first && options_.membership.save_last &&
+                    tasks_.step() > first_ledger_.step();
+  stopping_ = Stopping{reason, now + kStopGrace};
+  // Those who have the model are on their way back (EndResume).
+  if (save && resumption_.waiting()) return;
+  if (!save || !membership().HasLevelMember()) return FinishStop();
+  Execute(now, /*had_level=*/true, membership().LeaveAll(now));
+}
+
+void JobController::FinishStop() {
+  const std::string reason = stopping_->reason;
+  SetEnding({kExitJobFailed, reason});
+  for (auto& [connection, worker] : registry_.workers()) {
+    Stop(connection, worker, reason, 0);
+  }
+}
+
+void JobController::Stop(ConnectionId connection, Worker& worker,
+                         const std::string& reason, int exit_code) {
+  if (worker.stop_sent) return;
+  worker.stop_sent = true;
+  v1::MasterMessage message;
+  message.mutable_stop()->set_reason(reason);
+  message.mutable_stop()->set_exit_code(exit_code);
+  port_.Send({connection}, std::move(message));
+}
+
+void JobController::SetEnding(const JobResult& result) {
+  ending_ = result;
+  RecordOutcome();
+}
+
+void JobController::RecordOutcome() {
+  const JobResult result = WithLastCheckpoint(*ending_);
+  v1::JournalRecord record;
+  record.mutable_outcome()->set_exit_code(result.exit_code);
+  record.mutable_outcome()->set_message(result.message);
+  Record(record);
+}
+
+void JobController::FinishIfDone() {
+  if (!tasks_.Finished() || evaluation_.running()) return;
+  const TaskSummary summary = tasks_.Summary();
+  JobResult result;
+  result.message = summary.ToString();
+  if (!summary.success) result.exit_code = kExitRecordsQuarantined;
+  SetEnding(result);
+  for (auto& [connection, worker] : registry_.workers()) {
+    Stop(connection, worker, "the job is done", 0);
+  }
+}
+
+std::optional<JobResult> JobController::result() const {
+  if (!ending_.has_value() || !registry_.empty()) return std::nullopt;
+  // A worker that is told to stop may still have had a save under way.
+  return WithLastCheckpoint(*ending_);
+}
+
+JobResult JobController::WithLastCheckpoint(JobResult result) const {
+  if (result.exit_code == 0 && !checkpoints_.error().empty()) {
+    result.exit_code = kExitJobFailed;
+    result.message = absl::StrCat("training is done, but its last checkpoint ",
+                                  "was not saved: ", checkpoints_.error());
+  }
+  return result;
+}
+
+// The workers of a job that is to stop are waited for until they form the last
+// world, but not while they are not even back.
+bool JobController::StopHasDeadline() const {
+  return stopping_.has_value() && !ending_.has_value() &&
+         !resumption_.waiting() && !membership().InLastWorld();
+}
+
+}  // namespace elasticdl::master

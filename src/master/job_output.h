@@ -1,0 +1,57 @@
+// What a job's controller wants done, and what it tells. Two interfaces: one to
+// the workers, one to whoever follows the job.
+#pragma once
+
+#include <cstdint>
+#include <string>
+#include <vector>
+
+#include "absl/status/status.h"
+#include "elasticdl/rendezvous/stream_server.h"
+#include "elasticdl/v1/master.pb.h"
+#include "evaluation.h"
+#include "task_types.h"
+#include "world_change.h"
+
+namespace elasticdl::master {
+
+using rendezvous::ConnectionId;
+
+// The way to the workers. Must not call back.
+class WorkerPort {
+ public:
+  virtual ~WorkerPort() = default;
+  // To each of them.
+  virtual void Send(const std::vector<ConnectionId>& connections,
+                    v1::MasterMessage message) = 0;
+  virtual void Close(ConnectionId connection, const absl::Status& status) = 0;
+  // The worker's process must go (it hangs or is not wanted).
+  virtual void KillWorker(int64_t worker_id, const std::string& reason) = 0;
+};
+
+// For the event log, the audit and people. Must not call back.
+class JobObserver {
+ public:
+  virtual ~JobObserver() = default;
+  virtual void OnWorkerReady(int64_t worker_id, int64_t pid, int64_t step) = 0;
+  virtual void OnWorkerLost(int64_t worker_id, const std::string& reason) = 0;
+  virtual void OnCommit(const CommittedRange& range, int64_t step,
+                        int64_t generation) = 0;
+  // Every commit after `step` is void: the model fell back to that step.
+  virtual void OnCutBack(int64_t step) = 0;
+  // `records`: those that are new in the model.
+  virtual void OnProgress(const v1::Progress& progress, int64_t records) = 0;
+  virtual void OnWorld(const WorldChange& world) = 0;
+  // The first step that is known to be committed in a world.
+  virtual void OnFirstStep(int64_t generation, int64_t step) = 0;
+  virtual void OnCheckpoint(const v1::CheckpointDone& done) = 0;
+  virtual void OnEvaluation(const EvaluationResult& result) = 0;
+  // Records of an evaluation or prediction task that is done.
+  virtual void OnTaskDone(int64_t records) = 0;
+  // A task was set aside.
+  virtual void OnQuarantined(const QuarantinedRange& bad) = 0;
+  // Anything else worth a line.
+  virtual void OnMessage(const std::string& text) = 0;
+};
+
+}  // namespace elasticdl::master

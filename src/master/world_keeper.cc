@@ -1,0 +1,183 @@
+#include "world_keeper.h"
+
+#include <algorithm>
+#include <utility>
+
+#include "absl/strings/str_cat.h"
+#include "absl/strings/str_format.h"
+#include "elasticdl/common/text.h"
+
+namespace elasticdl::master {
+
+using rendezvous::LoadStage;
+using rendezvous::MembershipDecision;
+using rendezvous::WorldMember;
+
+namespace {
+
+std::vector<int64_t> Ids(const std::vector<WorldMember>& members) {
+  std::vector<int64_t> ids;
+  ids.reserve(members.size());
+  for (const WorldMember& member : members) ids.push_back(member.worker_id);
+  return ids;
+}
+
+LoadStage StageOf(const v1::Loading& loading) {
+  switch (loading.stage()) {
+    case v1::Loading::LOADED:
+      return LoadStage::kLoaded;
+    case v1::Loading::MOVING:
+      return LoadStage::kMoving;
+    default:
+      return LoadStage::kLoading;
+  }
+}
+
+}  // namespace
+
+bool WorldKeeper::IsMember(int64_t worker_id) const {
+  return generation() > 0 &&
+         membership_.CheckActive(worker_id, generation()).ok();
+}
+
+void WorldKeeper::StartAfter(int64_t generation) {
+  last_generation_ = generation;
+  membership_ = rendezvous::Membership(options_, generation + 1);
+}
+
+// What members say ------------------------------------------------------------
+
+void WorldKeeper::OnIdle(int64_t worker_id, int64_t idle_generation) {
+  // The word of a world that is over says nothing about this one.
+  if (IsMember(worker_id) && idle_generation == generation()) {
+    idle_generation_ = idle_generation;
+  }
+}
+
+void WorldKeeper::OnLoading(absl::Time now, int64_t worker_id,
+                            const v1::Loading& loading) {
+  membership_.Loading(now, worker_id, loading.generation(), StageOf(loading));
+  // Those who wait say nothing of interest.
+  if (loading.stage() != v1::Loading::LOADED &&
+      loading.generation() >= loading_.generation() &&
+      loading.total_bytes() >= loading_.total_bytes()) {
+    loading_ = loading;
+  }
+}
+
+bool WorldKeeper::OnStep(int64_t generation) {
+  membership_.Stepped(generation);
+  return std::exchange(stepped_generation_, generation) != generation;
+}
+
+// What they are told ----------------------------------------------------------
+
+void WorldKeeper::SendTo(const std::vector<int64_t>& workers,
+                         v1::MasterMessage message) {
+  port_.Send(registry_.Connections(workers), std::move(message));
+}
+
+bool WorldKeeper::Announce(const MembershipDecision& decision) {
+  v1::MasterMessage message;
+  switch (decision.kind) {
+    case MembershipDecision::Kind::kOffers:
+      message.mutable_offers()->set_generation(decision.generation);
+      for (const std::string& offer : decision.offers) {
+        message.mutable_offers()->add_offers(offer);
+      }
+      break;
+    case MembershipDecision::Kind::kSwitch:
+      message.mutable_switch_()->set_generation(decision.generation);
+      break;
+    case MembershipDecision::Kind::kDissolve:
+      message.mutable_dissolve()->set_generation(decision.generation);
+      break;
+    default:
+      return false;
+  }
+  SendTo(decision.to, std::move(message));
+  return true;
+}
+
+v1::Prepare WorldKeeper::BeginPrepare(const MembershipDecision& decision) {
+  loading_.Clear();
+  last_generation_ = decision.generation;
+  v1::Prepare prepare;
+  prepare.set_generation(decision.generation);
+  prepare.set_urgent(decision.urgent);
+  prepare.set_cold(decision.cold);
+  prepare.set_last(decision.last);
+  for (const WorldMember& member : decision.members) {
+    v1::Member& added = *prepare.add_members();
+    added.set_worker_id(member.worker_id);
+    added.set_host(member.host);
+  }
+  return prepare;
+}
+
+WorldChange WorldKeeper::Activate(const MembershipDecision& decision,
+                                  absl::Duration pause, int64_t step,
+                                  int64_t lineage) {
+  WorldChange world;
+  world.generation = decision.generation;
+  world.members = Ids(decision.members);
+  world.cause = decision.reason;
+  // The membership knows since when a world was broken; what a switch costs
+  // only its members know.
+  world.pause = std::max(decision.pause, pause);
+  world.step = step;
+  size_ = world.members.size();
+  idle_generation_ = 0;
+  last_world_.set_generation(world.generation);
+  last_world_.mutable_members()->Assign(world.members.begin(),
+                                        world.members.end());
+  last_world_.set_lineage(lineage);
+  return world;
+}
+
+void WorldKeeper::Wake() {
+  if (!at_rest()) return;
+  v1::MasterMessage message;
+  message.mutable_wake()->set_generation(std::exchange(idle_generation_, 0));
+  SendTo(Ids(membership_.active_members()), std::move(message));
+}
+
+void WorldKeeper::SendTrainingDone() {
+  if (!at_rest()) return;
+  for (auto& [connection, worker] : registry_.workers()) {
+    // Who is not level yet hears it from the members.
+    if (!IsMember(worker.id) || worker.training_done_in == generation()) {
+      continue;
+    }
+    worker.training_done_in = generation();
+    v1::MasterMessage message;
+    message.mutable_training_done()->set_generation(generation());
+    port_.Send({connection}, std::move(message));
+  }
+}
+
+std::string WorldKeeper::Activity(size_t ready, size_t attached) const {
+  if (attached == 0) return "starting workers";
+  if (ready == 0) {
+    return absl::StrCat("compiling or loading the model in ",
+                        Count(static_cast<int64_t>(attached), "worker"));
+  }
+  if (!membership_.IsForming()) {
+    return absl::StrCat("waiting for more workers, ", ready, " of at least ",
+                        options_.min_workers, " are ready");
+  }
+  if (loading_.generation() == 0) {
+    return absl::StrCat(
+        "connecting ",
+        Count(static_cast<int64_t>(membership_.num_workers()), "worker"));
+  }
+  if (loading_.total_bytes() == 0) return "loading the model's state";
+  constexpr double kMegabyte = 1e6;
+  return absl::StrFormat(
+      "%s the model's state, %.1f of %.1f MB",
+      loading_.stage() == v1::Loading::MOVING ? "passing on" : "loading",
+      static_cast<double>(loading_.bytes()) / kMegabyte,
+      static_cast<double>(loading_.total_bytes()) / kMegabyte);
+}
+
+}  // namespace elasticdl::master

@@ -1,0 +1,97 @@
+// Which workers train together: the membership's decisions become messages to
+// the members, and what the members say about their world is kept.
+#pragma once
+
+#include <cstdint>
+#include <string>
+#include <vector>
+
+#include "absl/time/time.h"
+#include "elasticdl/rendezvous/membership.h"
+#include "elasticdl/v1/journal.pb.h"
+#include "elasticdl/v1/master.pb.h"
+#include "job_output.h"
+#include "worker_registry.h"
+#include "world_change.h"
+
+namespace elasticdl::master {
+
+// Thread-compatible. What a new or broken world means for the data is the
+// controller's to say: it asks the membership and passes its decisions on.
+class WorldKeeper {
+ public:
+  // `registry` and `port` must outlive this.
+  WorldKeeper(const rendezvous::MembershipOptions& options,
+              WorkerRegistry& registry, WorkerPort& port)
+      : options_(options),
+        registry_(registry),
+        port_(port),
+        membership_(options) {}
+
+  rendezvous::Membership& membership() { return membership_; }
+  const rendezvous::Membership& membership() const { return membership_; }
+
+  // The world that trains; 0 = none.
+  int64_t generation() const { return membership_.active_generation(); }
+  bool IsMember(int64_t worker_id) const;
+  // Members of the last world that was level.
+  size_t size() const { return size_; }
+  // The members wait for data and do no steps until they hear more.
+  bool at_rest() const {
+    return idle_generation_ != 0 && idle_generation_ == generation();
+  }
+
+  // ---- after a restart of the master ----
+  // Worlds are numbered from here on.
+  void StartAfter(int64_t generation);
+  int64_t last_generation() const { return last_generation_; }
+  // The last one that was level.
+  const v1::JournalRecord::World& last_world() const { return last_world_; }
+  void set_last_world(const v1::JournalRecord::World& world) {
+    last_world_ = world;
+  }
+
+  // ---- what members say ----
+  void OnIdle(int64_t worker_id, int64_t generation);
+  void OnLoading(absl::Time now, int64_t worker_id, const v1::Loading& loading);
+  // True: the first step in this world.
+  bool OnStep(int64_t generation);
+
+  // ---- what they are told ----
+  // Offers, switches and dissolutions. False: a decision of another kind.
+  bool Announce(const rendezvous::MembershipDecision& decision);
+  // The part of a Prepare that the decision says.
+  v1::Prepare BeginPrepare(const rendezvous::MembershipDecision& decision);
+  // A world is level. `pause`: how long its members say that nobody trained.
+  WorldChange Activate(const rendezvous::MembershipDecision& decision,
+                       absl::Duration pause, int64_t step, int64_t lineage);
+  // There is data again. Only for members at rest.
+  void Wake();
+  // There will be no more training data. Only for members at rest: of two that
+  // are about to do a round together, one would hear it before and one after,
+  // and wait for the other.
+  void SendTrainingDone();
+
+  // What keeps `ready` workers from training, for people; `attached`: those
+  // that have a stream.
+  std::string Activity(size_t ready, size_t attached) const;
+
+ private:
+  void SendTo(const std::vector<int64_t>& workers, v1::MasterMessage message);
+
+  const rendezvous::MembershipOptions options_;
+  WorkerRegistry& registry_;
+  WorkerPort& port_;
+  rendezvous::Membership membership_;
+  size_t size_ = 0;
+  int64_t idle_generation_ = 0;
+  // The newest world in which a step was reported.
+  int64_t stepped_generation_ = 0;
+  // The last news of the world that is being made.
+  v1::Loading loading_;
+  // For the journal.
+  int64_t last_generation_ = 0;
+  v1::JournalRecord::World last_world_;
+};
+
+}  // namespace elasticdl::master

@@ -1,0 +1,86 @@
+#include "master_job.h"
+
+#include <signal.h>
+
+#include <optional>
+#include <string>
+#include <utility>
+
+#include "elasticdl/common/file.h"
+#include "elasticdl/common/log.h"
+#include "elasticdl/common/status.h"
+#include "elasticdl/flags/environment.h"
+#include "elasticdl/jobdir.h"
+#include "elasticdl/master.h"
+#include "master_options.h"
+#include "program.h"
+
+namespace elasticdl::programs {
+namespace {
+
+// A given token replaces the one that was made for the job: clients look for it
+// in the folder.
+absl::StatusOr<std::string> SetToken(const flags::JobFlags& flags,
+                                     const jobdir::JobDir& dir) {
+  ELASTICDL_ASSIGN_OR_RETURN(const std::string given,
+                             GivenToken(flags.token_file));
+  if (!given.empty()) ELASTICDL_RETURN_IF_ERROR(dir.WriteToken(given));
+  if (given.empty() && flags.pod_backend == "none") {
+    LogInfo("workers in other containers or on other machines need the token: ",
+            "set ELASTICDL_TOKEN for both, or --token_file");
+  }
+  return dir.ReadToken();
+}
+
+absl::StatusOr<int> RunJob(const flags::JobFlags& flags,
+                           const jobdir::JobDir& dir,
+                           process::SignalWatcher& signals) {
+  ELASTICDL_ASSIGN_OR_RETURN(
+      master::MasterOptions options,
+      MakeMasterOptions(flags, ExecutablePath(), flags::Environment()));
+  options.job_dir = dir.path();
+  options.terminal = flags::GetEnv("TERM");
+  ELASTICDL_ASSIGN_OR_RETURN(options.token, SetToken(flags, dir));
+  options.worker_argv.push_back("--token_file=" + dir.TokenFile());
+  if (options.job.checkpoint_dir().empty() &&
+      options.job.checkpoint_steps() > 0) {
+    options.job.set_checkpoint_dir(JoinPath(dir.path(), "checkpoints"));
+  }
+  if (options.job.prediction_output_dir().empty()) {
+    options.job.set_prediction_output_dir(JoinPath(dir.path(), "predictions"));
+  }
+  ELASTICDL_ASSIGN_OR_RETURN(const auto master,
+                             master::Master::Create(std::move(options)));
+  signals.Start([&](int signal) {
+    master->Stop(signal == SIGINT ? "interrupted" : "terminated");
+  });
+  return master->Run();
+}
+
+}  // namespace
+
+absl::StatusOr<int> RunMaster(const flags::JobFlags& flags,
+                              process::SignalWatcher& signals,
+                              std::unique_ptr<LogCopier>& copier) {
+  // The client has this program write to the job's folder, from where the line
+  // is copied; by hand, it goes to a terminal.
+  ELASTICDL_RETURN_IF_ERROR(InitLogFromFlags(
+      "master", flags.log_level, StartedByHand() ? flags.log_file_path : ""));
+  const jobdir::JobDir dir(
+      flags.state_dir.empty() ? flags::DefaultStateDir() : flags.state_dir,
+      flags.job_name);
+  ELASTICDL_ASSIGN_OR_RETURN(const jobdir::JobLock lock,
+                             LockJob(dir, flags.master_timeout > 0));
+  if (!flags.log_file_path.empty()) {
+    ELASTICDL_ASSIGN_OR_RETURN(
+        copier, LogCopier::Start(dir.LogsDir(), flags.log_file_path));
+  }
+  absl::StatusOr<int> exit_code = RunJob(flags, dir, signals);
+  if (!exit_code.ok()) {
+    master::RecordRefusedJob(dir.path(), flags.event_log, exit_code.status(),
+                             MakeClusterOptions(flags));
+  }
+  return exit_code;
+}
+
+}  // namespace elasticdl::programs

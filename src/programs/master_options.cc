@@ -1,0 +1,157 @@
+#include "master_options.h"
+
+#include <algorithm>
+#include <filesystem>
+#include <thread>
+#include <utility>
+
+#include "absl/strings/match.h"
+#include "absl/strings/str_cat.h"
+#include "elasticdl/common/file.h"
+#include "elasticdl/common/limits.h"
+#include "elasticdl/common/status.h"
+#include "elasticdl/flags/environment.h"
+#include "elasticdl/flags/grammar.h"
+
+namespace elasticdl::programs {
+namespace {
+
+absl::StatusOr<v1::JobType> ParseJobType(const std::string& text) {
+  if (text == "training_only") return v1::TRAINING_ONLY;
+  if (text == "training_with_evaluation") return v1::TRAINING_WITH_EVALUATION;
+  if (text == "evaluation_only") return v1::EVALUATION_ONLY;
+  if (text == "prediction_only") return v1::PREDICTION_ONLY;
+  return absl::InvalidArgumentError(
+      absl::StrCat("--job_type: unknown '", text, "'"));
+}
+
+v1::JobSpec MakeJobSpec(const flags::JobFlags& flags, v1::JobType type) {
+  v1::JobSpec job;
+  job.set_job_name(flags.job_name);
+  job.set_job_type(type);
+  v1::ModelSpec& model = *job.mutable_model();
+  model.set_model_zoo(flags.model_zoo);
+  model.set_model_def(flags.model_def);
+  model.set_model_params(flags.model_params);
+  model.set_feed(flags.feed);
+  model.set_loss(flags.loss);
+  model.set_optimizer(flags.optimizer);
+  model.set_eval_metrics_fn(flags.eval_metrics_fn);
+  model.set_callbacks(flags.callbacks);
+  model.set_custom_data_reader(flags.custom_data_reader);
+  model.set_prediction_outputs_processor(flags.prediction_outputs_processor);
+  job.set_distribution_strategy(flags.Strategy());
+  job.set_minibatch_size(static_cast<int32_t>(flags.minibatch_size));
+  job.set_training_data(flags.training_data);
+  job.set_validation_data(flags.validation_data);
+  job.set_prediction_data(flags.prediction_data);
+  job.set_data_reader_params(flags.data_reader_params);
+  job.set_evaluation_steps(flags.evaluation_steps);
+  job.set_checkpoint_steps(flags.checkpoint_steps);
+  job.set_checkpoint_dir(flags.checkpoint_dir);
+  job.set_keep_checkpoint_max(static_cast<int32_t>(flags.keep_checkpoint_max));
+  job.set_output(flags.output);
+  job.set_log_loss_steps(flags.log_loss_steps);
+  job.set_max_step(flags.max_step);
+  job.set_seed(static_cast<uint64_t>(flags.seed));
+  job.set_log_level(flags.log_level);
+  job.set_failpoints(flags.failpoints);
+  job.set_prediction_output_dir(flags.prediction_output_dir);
+  job.set_collective(flags.collective);
+  job.set_grad_compression(flags.grad_compression);
+  job.set_global_batch_size(flags.global_batch_size);
+  job.set_step_timeout_seconds(flags.step_timeout);
+  job.set_load_timeout_seconds(flags.load_timeout);
+  job.set_master_timeout_seconds(flags.master_timeout);
+  return job;
+}
+
+// Does the model file mention a reader of its own? A file that cannot be read
+// here may (in an image, say).
+bool MayReadData(const flags::JobFlags& flags) {
+  const std::string path = flags.ModelFile();
+  if (path.empty()) return false;
+  const auto text = ReadFile(path);
+  return !text.ok() || absl::StrContains(*text, flags.custom_data_reader);
+}
+
+}  // namespace
+
+std::optional<master::ClusterOptions> MakeClusterOptions(
+    const flags::JobFlags& flags) {
+  if (flags.pod_backend != "kubernetes") return std::nullopt;
+  master::ClusterOptions cluster;
+  cluster.namespace_name = flags.name_space;
+  cluster.pod_name = flags::GetEnv("POD_NAME");
+  cluster.pod_ip = flags::GetEnv("MY_POD_IP");
+  cluster.pod_template_dir = flags.pod_template_dir;
+  cluster.kubeconfig = flags::GetEnv("KUBECONFIG");
+  cluster.home = flags::GetEnv("HOME");
+  cluster.service_host = flags::GetEnv("KUBERNETES_SERVICE_HOST");
+  cluster.service_port = flags::GetEnv("KUBERNETES_SERVICE_PORT");
+  cluster.force_kubeconfig = flags.force_use_kube_config_file;
+  return cluster;
+}
+
+absl::StatusOr<master::MasterOptions> MakeMasterOptions(
+    const flags::JobFlags& flags, const std::string& executable,
+    std::vector<std::string> environment) {
+  master::MasterOptions options;
+  ELASTICDL_ASSIGN_OR_RETURN(const v1::JobType type,
+                             ParseJobType(flags.JobType()));
+  if (flags.RunsJobCommand()) options.job_command = flags.job_command;
+  options.job = MakeJobSpec(flags, type);
+  const bool training =
+      type == v1::TRAINING_ONLY || type == v1::TRAINING_WITH_EVALUATION;
+  const bool local = flags.Strategy() == "Local";
+  options.num_workers =
+      training && local && !flags.RunsJobCommand() ? 1 : flags.num_workers;
+  options.min_workers = std::max<int64_t>(1, flags.min_workers);
+  options.max_workers = flags.max_workers;
+  if (training && !flags.RunsJobCommand() && options.max_workers == 0) {
+    options.max_workers = kMaxWorldSize;
+  }
+  options.worker_timeout = absl::Seconds(flags.worker_timeout);
+  options.worker_start_timeout = absl::Seconds(flags.worker_start_timeout);
+  const auto cores =
+      static_cast<int64_t>(std::max(1u, std::thread::hardware_concurrency()));
+  options.job.set_num_threads(static_cast<int32_t>(
+      flags.num_threads > 0
+          ? flags.num_threads
+          : std::max<int64_t>(1, cores / options.num_workers)));
+  options.num_minibatches_per_task = flags.num_minibatches_per_task;
+  options.num_epochs = static_cast<int32_t>(flags.num_epochs);
+  options.shuffle = flags.shuffle;
+  options.seed = static_cast<uint64_t>(flags.seed);
+  options.model_may_read_data = MayReadData(flags);
+  options.final_evaluation = !flags.validation_data.empty();
+  options.task_max_failures = static_cast<int>(flags.task_max_failures);
+  options.task_timeout = flags.relaunch_timeout_worker
+                             ? absl::Seconds(flags.task_timeout_secs)
+                             : absl::InfiniteDuration();
+  options.evaluation_start_delay =
+      absl::Seconds(flags.evaluation_start_delay_secs);
+  options.evaluation_throttle = absl::Seconds(flags.evaluation_throttle_secs);
+  options.checkpoint_dir_for_init = flags.checkpoint_dir_for_init;
+  options.start_pods = flags.pod_backend != "none";
+  options.cluster = MakeClusterOptions(flags);
+  options.http_port = static_cast<int>(flags.http_port);
+  options.relaunch_on_worker_failure = flags.relaunch_on_worker_failure;
+  ELASTICDL_ASSIGN_OR_RETURN(const flags::AuxParams aux,
+                             flags::ParseAuxParams(flags.aux_params));
+  options.relaunch = !aux.disable_relaunch;
+  options.worker_pod_priority = flags.worker_pod_priority;
+  options.worker_argv = {
+      JoinPath(std::filesystem::path(executable).parent_path().string(),
+               "elasticdl-worker"),
+      absl::StrCat("--log_level=", flags.log_level)};
+  options.environment = std::move(environment);
+  options.port = static_cast<int>(flags.port);
+  options.display = flags.display;
+  options.event_log = flags.event_log;
+  options.ledger_audit = flags.ledger_audit;
+  options.tensorboard_log_dir = flags.tensorboard_log_dir;
+  return options;
+}
+
+}  // namespace elasticdl::programs

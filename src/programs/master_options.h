@@ -1,0 +1,26 @@
+// From the flags of elasticdl-master to the options of the master.
+#pragma once
+
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "absl/status/statusor.h"
+#include "elasticdl/flags/job_flags.h"
+#include "elasticdl/master.h"
+
+namespace elasticdl::programs {
+
+// `executable` is this program; the worker's is beside it. UNIMPLEMENTED for a
+// strategy that this version does not have. Job folder and token are left to
+// the caller.
+absl::StatusOr<master::MasterOptions> MakeMasterOptions(
+    const flags::JobFlags& flags, const std::string& executable,
+    std::vector<std::string> environment);
+
+// What a master in a pod needs, from its flags and the environment; nothing
+// without --pod_backend=kubernetes.
+std::optional<master::ClusterOptions> MakeClusterOptions(
+    const flags::JobFlags& flags);
+
+}  // namespace elasticdl::programs

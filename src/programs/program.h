@@ -1,0 +1,52 @@
+// What the programs of a job (master, worker) share in their main files.
+#pragma once
+
+#include <cstdint>
+#include <string>
+#include <vector>
+
+#include "absl/status/status.h"
+#include "absl/status/statusor.h"
+#include "elasticdl/flags/flag_set.h"
+#include "elasticdl/jobdir.h"
+
+namespace elasticdl::programs {
+
+// InitLog with the value of --log_level (checked by the flags). Lines go to
+// `log_file` too unless that is empty.
+absl::Status InitLogFromFlags(const std::string& tag, const std::string& level,
+                              const std::string& log_file);
+
+// Takes over the job's lock from the client that started this program, or,
+// started by hand (StartedByHand), acquires it. ALREADY_EXISTS when a job of
+// that name runs. `go_on`: a run that kept a journal is gone on with.
+bool StartedByHand();
+absl::StatusOr<jobdir::JobLock> LockJob(const jobdir::JobDir& dir, bool go_on);
+
+// The path of this program's file.
+std::string ExecutablePath();
+
+// Where compiled models are kept.
+std::string ModelCacheDir();
+
+// MASTER_ADDR and WORKER_ID, as the Python ElasticDL sets them, where the flag
+// was not given.
+void ReadWorkerEnvironment(const flags::FlagSet& set, std::string* master_addr,
+                           int64_t* worker_id);
+
+// A token that was given to this program: from --token_file, else
+// $ELASTICDL_TOKEN; "" = none. INVALID_ARGUMENT for what cannot be one.
+absl::StatusOr<std::string> GivenToken(const std::string& token_file);
+
+// A worker's token: the given one, else that of the local job whose master
+// listens on `master_addr`. NOT_FOUND says what was tried.
+absl::StatusOr<std::string> FindToken(const std::string& token_file,
+                                      const std::string& state_dir,
+                                      const std::string& master_addr);
+
+// As many open files as the system allows: a world of some hundred workers on
+// one host, or as many connections to a server, needs more than the usual
+// 1,024.
+void RaiseFileLimit();
+
+}  // namespace elasticdl::programs

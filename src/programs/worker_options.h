@@ -1,0 +1,15 @@
+// From the flags and the environment of elasticdl-worker to its options.
+#pragma once
+
+#include "elasticdl/flags/job_flags.h"
+#include "elasticdl/worker.h"
+
+namespace elasticdl::programs {
+
+// All but the token, which is looked for only when the worker will need it.
+// `set` tells which flags were given: for the others, MASTER_ADDR, WORKER_ID
+// and ELASTICDL_WORKER_ADDRESS count.
+worker::WorkerOptions MakeWorkerOptions(const flags::JobFlags& flags,
+                                        const flags::FlagSet& set);
+
+}  // namespace elasticdl::programs

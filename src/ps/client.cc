@@ -1,0 +1,422 @@
+#include "elasticdl/ps/client.h"
+
+#include <algorithm>
+#include <cstring>
+#include <utility>
+
+#include "absl/strings/str_cat.h"
+#include "elasticdl/common/backoff.h"
+#include "elasticdl/common/check.h"
+#include "elasticdl/common/clock.h"
+#include "elasticdl/common/log.h"
+#include "elasticdl/common/mutex.h"
+#include "elasticdl/common/status.h"
+#include "elasticdl/net/handshake.h"
+#include "elasticdl/ps/dense_layout.h"
+#include "wire.h"
+
+namespace elasticdl::ps {
+namespace {
+
+constexpr absl::Duration kConnectTimeout = absl::Seconds(10);
+// A server that is alive answers; one that is stopped or cut off is asked again
+// over a new connection.
+constexpr absl::Duration kAnswerTimeout = absl::Seconds(60);
+// It reads all of its memory for that.
+constexpr absl::Duration kDigestTimeout = absl::Minutes(10);
+
+// The server was away or is another process now; the same request may be made
+// again, because every request is idempotent.
+bool IsWorthAnotherTry(const absl::Status& status) {
+  return absl::IsUnavailable(status) || absl::IsDeadlineExceeded(status);
+}
+
+}  // namespace
+
+// One request to one server.
+struct Client::Call {
+  v1::PsRequest request;
+  std::vector<iovec> payload;
+  // Bytes that the payload looks at and nobody else keeps.
+  std::vector<std::vector<int64_t>> ids;
+  std::vector<std::vector<float>> floats;
+  bool done = false;
+  // Of the last try.
+  absl::Status status;
+  v1::PsReply reply;
+};
+
+// The connection to one server.
+class Client::Lane {
+ public:
+  Lane(const Options& options, int server)
+      : options_(options), server_(server) {}
+
+  absl::Status Send(Call& call, absl::Duration timeout) {
+    ELASTICDL_RETURN_IF_ERROR(Connect(timeout));
+    call.request.set_number(++number_);
+    return Ended(WriteMessage(*socket_, call.request, call.payload, timeout));
+  }
+  absl::Status Receive(Call& call, absl::Duration timeout) {
+    absl::Status read = ReadMessage(*socket_, call.reply, answer, timeout);
+    if (read.ok() && call.reply.number() != call.request.number()) {
+      read = absl::UnavailableError("an answer to another request");
+    }
+    ELASTICDL_RETURN_IF_ERROR(Ended(read));
+    return absl::Status(static_cast<absl::StatusCode>(call.reply.code()),
+                        call.reply.message());
+  }
+  // An answer may be on its way that nobody will read.
+  void Drop() {
+    MutexLock lock(mu_);
+    socket_.reset();
+  }
+  void Cancel() {
+    MutexLock lock(mu_);
+    cancelled_ = true;
+    if (socket_ != nullptr) socket_->ShutDown();
+  }
+
+  // Of the last answer.
+  Buffer answer;
+  // Of the dense values that the worker has from this server.
+  int64_t dense_version = -1;
+  uint64_t incarnation = 0;
+  // Of the last pull.
+  int64_t version = 0;
+  std::vector<DenseSlice> slices;
+
+ private:
+  absl::Status Connect(absl::Duration timeout) {
+    if (socket_ != nullptr) return absl::OkStatus();
+    timeout = std::min(timeout, kConnectTimeout);
+    ELASTICDL_ASSIGN_OR_RETURN(const net::Address address,
+                               options_.find(server_, timeout));
+    ELASTICDL_ASSIGN_OR_RETURN(net::Socket socket,
+                               net::Socket::Connect(address, timeout));
+    {
+      MutexLock lock(mu_);
+      if (cancelled_) return absl::CancelledError("cancelled");
+      socket_ = std::make_unique<net::Socket>(std::move(socket));
+    }
+    return Greeted(
+        net::GreetAsDialler(*socket_, options_.secret, server_, timeout));
+  }
+  // Whoever answers at the address may not be the server any more, or not yet.
+  absl::Status Greeted(absl::Status status) {
+    const bool stranger = absl::IsPermissionDenied(status) ||
+                          absl::IsInvalidArgument(status) ||
+                          absl::IsFailedPrecondition(status);
+    const absl::Time now = Clock::Real().Now();
+    if (!stranger) {
+      stranger_since_ = absl::InfiniteFuture();
+    } else {
+      stranger_since_ = std::min(stranger_since_, now);
+      if (now - stranger_since_ < options_.stranger_patience) {
+        status = absl::UnavailableError(status.message());
+      }
+    }
+    return Ended(status);
+  }
+  // A connection with an error is of no more use.
+  absl::Status Ended(const absl::Status& status) {
+    if (status.ok()) return status;
+    MutexLock lock(mu_);
+    socket_.reset();
+    return cancelled_ ? absl::CancelledError("cancelled") : status;
+  }
+
+  const Options& options_;
+  const int server_;
+  uint64_t number_ = 0;
+  absl::Time stranger_since_ = absl::InfiniteFuture();
+  Mutex mu_;
+  bool cancelled_ ABSL_GUARDED_BY(mu_) = false;
+  // Replaced under the lock, used by the thread of the client.
+  std::unique_ptr<net::Socket> socket_;
+};
+
+Client::Client(Options options, BucketMap map)
+    : options_(std::move(options)), map_(std::move(map)) {
+  for (int server = 0; server < map_.servers(); ++server) {
+    lanes_.push_back(std::make_unique<Lane>(options_, server));
+  }
+}
+
+Client::~Client() = default;
+
+void Client::Cancel() {
+  {
+    MutexLock lock(mu_);
+    cancelled_ = true;
+  }
+  cancel_.NotifyAll();
+  for (const auto& lane : lanes_) lane->Cancel();
+}
+
+std::vector<Client::Call> Client::MakeCalls() const {
+  return std::vector<Call>(lanes_.size());
+}
+
+absl::Status Client::Run(std::vector<Call>& calls) {
+  return Run(calls, kAnswerTimeout);
+}
+
+absl::Status Client::Run(std::vector<Call>& calls,
+                         absl::Duration answer_timeout) {
+  const Clock& clock = Clock::Real();
+  const absl::Time end = clock.Now() + options_.patience;
+  Backoff::Options pauses;
+  pauses.initial = absl::Milliseconds(5);
+  pauses.max = absl::Milliseconds(500);
+  Backoff backoff(pauses, static_cast<uint64_t>(absl::ToUnixNanos(end)));
+  bool told = false;
+  while (true) {
+    ELASTICDL_RETURN_IF_ERROR(Round(calls, end, answer_timeout));
+    size_t away = 0;
+    while (away < calls.size() && calls[away].done) ++away;
+    if (away == calls.size()) return absl::OkStatus();
+    const std::string why(calls[away].status.message());
+    if (clock.Now() >= end) {
+      return absl::DeadlineExceededError(
+          absl::StrCat("parameter server ", away, " was away for ",
+                       absl::FormatDuration(options_.patience), ": ", why));
+    }
+    if (!std::exchange(told, true)) {
+      LogWarning("parameter server ", away, " is away (", why,
+                 "); waiting for it");
+    }
+    MutexLock lock(mu_);
+    if (!cancelled_) {
+      cancel_.WaitFor(mu_, std::min(end - clock.Now(), backoff.Next()));
+    }
+    if (cancelled_) return absl::CancelledError("cancelled");
+  }
+}
+
+// Asks all servers that have not answered yet. An error is final; who is away
+// has not answered.
+absl::Status Client::Round(std::vector<Call>& calls, absl::Time end,
+                           absl::Duration answer_timeout) {
+  const auto timeout = [&] {
+    return std::max(absl::Milliseconds(1),
+                    std::min(answer_timeout, end - Clock::Real().Now()));
+  };
+  // All requests are on their way before the first answer is waited for.
+  absl::Status final_error;
+  std::vector<bool> sent(calls.size(), false);
+  for (size_t i = 0; i < calls.size() && final_error.ok(); ++i) {
+    if (calls[i].done) continue;
+    calls[i].status = lanes_[i]->Send(calls[i], timeout());
+    sent[i] = calls[i].status.ok();
+    if (!sent[i] && !IsWorthAnotherTry(calls[i].status)) {
+      final_error =
+          Annotate(calls[i].status, absl::StrCat("parameter server ", i));
+    }
+  }
+  for (size_t i = 0; i < calls.size(); ++i) {
+    if (!sent[i]) continue;
+    if (!final_error.ok()) {
+      // The next request must not get the answer of this one.
+      lanes_[i]->Drop();
+      continue;
+    }
+    calls[i].status = lanes_[i]->Receive(calls[i], timeout());
+    calls[i].done = calls[i].status.ok();
+    if (!calls[i].done && !IsWorthAnotherTry(calls[i].status)) {
+      final_error =
+          Annotate(calls[i].status, absl::StrCat("parameter server ", i));
+    }
+  }
+  return final_error;
+}
+
+absl::Status Client::Define(const v1::PsDefinition& definition) {
+  ELASTICDL_RETURN_IF_ERROR(CountDense(definition).status());
+  definition_ = definition;
+  std::vector<Call> calls = MakeCalls();
+  for (Call& call : calls) {
+    *call.request.mutable_entry()->mutable_definition() = definition;
+  }
+  ELASTICDL_RETURN_IF_ERROR(Run(calls));
+  calls = MakeCalls();
+  for (size_t i = 0; i < calls.size(); ++i) {
+    v1::PsMap& map = *calls[i].request.mutable_entry()->mutable_map();
+    map.set_version(map_.version());
+    map.set_servers(map_.servers());
+    for (const int owner : map_.owners()) map.add_owners(owner);
+    lanes_[i]->slices = DenseLayout(definition_, map_, static_cast<int>(i));
+  }
+  return Run(calls);
+}
+
+absl::Status Client::SetInitialValues(const float* values) {
+  // Many workers start at once, and the values may be large.
+  ELASTICDL_ASSIGN_OR_RETURN(const std::vector<v1::PsReply> replies,
+                             Status(/*digest=*/false));
+  std::vector<Call> calls = MakeCalls();
+  for (size_t i = 0; i < calls.size(); ++i) {
+    calls[i].done = replies[i].status().initialized();
+    calls[i].request.mutable_entry()->mutable_initial_values()->set_map_version(
+        map_.version());
+    for (const DenseSlice& slice : lanes_[i]->slices) {
+      calls[i].payload.push_back(
+          {const_cast<float*>(values + slice.offset),
+           static_cast<size_t>(slice.size) * sizeof(float)});
+    }
+  }
+  return Run(calls);
+}
+
+void Client::Split(uint32_t table, absl::Span<const int64_t> ids,
+                   std::vector<std::vector<uint32_t>>& positions) const {
+  const uint64_t hash =
+      HashName(definition_.tables(static_cast<int>(table)).name());
+  positions.assign(lanes_.size(), {});
+  for (auto& list : positions) list.reserve(ids.size() / lanes_.size() + 16);
+  for (size_t i = 0; i < ids.size(); ++i) {
+    const int owner = map_.owner(BucketOf(HashRow(hash, ids[i])));
+    positions[static_cast<size_t>(owner)].push_back(static_cast<uint32_t>(i));
+  }
+}
+
+absl::StatusOr<int64_t> Client::Pull(float* values,
+                                     absl::Span<const PullRows> rows) {
+  std::vector<Call> calls = MakeCalls();
+  // By part, then by server.
+  std::vector<std::vector<std::vector<uint32_t>>> positions(rows.size());
+  for (size_t p = 0; p < rows.size(); ++p) {
+    Split(rows[p].table, rows[p].ids, positions[p]);
+  }
+  for (size_t i = 0; i < calls.size(); ++i) {
+    Call& call = calls[i];
+    v1::PsPull& pull = *call.request.mutable_pull();
+    pull.set_map_version(map_.version());
+    pull.set_dense(values != nullptr);
+    pull.set_dense_version(lanes_[i]->dense_version);
+    pull.set_incarnation(lanes_[i]->incarnation);
+    for (size_t p = 0; p < rows.size(); ++p) {
+      std::vector<int64_t>& ids = call.ids.emplace_back();
+      for (const uint32_t position : positions[p][i]) {
+        ids.push_back(rows[p].ids[position]);
+      }
+      v1::PsTablePart& part = *pull.add_parts();
+      part.set_table(rows[p].table);
+      part.set_rows(ids.size());
+    }
+    for (const auto& ids : call.ids) {
+      call.payload.push_back(
+          {const_cast<int64_t*>(ids.data()), ids.size() * sizeof(int64_t)});
+    }
+  }
+  ELASTICDL_RETURN_IF_ERROR(Run(calls));
+  int64_t lowest = -1;
+  for (size_t i = 0; i < calls.size(); ++i) {
+    Lane& lane = *lanes_[i];
+    const v1::PsReply& reply = calls[i].reply;
+    size_t expected = 0;
+    for (size_t p = 0; p < rows.size(); ++p) {
+      expected +=
+          positions[p][i].size() *
+          static_cast<size_t>(
+              definition_.tables(static_cast<int>(rows[p].table)).dim());
+    }
+    if (reply.dense()) {
+      for (const DenseSlice& slice : lane.slices) {
+        expected += static_cast<size_t>(slice.size);
+      }
+    }
+    if (lane.answer.size() != expected * sizeof(float)) {
+      return absl::InternalError(absl::StrCat(
+          "parameter server ", i, " answered with ", lane.answer.size(),
+          " bytes instead of ", expected * sizeof(float)));
+    }
+    const auto* from = reinterpret_cast<const float*>(lane.answer.data());
+    if (reply.dense()) {
+      for (const DenseSlice& slice : lane.slices) {
+        std::memcpy(values + slice.offset, from,
+                    static_cast<size_t>(slice.size) * sizeof(float));
+        from += slice.size;
+      }
+      lane.dense_version = reply.dense_version();
+      lane.incarnation = reply.incarnation();
+    }
+    for (size_t p = 0; p < rows.size(); ++p) {
+      const auto dim = static_cast<size_t>(
+          definition_.tables(static_cast<int>(rows[p].table)).dim());
+      for (const uint32_t position : positions[p][i]) {
+        std::memcpy(rows[p].rows + position * dim, from, dim * sizeof(float));
+        from += dim;
+      }
+    }
+    lane.version = reply.version();
+    if (lowest < 0 || reply.version() < lowest) lowest = reply.version();
+  }
+  return std::max<int64_t>(lowest, 0);
+}
+
+absl::Status Client::Push(const v1::PsPush& push, const float* gradients,
+                          absl::Span<const PushRows> rows) {
+  std::vector<Call> calls = MakeCalls();
+  for (size_t i = 0; i < calls.size(); ++i) {
+    v1::PsPush& mine = *calls[i].request.mutable_entry()->mutable_push();
+    mine = push;
+    mine.set_map_version(map_.version());
+    mine.set_base_version(lanes_[i]->version);
+    mine.set_dense(gradients != nullptr);
+  }
+  for (const PushRows& part : rows) {
+    const auto dim = static_cast<size_t>(
+        definition_.tables(static_cast<int>(part.table)).dim());
+    std::vector<std::vector<uint32_t>> positions;
+    Split(part.table, part.ids, positions);
+    for (size_t i = 0; i < calls.size(); ++i) {
+      std::vector<int64_t>& ids = calls[i].ids.emplace_back();
+      std::vector<float>& floats = calls[i].floats.emplace_back();
+      ids.reserve(positions[i].size());
+      floats.resize(positions[i].size() * dim);
+      float* to = floats.data();
+      for (const uint32_t position : positions[i]) {
+        ids.push_back(part.ids[position]);
+        std::memcpy(to, part.gradients + position * dim, dim * sizeof(float));
+        to += dim;
+      }
+      v1::PsTablePart& out =
+          *calls[i].request.mutable_entry()->mutable_push()->add_parts();
+      out.set_table(part.table);
+      out.set_rows(ids.size());
+    }
+  }
+  for (size_t i = 0; i < calls.size(); ++i) {
+    Call& call = calls[i];
+    for (const auto& ids : call.ids) {
+      call.payload.push_back(
+          {const_cast<int64_t*>(ids.data()), ids.size() * sizeof(int64_t)});
+    }
+    if (gradients != nullptr) {
+      for (const DenseSlice& slice : lanes_[i]->slices) {
+        call.payload.push_back(
+            {const_cast<float*>(gradients + slice.offset),
+             static_cast<size_t>(slice.size) * sizeof(float)});
+      }
+    }
+    for (const auto& floats : call.floats) {
+      call.payload.push_back(
+          {const_cast<float*>(floats.data()), floats.size() * sizeof(float)});
+    }
+  }
+  return Run(calls);
+}
+
+absl::StatusOr<std::vector<v1::PsReply>> Client::Status(bool digest) {
+  std::vector<Call> calls = MakeCalls();
+  for (Call& call : calls) call.request.mutable_status()->set_digest(digest);
+  ELASTICDL_RETURN_IF_ERROR(
+      Run(calls, digest ? kDigestTimeout : kAnswerTimeout));
+  std::vector<v1::PsReply> replies;
+  replies.reserve(calls.size());
+  for (Call& call : calls) replies.push_back(std::move(call.reply));
+  return replies;
+}
+
+}  // namespace elasticdl::ps

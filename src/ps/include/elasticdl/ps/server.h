@@ -1,0 +1,47 @@
+// A parameter server: the state machine of server_state.h behind sockets, with
+// its log on the disk.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <memory>
+#include <string>
+
+#include "absl/status/status.h"
+#include "absl/status/statusor.h"
+#include "elasticdl/net/socket.h"
+
+namespace elasticdl::ps {
+
+struct ServerOptions {
+  // Its number, from 0.
+  int server = 0;
+  // Port 0: a free one is chosen.
+  net::Address address;
+  // The job's token.
+  std::string secret;
+  // Where the log is; empty = none, and a restart begins from nothing.
+  std::string log_dir;
+  int64_t snapshot_bytes = int64_t{256} << 20;
+  // Of values, rows and slots; 0 = as much as there is.
+  size_t memory_limit = 0;
+};
+
+// Thread-safe.
+class Server {
+ public:
+  // Reads the log, if there is one, and listens.
+  static absl::StatusOr<std::unique_ptr<Server>> Start(ServerOptions options);
+  virtual ~Server() = default;
+
+  virtual uint16_t port() const = 0;
+  // Pushes that are in the model.
+  virtual int64_t version() const = 0;
+  // Waits until the server cannot go on (no memory, the log cannot be written)
+  // and says why; OK after Stop.
+  virtual absl::Status Wait() = 0;
+  // Ends all connections. Idempotent, does not block.
+  virtual void Stop() = 0;
+};
+
+}  // namespace elasticdl::ps

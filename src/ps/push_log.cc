@@ -1,0 +1,367 @@
+#include "push_log.h"
+
+#include <fcntl.h>
+#include <sys/file.h>
+#include <sys/stat.h>
+#include <sys/syscall.h>
+#include <sys/uio.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <cerrno>
+#include <csignal>
+#include <cstring>
+#include <utility>
+#include <vector>
+
+#include "absl/strings/numbers.h"
+#include "absl/strings/str_cat.h"
+#include "absl/strings/strip.h"
+#include "elasticdl/common/crc32.h"
+#include "elasticdl/common/failpoint.h"
+#include "elasticdl/common/log.h"
+#include "elasticdl/common/status.h"
+#include "mapped_file.h"
+#include "snapshot.h"
+
+namespace elasticdl::ps {
+namespace {
+
+constexpr char kZeros[8] = {};
+// A longer one would take long to replay.
+constexpr int64_t kMostLogBytes = int64_t{4} << 30;
+
+struct FrameHead {
+  uint64_t number = 0;
+  uint32_t header_bytes = 0;
+  uint32_t crc = 0;
+  uint64_t payload_bytes = 0;
+  // Of what is above: a length that cannot be trusted would hide what follows.
+  uint32_t head_crc = 0;
+  uint32_t zero = 0;
+
+  uint32_t Checksum() const {
+    return Crc32c({reinterpret_cast<const char*>(this), 24});
+  }
+};
+static_assert(sizeof(FrameHead) == 32, "fields without holes");
+
+uint64_t Padded(uint64_t bytes) { return (bytes + 7) / 8 * 8; }
+
+uint64_t FrameBytes(const FrameHead& head) {
+  return sizeof(head) + Padded(head.header_bytes) + Padded(head.payload_bytes);
+}
+
+absl::Status WriteVector(int fd, std::vector<iovec> parts,
+                         const std::string& what) {
+  size_t next = 0;
+  while (next < parts.size()) {
+    const ssize_t n =
+        writev(fd, &parts[next], static_cast<int>(parts.size() - next));
+    if (n < 0 && errno == EINTR) continue;
+    if (n < 0) return ErrnoToStatus(errno, absl::StrCat("write ", what));
+    auto written = static_cast<size_t>(n);
+    while (next < parts.size() && written >= parts[next].iov_len) {
+      written -= parts[next++].iov_len;
+    }
+    if (next < parts.size()) {
+      parts[next].iov_base = static_cast<char*>(parts[next].iov_base) + written;
+      parts[next].iov_len -= written;
+    }
+  }
+  return absl::OkStatus();
+}
+
+iovec Part(const void* data, size_t size) {
+  return {const_cast<void*>(data), size};
+}
+
+}  // namespace
+
+absl::StatusOr<std::unique_ptr<PushLog>> PushLog::Open(
+    Options options, ServerState::Options state_options, ServerState& state) {
+  ELASTICDL_RETURN_IF_ERROR(MakeDirectories(options.dir, 0700));
+  std::unique_ptr<PushLog> log(new PushLog(std::move(options)));
+  const std::string lock = JoinPath(log->options_.dir, "lock");
+  log->lock_ = Fd(open(lock.c_str(), O_RDWR | O_CREAT | O_CLOEXEC, 0600));
+  if (!log->lock_.valid()) {
+    return ErrnoToStatus(errno, absl::StrCat("open ", lock));
+  }
+  if (flock(log->lock_.get(), LOCK_EX | LOCK_NB) != 0) {
+    return absl::FailedPreconditionError(
+        absl::StrCat("another server uses ", log->options_.dir));
+  }
+  ELASTICDL_RETURN_IF_ERROR(log->Recover(state_options, state));
+  return log;
+}
+
+PushLog::~PushLog() {
+  if (child_ <= 0) return;
+  kill(child_, SIGKILL);
+  waitpid(child_, nullptr, 0);
+}
+
+std::string PushLog::PathOf(absl::string_view kind,
+                            const absl::AlphaNum& number) const {
+  return JoinPath(options_.dir, absl::StrCat(kind, "-", number));
+}
+
+// ---- opening ----
+
+absl::Status PushLog::Recover(ServerState::Options state_options,
+                              ServerState& state) {
+  ELASTICDL_ASSIGN_OR_RETURN(const std::vector<std::string> names,
+                             ListDirectory(options_.dir));
+  std::vector<int64_t> snapshots;
+  std::vector<int64_t> segments;
+  for (absl::string_view name : names) {
+    int64_t number = 0;
+    const bool snapshot = absl::ConsumePrefix(&name, "snapshot-");
+    if (!snapshot && !absl::ConsumePrefix(&name, "log-")) continue;
+    if (!absl::SimpleAtoi(name, &number)) {
+      // One that was never finished.
+      if (snapshot) unlink(PathOf("snapshot", name).c_str());
+      continue;
+    }
+    (snapshot ? snapshots : segments).push_back(number);
+  }
+  std::sort(snapshots.begin(), snapshots.end());
+  std::sort(segments.begin(), segments.end());
+  // A snapshot has its name only when it is complete, so a bad one is a bad
+  // disk; the log that it stands for may still be there.
+  int64_t oldest_needed = 0;
+  for (auto it = snapshots.rbegin(); it != snapshots.rend(); ++it) {
+    int64_t position = 0;
+    const std::string path = PathOf("snapshot", *it);
+    absl::StatusOr<ServerState> read =
+        ReadSnapshot(path, state_options, position);
+    if (read.ok()) {
+      state = *std::move(read);
+      position_ = oldest_needed = position;
+      struct stat info = {};
+      if (stat(path.c_str(), &info) == 0) last_snapshot_bytes_ = info.st_size;
+      break;
+    }
+    LogWarning("skipped a snapshot: ", read.status().message());
+  }
+  if (!snapshots.empty() && oldest_needed == 0 && segments.empty()) {
+    return absl::DataLossError(
+        absl::StrCat(options_.dir, ": no snapshot can be read"));
+  }
+  for (size_t i = 0; i < segments.size(); ++i) {
+    const bool last = i + 1 == segments.size();
+    // Wholly before the snapshot.
+    if (!last && segments[i + 1] <= position_) continue;
+    if (segments[i] > position_) {
+      return absl::DataLossError(absl::StrCat(options_.dir, ": entries ",
+                                              position_, " to ", segments[i],
+                                              " of the log are missing"));
+    }
+    ELASTICDL_RETURN_IF_ERROR(Replay(PathOf("log", segments[i]), last, state));
+  }
+  DeleteBefore(oldest_needed);
+  return OpenSegment();
+}
+
+absl::Status PushLog::Replay(const std::string& path, bool last,
+                             ServerState& state) {
+  ELASTICDL_ASSIGN_OR_RETURN(const MappedFile mapped, MappedFile::Open(path));
+  const absl::string_view file = mapped.view();
+  size_t at = 0;
+  const auto bad = [&](absl::string_view why) {
+    return absl::DataLossError(
+        absl::StrCat(path, ": ", why, " at offset ", at));
+  };
+  while (at < file.size()) {
+    FrameHead head;
+    if (file.size() - at < sizeof(head)) break;
+    std::memcpy(&head, file.data() + at, sizeof(head));
+    if (head.head_crc != head.Checksum()) return bad("bad entry");
+    if (head.payload_bytes > file.size() ||
+        file.size() - at < FrameBytes(head)) {
+      break;
+    }
+    const absl::string_view header(file.data() + at + sizeof(head),
+                                   head.header_bytes);
+    const absl::string_view payload(header.data() + Padded(head.header_bytes),
+                                    head.payload_bytes);
+    v1::PsEntry entry;
+    if (ExtendCrc32c(Crc32c(header), payload) != head.crc ||
+        !entry.ParseFromArray(header.data(), static_cast<int>(header.size()))) {
+      return bad("bad entry");
+    }
+    // Before the snapshot.
+    if (static_cast<int64_t>(head.number) >= position_) {
+      if (static_cast<int64_t>(head.number) != position_) {
+        return bad("an entry is missing");
+      }
+      ELASTICDL_RETURN_IF_ERROR(Annotate(state.Check(entry, payload), path));
+      ELASTICDL_RETURN_IF_ERROR(Annotate(state.Apply(entry, payload), path));
+      ++position_;
+      bytes_ += static_cast<int64_t>(FrameBytes(head));
+    }
+    at += FrameBytes(head);
+  }
+  if (at == file.size()) return absl::OkStatus();
+  if (!last) return bad("an entry is cut off");
+  LogWarning(path, ": dropped ", file.size() - at,
+             " bytes of an entry that was not complete");
+  if (truncate(path.c_str(), static_cast<off_t>(at)) != 0) {
+    return ErrnoToStatus(errno, absl::StrCat("truncate ", path));
+  }
+  return absl::OkStatus();
+}
+
+absl::Status PushLog::OpenSegment() {
+  const std::string path = PathOf("log", position_);
+  Fd fd(open(path.c_str(), O_WRONLY | O_CREAT | O_APPEND | O_CLOEXEC, 0600));
+  if (!fd.valid()) return ErrnoToStatus(errno, absl::StrCat("open ", path));
+  // There may be one of this name: without entries.
+  if (ftruncate(fd.get(), 0) != 0) {
+    return ErrnoToStatus(errno, absl::StrCat("truncate ", path));
+  }
+  fd_ = std::move(fd);
+  segment_bytes_ = 0;
+  return absl::OkStatus();
+}
+
+// ---- appending ----
+
+absl::Status PushLog::Append(const std::string& header,
+                             absl::string_view payload) {
+  if (broken_) {
+    return absl::DataLossError(
+        absl::StrCat(options_.dir, ": half an entry is in the way"));
+  }
+  FrameHead head;
+  head.number = static_cast<uint64_t>(position_);
+  head.header_bytes = static_cast<uint32_t>(header.size());
+  head.payload_bytes = payload.size();
+  head.crc = ExtendCrc32c(Crc32c(header), payload);
+  head.head_crc = head.Checksum();
+  const absl::Status failpoint = Failpoint("ps.log");
+  absl::Status written =
+      failpoint.ok()
+          ? WriteVector(
+                fd_.get(),
+                {Part(&head, sizeof(head)), Part(header.data(), header.size()),
+                 Part(kZeros, Padded(header.size()) - header.size()),
+                 Part(payload.data(), payload.size()),
+                 Part(kZeros, Padded(payload.size()) - payload.size())},
+                options_.dir)
+          : failpoint;
+  if (!written.ok()) {
+    // What is left of it would hide what follows.
+    if (ftruncate(fd_.get(), segment_bytes_) != 0) {
+      broken_ = true;
+      return absl::DataLossError(absl::StrCat(
+          options_.dir,
+          ": half an entry cannot be taken back: ", written.message()));
+    }
+    return written;
+  }
+  const auto bytes = static_cast<int64_t>(FrameBytes(head));
+  segment_bytes_ += bytes;
+  bytes_ += bytes;
+  ++position_;
+  return absl::OkStatus();
+}
+
+// ---- snapshots ----
+
+bool PushLog::WantsSnapshot() const {
+  return !snapshotting() &&
+         bytes_ >= std::max(options_.snapshot_bytes,
+                            std::min(last_snapshot_bytes_, kMostLogBytes)) +
+                       postponed_;
+}
+
+absl::Status PushLog::BeginSnapshot(const ServerState& state) {
+  absl::Status begun = Fork(state);
+  if (!begun.ok()) postponed_ += options_.snapshot_bytes;
+  return begun;
+}
+
+absl::Status PushLog::Fork(const ServerState& state) {
+  if (broken_) return absl::DataLossError("the log is broken");
+  // Made here: the child must not allocate.
+  const std::string header = state.Header(position_).SerializeAsString();
+  const std::vector<absl::string_view> payloads = state.Payloads();
+  // Without a number at its end: not complete.
+  scratch_ = PathOf("snapshot", position_) + ".new";
+  const std::string path = PathOf("snapshot", position_);
+  ELASTICDL_RETURN_IF_ERROR(OpenSegment());
+  const pid_t child = fork();
+  if (child < 0) return ErrnoToStatus(errno, "fork for a snapshot");
+  if (child == 0) {
+    // Other threads' locks may be held for ever here: only system calls. The
+    // sockets and the lock must not outlive the parent.
+    syscall(SYS_close_range, 3, ~0U, 0);
+    int error = WriteSnapshot(scratch_, header, payloads, state);
+    if (error == 0 && rename(scratch_.c_str(), path.c_str()) != 0) {
+      error = errno;
+    }
+    if (error != 0) unlink(scratch_.c_str());
+    _exit(error);
+  }
+  child_ = child;
+  child_position_ = position_;
+  child_log_bytes_ = bytes_;
+  child_fd_ = Fd(static_cast<int>(syscall(SYS_pidfd_open, child, 0)));
+  if (child_fd_.valid()) return absl::OkStatus();
+  absl::Status status = ErrnoToStatus(errno, "watch a snapshot");
+  kill(child_, SIGKILL);
+  FinishSnapshot().IgnoreError();
+  return status;
+}
+
+absl::Status PushLog::FinishSnapshot() {
+  int status = 0;
+  pid_t ended = 0;
+  do {
+    ended = waitpid(child_, &status, 0);
+  } while (ended < 0 && errno == EINTR);
+  const bool known = ended == child_;
+  child_ = 0;
+  child_fd_.Reset();
+  struct stat written = {};
+  if (!known || !WIFEXITED(status) || WEXITSTATUS(status) != 0 ||
+      stat(PathOf("snapshot", child_position_).c_str(), &written) != 0) {
+    // Not again before as much was written once more.
+    postponed_ += options_.snapshot_bytes;
+    unlink(scratch_.c_str());
+    if (known && WIFSIGNALED(status)) {
+      return absl::InternalError(
+          absl::StrCat("the process that writes a snapshot was killed by "
+                       "signal ",
+                       WTERMSIG(status)));
+    }
+    return ErrnoToStatus(known ? WEXITSTATUS(status) : ECHILD,
+                         "write a snapshot");
+  }
+  postponed_ = 0;
+  last_snapshot_bytes_ = written.st_size;
+  bytes_ -= child_log_bytes_;
+  DeleteBefore(child_position_);
+  return absl::OkStatus();
+}
+
+// Every snapshot begins a new file, so that no file has entries of both sides.
+// A failure costs space only, and the next one tries again.
+void PushLog::DeleteBefore(int64_t position) {
+  const auto names = ListDirectory(options_.dir);
+  if (!names.ok()) return;
+  for (absl::string_view name : *names) {
+    absl::string_view rest = name;
+    int64_t number = 0;
+    if (!absl::ConsumePrefix(&rest, "snapshot-") &&
+        !absl::ConsumePrefix(&rest, "log-")) {
+      continue;
+    }
+    if (!absl::SimpleAtoi(rest, &number) || number >= position) continue;
+    unlink(JoinPath(options_.dir, name).c_str());
+  }
+}
+
+}  // namespace elasticdl::ps

@@ -1,0 +1,94 @@
+// The log of a parameter server: every entry that its state is made of, in
+// files of one folder, and snapshots that stand for the entries before them.
+//
+//   snapshot-N   the state after N entries (snapshot.h)
+//   log-N        the entries from number N on: frames of
+//                  uint64 number, uint32 header bytes, uint32 CRC-32C of header
+//                  and payload, uint64 payload bytes, uint32 CRC-32C of these,
+//                  uint32 0; the header (v1::PsEntry), the payload; both with
+//                  zeros up to a multiple of 8
+#pragma once
+
+#include <cstdint>
+#include <memory>
+#include <string>
+#include <utility>
+
+#include "absl/status/status.h"
+#include "absl/status/statusor.h"
+#include "absl/strings/str_cat.h"
+#include "absl/strings/string_view.h"
+#include "elasticdl/common/file.h"
+#include "server_state.h"
+
+namespace elasticdl::ps {
+
+// Thread-compatible. An entry is with the kernel when Append returns: it
+// outlives this process, though not the machine.
+class PushLog {
+ public:
+  struct Options {
+    std::string dir;
+    // A snapshot is due when so many bytes were appended since the last one,
+    // and as many as that one has, or some GiB.
+    int64_t snapshot_bytes = int64_t{256} << 20;
+  };
+  // Opens or creates the folder and brings `state`, which is new, to the end of
+  // the log. A last entry that was cut off in the middle is dropped: nobody has
+  // an acknowledgement for it. DATA_LOSS for a log with a hole or a bad entry
+  // before its end. One process at a time: FAILED_PRECONDITION if another one
+  // has it open.
+  static absl::StatusOr<std::unique_ptr<PushLog>> Open(
+      Options options, ServerState::Options state_options, ServerState& state);
+  ~PushLog();
+
+  // When it fails (the disk is full), nothing of the entry stays.
+  absl::Status Append(const std::string& header, absl::string_view payload);
+
+  // How many entries there are.
+  int64_t position() const { return position_; }
+  int64_t bytes() const { return bytes_; }
+
+  // ---- snapshots ----
+  bool WantsSnapshot() const;
+  // A child process writes the state, which is that of position(), while this
+  // one goes on. The log continues in a new file. No other may be under way.
+  absl::Status BeginSnapshot(const ServerState& state);
+  bool snapshotting() const { return child_ > 0; }
+  // Becomes readable when the child is done; only while snapshotting().
+  int snapshot_fd() const { return child_fd_.get(); }
+  // Waits for the child. After success older files are deleted.
+  absl::Status FinishSnapshot();
+
+ private:
+  explicit PushLog(Options options) : options_(std::move(options)) {}
+  absl::Status Recover(ServerState::Options state_options, ServerState& state);
+  absl::Status Replay(const std::string& path, bool last, ServerState& state);
+  absl::Status OpenSegment();
+  absl::Status Fork(const ServerState& state);
+  std::string PathOf(absl::string_view kind,
+                     const absl::AlphaNum& number) const;
+  void DeleteBefore(int64_t position);
+
+  const Options options_;
+  Fd lock_;
+  Fd fd_;
+  int64_t position_ = 0;
+  // Of the current file.
+  int64_t segment_bytes_ = 0;
+  // Since the last snapshot, and of that.
+  int64_t bytes_ = 0;
+  int64_t last_snapshot_bytes_ = 0;
+  // How much longer the log may grow because snapshots failed.
+  int64_t postponed_ = 0;
+  // Half an entry could not be taken back.
+  bool broken_ = false;
+
+  int child_ = 0;
+  Fd child_fd_;
+  int64_t child_position_ = 0;
+  int64_t child_log_bytes_ = 0;
+  std::string scratch_;
+};
+
+}  // namespace elasticdl::ps

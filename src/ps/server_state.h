@@ -1,0 +1,219 @@
+// All that a parameter server holds: a deterministic state machine over the
+// entries of its log. No clock, no threads, no files.
+//
+//   entry             needs                        then
+//   ----------------  --------------------------- -----------------------------
+//   PsDefinition      nothing                      the model is known
+//   PsMap             a definition                 buckets are known; with
+//                                                  `moves`: those that come are
+//                                                  awaited, those that go are
+//                                                  kept for who gets them
+//   PsInitialValues   a map                        the model has values
+//   PsPush            values, nothing awaited      it is applied, or staged
+//   PsCommit          all its pushes are staged    their mean is applied
+//   PsImport          the bucket is awaited        the bucket is here
+//   PsForget          the bucket is kept           it is no longer kept
+#pragma once
+
+#include <cstdint>
+#include <map>
+#include <memory>
+#include <set>
+#include <string>
+#include <tuple>
+#include <vector>
+
+#include "absl/status/status.h"
+#include "absl/status/statusor.h"
+#include "absl/strings/string_view.h"
+#include "absl/types/span.h"
+#include "applied_set.h"
+#include "elasticdl/optim.h"
+#include "elasticdl/ps/bucket.h"
+#include "elasticdl/ps/dense_layout.h"
+#include "elasticdl/v1/ps.pb.h"
+#include "embedding_table.h"
+#include "wire.h"
+
+namespace elasticdl::ps {
+
+// Thread-compatible: the const functions may run in several threads while
+// nobody changes the state. The same entries give the same bits.
+class ServerState {
+ public:
+  struct Options {
+    int server = 0;
+    // Bytes of values, rows and slots; 0 = as much as there is.
+    size_t memory_limit = 0;
+  };
+  explicit ServerState(Options options) : options_(options) {}
+
+  // Can the entry be applied? ALREADY_EXISTS: it is in the state, and all is
+  // well. NOT_FOUND: something must come first (definition, map, values, a
+  // staged push). UNAVAILABLE: a bucket is on its way here.
+  // FAILED_PRECONDITION: made for another map. INVALID_ARGUMENT: wrong in
+  // itself; names what. RESOURCE_EXHAUSTED: no room. The bytes come from the
+  // network and are trusted in nothing. `payload` lies at a multiple of 8.
+  absl::Status Check(const v1::PsEntry& entry, absl::string_view payload) const;
+  // Only after Check said OK. An error means that memory ran out half way: the
+  // state is not to be used any more.
+  absl::Status Apply(const v1::PsEntry& entry, absl::string_view payload);
+
+  // Same errors as Check. `payload` has the ids; the answer's payload is
+  // written to `out`.
+  absl::Status Pull(const v1::PsPull& pull, absl::string_view payload,
+                    v1::PsReply& reply, Buffer& out) const;
+
+  // ---- moves ----
+  // Buckets that are kept for who gets them.
+  std::vector<int> leaving() const;
+  const std::set<int>& awaited() const { return awaited_; }
+  // The entry by which the new owner gets one of them, and its payload.
+  // NOT_FOUND when it is not kept.
+  absl::Status Export(int bucket, v1::PsEntry& entry,
+                      std::string& payload) const;
+
+  const v1::PsDefinition& definition() const { return definition_; }
+  const BucketMap& map() const { return map_; }
+  bool defined() const { return optimizer_ != nullptr; }
+  // It has values: the model can be pulled and pushed to.
+  bool initialized() const { return initialized_; }
+  // Pushes (synchronous jobs: commits) that are in the model.
+  int64_t version() const { return version_; }
+  void FillStatus(v1::PsStatus& status) const;
+  // Of everything that Pull and later entries depend on. Does not depend on the
+  // order in which rows were created.
+  uint64_t Digest() const;
+
+  // ---- snapshots (snapshot.h) ----
+  // Everything but the raw values.
+  v1::PsSnapshot Header(int64_t log_position) const;
+  // The dense values, then each slot's.
+  const std::vector<std::vector<float>>& dense() const { return dense_; }
+  const std::vector<std::unique_ptr<EmbeddingTable>>& tables() const {
+    return tables_;
+  }
+  // Payloads of staged pushes and of buckets that leave, in the header's order.
+  std::vector<absl::string_view> Payloads() const;
+  // A state with this header; dense values, rows and payloads are still to be
+  // filled in.
+  static absl::StatusOr<ServerState> FromHeader(Options options,
+                                                const v1::PsSnapshot& header);
+  std::vector<std::vector<float>>& mutable_dense() { return dense_; }
+  std::vector<std::string*> mutable_payloads();
+
+ private:
+  // shard, epoch, begin, end.
+  using Name = std::tuple<std::string, int32_t, int64_t, int64_t>;
+  struct Staged {
+    v1::PsPush push;
+    std::string payload;
+  };
+  struct Leaving {
+    v1::PsImport import;
+    std::string payload;
+  };
+  // Of a bucket that came from another server: what was applied to it there,
+  // and what this server had applied before it came, to its other buckets only.
+  struct Arrived {
+    AppliedSet there;
+    AppliedSet here_before;
+  };
+  // Is a push in the model, and in which buckets?
+  struct Presence {
+    // In the buckets that did not arrive from elsewhere.
+    bool here = false;
+    // In those that did.
+    std::map<int, bool> arrived;
+    bool everywhere() const;
+    bool nowhere() const;
+    bool In(int bucket) const;
+  };
+  // A gradient of this server's part of the model.
+  struct Gradient {
+    const float* dense = nullptr;
+    // By part: table, ids, values.
+    struct Rows {
+      uint32_t table = 0;
+      absl::Span<const int64_t> ids;
+      const float* values = nullptr;
+    };
+    std::vector<Rows> rows;
+  };
+
+  static Name NameOf(const v1::PsPush& push);
+
+  // server_state.cc
+  absl::Status CheckDefinition(const v1::PsDefinition& definition) const;
+  absl::Status CheckInitialValues(const v1::PsInitialValues& values,
+                                  absl::string_view payload) const;
+  // Would the dense arrays of this map fit?
+  absl::Status CheckDenseMemory(const BucketMap& map) const;
+  absl::Status CheckMapVersion(int64_t version) const;
+  // The above, and the model has values that are all here.
+  absl::Status CheckReady(int64_t map_version) const;
+  // Are the parts' tables known, and how many rows and values have they?
+  absl::Status CountParts(
+      const google::protobuf::RepeatedPtrField<v1::PsTablePart>& parts,
+      absl::string_view payload, uint64_t& rows, uint64_t& values) const;
+  absl::Status CheckIds(const v1::PsTablePart& part, const char* ids) const;
+  absl::Status Define(const v1::PsDefinition& definition);
+  void SetInitialValues(absl::string_view payload);
+  size_t DenseValues() const { return dense_.empty() ? 0 : dense_[0].size(); }
+  size_t Bytes() const;
+
+  // server_state_push.cc
+  absl::Status CheckPush(const v1::PsPush& push,
+                         absl::string_view payload) const;
+  absl::Status CheckName(const v1::PsPush& push, Presence& presence) const;
+  absl::Status CheckMemory(const v1::PsPush& push,
+                           absl::string_view payload) const;
+  absl::Status CheckFinite(const v1::PsPush& push,
+                           absl::string_view payload) const;
+  absl::Status CheckCommit(const v1::PsCommit& commit) const;
+  absl::Status ApplyPush(const v1::PsPush& push, absl::string_view payload);
+  absl::Status ApplyCommit(const v1::PsCommit& commit);
+  Gradient View(const v1::PsPush& push, absl::string_view payload) const;
+  void Remember(const v1::PsPush& push);
+  void ForgetBefore(int32_t epoch);
+  // To all buckets, or to those that do not have it yet.
+  absl::Status Update(const Gradient& gradient, double rate);
+  absl::Status UpdateMissing(const Gradient& gradient, double rate,
+                             const Presence& presence);
+  void UpdateDense(size_t at, size_t size, const float* gradients, double rate);
+
+  // server_state_move.cc
+  absl::Status CheckMap(const v1::PsMap& map) const;
+  absl::Status CheckImport(const v1::PsImport& import,
+                           absl::string_view payload) const;
+  absl::Status CheckForget(const v1::PsForget& forget) const;
+  absl::Status SetMap(const v1::PsMap& map);
+  void TakeOut(int bucket, int64_t map_version);
+  absl::Status Import(const v1::PsImport& import, absl::string_view payload);
+  // What is applied to a bucket that is here.
+  AppliedSet AppliedTo(int bucket) const;
+  // Lays the dense arrays out for the map; values that stay are kept.
+  void LayOutDense();
+  uint64_t DenseIn(int bucket) const;
+
+  Options options_;
+  v1::PsDefinition definition_;
+  BucketMap map_;
+  std::unique_ptr<optim::Optimizer> optimizer_;
+  // Where each chunk is in the dense arrays: one after the other.
+  std::vector<DenseChunk> chunks_;
+  std::vector<std::vector<float>> dense_;
+  std::vector<std::unique_ptr<EmbeddingTable>> tables_;
+  bool initialized_ = false;
+  int64_t version_ = 0;
+  // Grows with every change of the dense values.
+  int64_t dense_version_ = 0;
+
+  AppliedSet applied_;
+  std::map<int, Arrived> arrived_;
+  std::set<int> awaited_;
+  std::map<int, Leaving> leaving_;
+  std::map<Name, Staged> staged_;
+};
+
+}  // namespace elasticdl::ps

@@ -1,0 +1,279 @@
+// Buckets that move from one server to another while training goes on, one or a
+// few with each version of the map:
+//
+//   old owner                          new owner
+//   PsMap: takes the bucket out of     PsMap: awaits the bucket; pulls and
+//   its tables and keeps it            pushes are UNAVAILABLE
+//   Export             --- bytes --->  PsImport: has it
+//   PsForget           <-- done ----
+//
+// Each step is an entry of a log and may be repeated, so that either server may
+// die at any time.
+#include <cstring>
+#include <iterator>
+#include <utility>
+
+#include "absl/strings/str_cat.h"
+#include "elasticdl/common/status.h"
+#include "floats.h"
+#include "server_state.h"
+
+namespace elasticdl::ps {
+
+absl::Status ServerState::CheckMap(const v1::PsMap& map) const {
+  if (!defined()) return absl::NotFoundError("the model is not defined yet");
+  ELASTICDL_ASSIGN_OR_RETURN(
+      const BucketMap next,
+      BucketMap::Make(map.version(), map.servers(),
+                      {map.owners().begin(), map.owners().end()}));
+  if (next == map_) return absl::AlreadyExistsError("this map is known");
+  if (next.version() <= map_.version()) {
+    return absl::FailedPreconditionError(absl::StrCat(
+        "map ", next.version(), " comes after map ", map_.version()));
+  }
+  if (initialized_ && !map.moves()) {
+    return absl::InvalidArgumentError(
+        absl::StrCat("map ", next.version(), " would lose values"));
+  }
+  ELASTICDL_RETURN_IF_ERROR(CheckDenseMemory(next));
+  for (const int bucket : awaited_) {
+    if (next.owner(bucket) != options_.server) {
+      return absl::UnavailableError(
+          absl::StrCat("bucket ", bucket, " is still on its way to server ",
+                       options_.server));
+    }
+  }
+  for (const auto& [bucket, leaving] : leaving_) {
+    if (next.owner(bucket) == options_.server) {
+      return absl::UnavailableError(absl::StrCat(
+          "bucket ", bucket, " is still kept on server ", options_.server));
+    }
+  }
+  return absl::OkStatus();
+}
+
+absl::Status ServerState::SetMap(const v1::PsMap& map) {
+  ELASTICDL_ASSIGN_OR_RETURN(
+      BucketMap next,
+      BucketMap::Make(map.version(), map.servers(),
+                      {map.owners().begin(), map.owners().end()}));
+  if (map.moves()) {
+    for (int bucket = 0; bucket < kBuckets; ++bucket) {
+      const bool mine = next.owner(bucket) == options_.server;
+      const bool had = !map_.empty() && map_.owner(bucket) == options_.server;
+      if (had && !mine) TakeOut(bucket, next.version());
+      if (mine && !had) awaited_.insert(bucket);
+    }
+    // They were cut for the map before.
+    staged_.clear();
+    initialized_ = true;
+  }
+  map_ = std::move(next);
+  LayOutDense();
+  return absl::OkStatus();
+}
+
+AppliedSet ServerState::AppliedTo(int bucket) const {
+  const auto found = arrived_.find(bucket);
+  if (found == arrived_.end()) return applied_;
+  AppliedSet applied = applied_;
+  applied.RemoveAll(found->second.here_before);
+  applied.AddAll(found->second.there);
+  return applied;
+}
+
+uint64_t ServerState::DenseIn(int bucket) const {
+  uint64_t values = 0;
+  for (const DenseChunk& chunk : chunks_) {
+    if (chunk.bucket == bucket) values += static_cast<uint64_t>(chunk.size);
+  }
+  return values;
+}
+
+void ServerState::TakeOut(int bucket, int64_t map_version) {
+  Leaving leaving;
+  v1::PsImport& import = leaving.import;
+  import.set_bucket(bucket);
+  import.set_map_version(map_version);
+  import.set_version(version_);
+  *import.mutable_applied() = AppliedTo(bucket).ToProto();
+  import.set_dense_values(DenseIn(bucket));
+  for (const auto& table : tables_) {
+    const std::string rows = table->TakeBucket(bucket);
+    import.add_rows(rows.size() / table->stride());
+    leaving.payload += rows;
+  }
+  for (const std::vector<float>& array : dense_) {
+    size_t at = 0;
+    for (const DenseChunk& chunk : chunks_) {
+      if (chunk.bucket == bucket) {
+        leaving.payload.append(reinterpret_cast<const char*>(array.data() + at),
+                               static_cast<size_t>(chunk.size) * sizeof(float));
+      }
+      at += static_cast<size_t>(chunk.size);
+    }
+  }
+  arrived_.erase(bucket);
+  leaving_[bucket] = std::move(leaving);
+}
+
+void ServerState::LayOutDense() {
+  const std::vector<DenseChunk> before = std::move(chunks_);
+  const std::vector<std::vector<float>> old = std::move(dense_);
+  chunks_ = DenseChunks(definition_, map_, options_.server);
+  size_t values = 0;
+  for (const DenseChunk& chunk : chunks_) {
+    values += static_cast<size_t>(chunk.size);
+  }
+  dense_.clear();
+  for (size_t i = 0; i < 1 + optimizer_->slot_names().size(); ++i) {
+    dense_.emplace_back(values,
+                        i == 0 ? 0.0f : optimizer_->initial_slot_value(i - 1));
+  }
+  // Both lists are sorted by offset.
+  size_t from = 0;
+  size_t to = 0;
+  auto next = before.begin();
+  for (const DenseChunk& chunk : chunks_) {
+    while (next != before.end() && next->offset < chunk.offset) {
+      from += static_cast<size_t>(next->size);
+      ++next;
+    }
+    const auto size = static_cast<size_t>(chunk.size);
+    if (next != before.end() && next->offset == chunk.offset) {
+      for (size_t i = 0; i < dense_.size(); ++i) {
+        std::memcpy(dense_[i].data() + to, old[i].data() + from,
+                    size * sizeof(float));
+      }
+    }
+    to += size;
+  }
+  // Whoever has the old ones asks for all of them again.
+  ++dense_version_;
+}
+
+std::vector<int> ServerState::leaving() const {
+  std::vector<int> buckets;
+  for (const auto& [bucket, leaving] : leaving_) buckets.push_back(bucket);
+  return buckets;
+}
+
+absl::Status ServerState::Export(int bucket, v1::PsEntry& entry,
+                                 std::string& payload) const {
+  const auto found = leaving_.find(bucket);
+  if (found == leaving_.end()) {
+    return absl::NotFoundError(absl::StrCat(
+        "bucket ", bucket, " is not kept on server ", options_.server));
+  }
+  *entry.mutable_import() = found->second.import;
+  payload = found->second.payload;
+  return absl::OkStatus();
+}
+
+absl::Status ServerState::CheckImport(const v1::PsImport& import,
+                                      absl::string_view payload) const {
+  if (!defined()) return absl::NotFoundError("the model is not defined yet");
+  if (import.bucket() < 0 || import.bucket() >= kBuckets) {
+    return absl::InvalidArgumentError(absl::StrCat("bucket ", import.bucket()));
+  }
+  if (map_.version() < import.map_version()) {
+    return absl::NotFoundError(
+        absl::StrCat("bucket ", import.bucket(), " moves with map ",
+                     import.map_version(), "; the map is ", map_.version()));
+  }
+  if (awaited_.count(import.bucket()) == 0) {
+    return absl::AlreadyExistsError(
+        absl::StrCat("bucket ", import.bucket(), " is not awaited"));
+  }
+  if (import.rows_size() != static_cast<int>(tables_.size()) ||
+      import.dense_values() != DenseIn(import.bucket())) {
+    return absl::InvalidArgumentError(
+        absl::StrCat("bucket ", import.bucket(), " is of another model"));
+  }
+  uint64_t bytes = import.dense_values() * dense_.size() * sizeof(float);
+  for (size_t t = 0; t < tables_.size(); ++t) {
+    const uint64_t rows = import.rows(static_cast<int>(t));
+    if (rows > RowTable::kMaxRows) {
+      return absl::InvalidArgumentError(
+          absl::StrCat("bucket ", import.bucket(), ": ", rows,
+                       " rows of table ", tables_[t]->name()));
+    }
+    bytes += rows * tables_[t]->stride();
+  }
+  if (payload.size() != bytes) {
+    return absl::InvalidArgumentError(
+        absl::StrCat("bucket ", import.bucket(), " with ", payload.size(),
+                     " bytes instead of ", bytes));
+  }
+  if (options_.memory_limit > 0 && Bytes() + bytes > options_.memory_limit) {
+    return absl::ResourceExhaustedError(absl::StrCat(
+        "server ", options_.server, ": bucket ", import.bucket(), " with ",
+        bytes, " bytes does not fit into ", options_.memory_limit));
+  }
+  size_t at = 0;
+  for (size_t t = 0; t < tables_.size(); ++t) {
+    const EmbeddingTable& table = *tables_[t];
+    std::set<int64_t> ids;
+    for (uint64_t i = 0; i < import.rows(static_cast<int>(t)); ++i) {
+      const int64_t id = RowTable::IdOf(payload.data() + at);
+      if (BucketOf(HashRow(table.layout().table, id)) != import.bucket() ||
+          !ids.insert(id).second) {
+        return absl::InvalidArgumentError(
+            absl::StrCat("row ", id, " of table ", table.name(), " in bucket ",
+                         import.bucket()));
+      }
+      at += table.stride();
+    }
+  }
+  return absl::OkStatus();
+}
+
+absl::Status ServerState::Import(const v1::PsImport& import,
+                                 absl::string_view payload) {
+  awaited_.erase(import.bucket());
+  size_t at = 0;
+  for (size_t t = 0; t < tables_.size(); ++t) {
+    for (uint64_t i = 0; i < import.rows(static_cast<int>(t)); ++i) {
+      ELASTICDL_RETURN_IF_ERROR(tables_[t]->Restore(payload.data() + at));
+      at += tables_[t]->stride();
+    }
+  }
+  for (std::vector<float>& array : dense_) {
+    size_t to = 0;
+    for (const DenseChunk& chunk : chunks_) {
+      const auto size = static_cast<size_t>(chunk.size);
+      if (chunk.bucket == import.bucket()) {
+        std::memcpy(array.data() + to, payload.data() + at,
+                    size * sizeof(float));
+        at += size * sizeof(float);
+      }
+      to += size;
+    }
+  }
+  Arrived arrived;
+  arrived.there = AppliedSet::FromProto(import.applied());
+  arrived.here_before = applied_;
+  ForgetBefore(arrived.there.oldest_epoch());
+  arrived.here_before.ForgetBefore(arrived.there.oldest_epoch());
+  arrived_[import.bucket()] = std::move(arrived);
+  // A server that has just started is as old as what it holds.
+  version_ = std::max(version_, import.version());
+  ++dense_version_;
+  return absl::OkStatus();
+}
+
+absl::Status ServerState::CheckForget(const v1::PsForget& forget) const {
+  const auto found = leaving_.find(forget.bucket());
+  if (found == leaving_.end()) {
+    return absl::AlreadyExistsError(
+        absl::StrCat("bucket ", forget.bucket(), " is not kept"));
+  }
+  if (found->second.import.map_version() != forget.map_version()) {
+    return absl::FailedPreconditionError(absl::StrCat(
+        "bucket ", forget.bucket(), " left with map ",
+        found->second.import.map_version(), ", not ", forget.map_version()));
+  }
+  return absl::OkStatus();
+}
+
+}  // namespace elasticdl::ps

@@ -1,0 +1,381 @@
+// Gradients: applied as they come, or staged and applied together.
+#include <algorithm>
+#include <cmath>
+#include <utility>
+
+#include "absl/strings/str_cat.h"
+#include "elasticdl/common/status.h"
+#include "floats.h"
+#include "server_state.h"
+
+namespace elasticdl::ps {
+namespace {
+
+std::string Describe(const v1::PsPush& push) {
+  return absl::StrCat("records ", push.begin(), " to ", push.end(), " of ",
+                      push.shard(), ", epoch ", push.epoch());
+}
+
+bool IsRate(double rate) { return std::isfinite(rate) && rate >= 0; }
+
+v1::PsPush ToPush(const v1::PsRanges& ranges) {
+  v1::PsPush push;
+  push.set_shard(ranges.shard());
+  push.set_epoch(ranges.epoch());
+  if (ranges.bounds_size() == 2) {
+    push.set_begin(ranges.bounds(0));
+    push.set_end(ranges.bounds(1));
+  }
+  return push;
+}
+
+}  // namespace
+
+bool ServerState::Presence::everywhere() const {
+  return here && std::all_of(arrived.begin(), arrived.end(),
+                             [](const auto& entry) { return entry.second; });
+}
+
+bool ServerState::Presence::nowhere() const {
+  return !here && std::none_of(arrived.begin(), arrived.end(),
+                               [](const auto& entry) { return entry.second; });
+}
+
+bool ServerState::Presence::In(int bucket) const {
+  const auto found = arrived.find(bucket);
+  return found == arrived.end() ? here : found->second;
+}
+
+ServerState::Name ServerState::NameOf(const v1::PsPush& push) {
+  return {push.shard(), push.epoch(), push.begin(), push.end()};
+}
+
+// ---- checks ----
+
+absl::Status ServerState::CheckName(const v1::PsPush& push,
+                                    Presence& presence) const {
+  if (push.begin() < 0 || push.begin() >= push.end() || push.epoch() < 0) {
+    return absl::InvalidArgumentError(
+        absl::StrCat("a push of ", Describe(push)));
+  }
+  using Answer = AppliedSet::Answer;
+  const Answer here = applied_.Test(push);
+  bool torn = here == Answer::kTorn;
+  presence.here = here == Answer::kThere || here == Answer::kForgotten;
+  if (here != Answer::kForgotten) {
+    for (const auto& [bucket, arrived] : arrived_) {
+      const Answer there = arrived.there.Test(push);
+      const Answer before = arrived.here_before.Test(push);
+      torn |= there == Answer::kTorn || before == Answer::kTorn;
+      // Applied here after the bucket had come means: to the bucket, too.
+      presence.arrived[bucket] =
+          there != Answer::kNew || (presence.here && before == Answer::kNew);
+    }
+  }
+  if (torn) {
+    return absl::InvalidArgumentError(
+        absl::StrCat("of ", Describe(push), " a part is in the model already"));
+  }
+  if (presence.everywhere()) {
+    return absl::AlreadyExistsError(
+        absl::StrCat(Describe(push), " are in the model"));
+  }
+  return absl::OkStatus();
+}
+
+absl::Status ServerState::CheckPush(const v1::PsPush& push,
+                                    absl::string_view payload) const {
+  ELASTICDL_RETURN_IF_ERROR(CheckReady(push.map_version()));
+  Presence presence;
+  ELASTICDL_RETURN_IF_ERROR(CheckName(push, presence));
+  if (!IsRate(push.learning_rate())) {
+    return absl::InvalidArgumentError(
+        absl::StrCat("learning rate ", push.learning_rate()));
+  }
+  // Its own epoch would be forgotten, and the rest of that with it.
+  if (push.oldest_epoch() > push.epoch()) {
+    return absl::InvalidArgumentError(
+        absl::StrCat("a push of ", Describe(push), " after epoch ",
+                     push.oldest_epoch(), " has begun"));
+  }
+  if (push.stage()) {
+    const auto staged = staged_.find(NameOf(push));
+    if (staged != staged_.end() &&
+        staged->second.push.base_version() >= push.base_version()) {
+      return absl::AlreadyExistsError(
+          absl::StrCat(Describe(push), " are staged"));
+    }
+  }
+  uint64_t rows = 0;
+  uint64_t values = 0;
+  ELASTICDL_RETURN_IF_ERROR(CountParts(push.parts(), payload, rows, values));
+  if (push.dense()) values += DenseValues();
+  const uint64_t expected = rows * sizeof(int64_t) + values * sizeof(float);
+  if (payload.size() != expected) {
+    return absl::InvalidArgumentError(absl::StrCat(
+        "a push of ", payload.size(), " bytes instead of ", expected));
+  }
+  size_t at = 0;
+  for (const v1::PsTablePart& part : push.parts()) {
+    ELASTICDL_RETURN_IF_ERROR(CheckIds(part, payload.data() + at));
+    at += part.rows() * sizeof(int64_t);
+  }
+  ELASTICDL_RETURN_IF_ERROR(CheckMemory(push, payload));
+  return CheckFinite(push, payload);
+}
+
+absl::Status ServerState::CheckMemory(const v1::PsPush& push,
+                                      absl::string_view payload) const {
+  if (options_.memory_limit == 0) return absl::OkStatus();
+  size_t bytes = Bytes();
+  size_t most = push.stage() ? payload.size() : 0;
+  for (const v1::PsTablePart& part : push.parts()) {
+    most += part.rows() * tables_[part.table()]->bytes_per_row();
+  }
+  if (bytes + most <= options_.memory_limit) return absl::OkStatus();
+  // Near the limit it counts that rows which are there cost nothing.
+  if (push.stage()) bytes += payload.size();
+  size_t at = 0;
+  for (const v1::PsTablePart& part : push.parts()) {
+    const EmbeddingTable& table = *tables_[part.table()];
+    const auto missing = static_cast<size_t>(
+        table.CountMissing({Ids(payload, at), part.rows()}));
+    bytes += missing * table.bytes_per_row();
+    at += part.rows() * sizeof(int64_t);
+    if (missing > 0 && bytes > options_.memory_limit) {
+      return absl::ResourceExhaustedError(absl::StrCat(
+          "server ", options_.server, ": ", missing, " more rows of table ",
+          table.name(), " (it has ", table.rows(), ") do not fit into ",
+          options_.memory_limit, " bytes"));
+    }
+  }
+  return absl::OkStatus();
+}
+
+absl::Status ServerState::CheckFinite(const v1::PsPush& push,
+                                      absl::string_view payload) const {
+  const Gradient gradient = View(push, payload);
+  if (gradient.dense != nullptr && !AllFinite(gradient.dense, DenseValues())) {
+    return absl::InvalidArgumentError(
+        absl::StrCat("a gradient of the dense parameters is not finite (",
+                     Describe(push), ")"));
+  }
+  for (const Gradient::Rows& rows : gradient.rows) {
+    const EmbeddingTable& table = *tables_[rows.table];
+    if (!AllFinite(rows.values, rows.ids.size() * table.dim())) {
+      return absl::InvalidArgumentError(
+          absl::StrCat("a gradient of table ", table.name(), " is not finite (",
+                       Describe(push), ")"));
+    }
+  }
+  return absl::OkStatus();
+}
+
+absl::Status ServerState::CheckCommit(const v1::PsCommit& commit) const {
+  ELASTICDL_RETURN_IF_ERROR(CheckReady(commit.map_version()));
+  if (commit.version() <= version_) {
+    return absl::AlreadyExistsError(
+        absl::StrCat("version ", commit.version(), " is in the model"));
+  }
+  if (commit.version() != version_ + 1) {
+    return absl::NotFoundError(absl::StrCat("version ", version_ + 1,
+                                            " must come before version ",
+                                            commit.version()));
+  }
+  if (!IsRate(commit.learning_rate())) {
+    return absl::InvalidArgumentError(
+        absl::StrCat("learning rate ", commit.learning_rate()));
+  }
+  std::set<Name> names;
+  for (const v1::PsRanges& ranges : commit.pushes()) {
+    const v1::PsPush push = ToPush(ranges);
+    if (staged_.count(NameOf(push)) == 0) {
+      return absl::NotFoundError(absl::StrCat(
+          Describe(push), " are not staged on server ", options_.server));
+    }
+    if (!names.insert(NameOf(push)).second) {
+      return absl::InvalidArgumentError(
+          absl::StrCat(Describe(push), " are there twice"));
+    }
+  }
+  if (names.empty()) {
+    return absl::InvalidArgumentError("a version without any push");
+  }
+  return absl::OkStatus();
+}
+
+// ---- changes ----
+
+ServerState::Gradient ServerState::View(const v1::PsPush& push,
+                                        absl::string_view payload) const {
+  Gradient gradient;
+  size_t at = 0;
+  for (const v1::PsTablePart& part : push.parts()) {
+    gradient.rows.push_back(
+        {part.table(), {Ids(payload, at), part.rows()}, nullptr});
+    at += part.rows() * sizeof(int64_t);
+  }
+  const float* values = Floats(payload, at);
+  if (push.dense()) {
+    gradient.dense = values;
+    values += DenseValues();
+  }
+  for (Gradient::Rows& rows : gradient.rows) {
+    rows.values = values;
+    values += rows.ids.size() * tables_[rows.table]->dim();
+  }
+  return gradient;
+}
+
+void ServerState::ForgetBefore(int32_t epoch) {
+  if (epoch <= applied_.oldest_epoch()) return;
+  applied_.ForgetBefore(epoch);
+  for (auto it = arrived_.begin(); it != arrived_.end();) {
+    it->second.there.ForgetBefore(epoch);
+    it->second.here_before.ForgetBefore(epoch);
+    // Nothing is left that tells it from the other buckets.
+    const bool same =
+        it->second.there.size() == 0 && it->second.here_before.size() == 0;
+    it = same ? arrived_.erase(it) : std::next(it);
+  }
+}
+
+void ServerState::Remember(const v1::PsPush& push) {
+  for (auto& [bucket, arrived] : arrived_) {
+    // For the buckets that had to catch up with the others.
+    if (arrived.here_before.Test(push) == AppliedSet::Answer::kThere) {
+      arrived.there.Add(push);
+    }
+  }
+  applied_.Add(push);
+}
+
+absl::Status ServerState::ApplyPush(const v1::PsPush& push,
+                                    absl::string_view payload) {
+  if (push.stage()) {
+    staged_[NameOf(push)] = {push, std::string(payload)};
+    return absl::OkStatus();
+  }
+  ForgetBefore(push.oldest_epoch());
+  Presence presence;
+  ELASTICDL_RETURN_IF_ERROR(CheckName(push, presence));
+  Remember(push);
+  double rate = push.has_learning_rate() ? push.learning_rate()
+                                         : optimizer_->learning_rate();
+  if (definition_.lr_staleness_modulation()) {
+    const int64_t base = std::clamp<int64_t>(push.base_version(), 0, version_);
+    rate /= static_cast<double>(std::max<int64_t>(1, version_ - base));
+  }
+  // A bucket that catches up does not make a version: the others have it.
+  if (!presence.here) ++version_;
+  const Gradient gradient = View(push, payload);
+  return presence.nowhere() ? Update(gradient, rate)
+                            : UpdateMissing(gradient, rate, presence);
+}
+
+absl::Status ServerState::Update(const Gradient& gradient, double rate) {
+  if (gradient.dense != nullptr) {
+    UpdateDense(0, DenseValues(), gradient.dense, rate);
+  }
+  for (const Gradient::Rows& rows : gradient.rows) {
+    ELASTICDL_RETURN_IF_ERROR(
+        tables_[rows.table]->Push(rows.ids, rows.values, rate, version_));
+  }
+  return absl::OkStatus();
+}
+
+absl::Status ServerState::UpdateMissing(const Gradient& gradient, double rate,
+                                        const Presence& presence) {
+  size_t at = 0;
+  for (const DenseChunk& chunk : chunks_) {
+    const auto size = static_cast<size_t>(chunk.size);
+    if (gradient.dense != nullptr && !presence.In(chunk.bucket)) {
+      UpdateDense(at, size, gradient.dense + at, rate);
+    }
+    at += size;
+  }
+  for (const Gradient::Rows& rows : gradient.rows) {
+    EmbeddingTable& table = *tables_[rows.table];
+    std::vector<int64_t> ids;
+    std::vector<float> values;
+    for (size_t i = 0; i < rows.ids.size(); ++i) {
+      const int bucket = BucketOf(HashRow(table.layout().table, rows.ids[i]));
+      if (presence.In(bucket)) continue;
+      ids.push_back(rows.ids[i]);
+      const float* from = rows.values + i * table.dim();
+      values.insert(values.end(), from, from + table.dim());
+    }
+    ELASTICDL_RETURN_IF_ERROR(table.Push(ids, values.data(), rate, version_));
+  }
+  return absl::OkStatus();
+}
+
+void ServerState::UpdateDense(size_t at, size_t size, const float* gradients,
+                              double rate) {
+  if (size == 0) return;
+  std::vector<float*> slots;
+  for (size_t i = 1; i < dense_.size(); ++i) {
+    slots.push_back(dense_[i].data() + at);
+  }
+  // A bucket that catches up may do so before the first version.
+  optimizer_->Apply(dense_[0].data() + at, gradients, slots.data(), size, rate,
+                    std::max<int64_t>(1, version_));
+  ++dense_version_;
+}
+
+absl::Status ServerState::ApplyCommit(const v1::PsCommit& commit) {
+  ForgetBefore(commit.oldest_epoch());
+  version_ = commit.version();
+  const double rate = commit.has_learning_rate() ? commit.learning_rate()
+                                                 : optimizer_->learning_rate();
+  std::vector<Staged> staged;
+  double records = 0;
+  for (const v1::PsRanges& ranges : commit.pushes()) {
+    const auto found = staged_.find(NameOf(ToPush(ranges)));
+    staged.push_back(std::move(found->second));
+    staged_.erase(found);
+    records += static_cast<double>(ranges.bounds(1) - ranges.bounds(0));
+    Remember(staged.back().push);
+  }
+  // The mean of one is itself, bit by bit.
+  if (staged.size() == 1) {
+    return Update(View(staged[0].push, staged[0].payload), rate);
+  }
+  std::vector<float> dense;
+  std::vector<std::map<int64_t, std::vector<float>>> rows(tables_.size());
+  for (const Staged& one : staged) {
+    const Gradient gradient = View(one.push, one.payload);
+    const auto weight = static_cast<float>(
+        static_cast<double>(one.push.end() - one.push.begin()) / records);
+    if (gradient.dense != nullptr) {
+      dense.resize(DenseValues());
+      for (size_t i = 0; i < dense.size(); ++i) {
+        dense[i] += weight * gradient.dense[i];
+      }
+    }
+    for (const Gradient::Rows& part : gradient.rows) {
+      const size_t dim = tables_[part.table]->dim();
+      for (size_t i = 0; i < part.ids.size(); ++i) {
+        std::vector<float>& sum = rows[part.table][part.ids[i]];
+        sum.resize(dim);
+        for (size_t d = 0; d < dim; ++d) {
+          sum[d] += weight * part.values[i * dim + d];
+        }
+      }
+    }
+  }
+  if (!dense.empty()) UpdateDense(0, dense.size(), dense.data(), rate);
+  for (size_t t = 0; t < rows.size(); ++t) {
+    std::vector<int64_t> ids;
+    std::vector<float> values;
+    for (const auto& [id, sum] : rows[t]) {
+      ids.push_back(id);
+      values.insert(values.end(), sum.begin(), sum.end());
+    }
+    ELASTICDL_RETURN_IF_ERROR(
+        tables_[t]->Push(ids, values.data(), rate, version_));
+  }
+  return absl::OkStatus();
+}
+
+}  // namespace elasticdl::ps

@@ -1,0 +1,92 @@
+// A worker's part in saving the model: copies it at the steps that are due,
+// gets the ledger of the same step from the master, and has both saved in the
+// background.
+//
+//   Begin: copy ──► the step is settled: ask ──► OnLedger: save ──► OnSaveDone
+//
+// A copy whose world ends before its step is settled is dropped, and so is one
+// whose ledger the master refuses: nobody can say which records are in it.
+#pragma once
+
+#include <cstdint>
+#include <map>
+#include <memory>
+#include <optional>
+
+#include "absl/time/time.h"
+#include "elasticdl/checkpoint/async_saver.h"
+#include "elasticdl/common/clock.h"
+#include "elasticdl/elastic/elastic_loop.h"
+#include "elasticdl/v1/job.pb.h"
+#include "elasticdl/v1/master.pb.h"
+#include "event.h"
+#include "replica.h"
+#include "training_session.h"
+
+namespace elasticdl::worker {
+
+// Runs on the training thread.
+class CheckpointCoordinator {
+ public:
+  struct Deps {
+    // Steps between checkpoints; 0 = only at the end.
+    int64_t interval = 0;
+    Replica& replica;
+    TrainingSession& session;
+    // Gets kSaveDone.
+    EventQueue& events;
+    // Called by the saver's thread, too.
+    SendFunction send;
+    const Clock& clock;
+  };
+  // A null `saver`: the job saves nothing. What `deps` refers to must outlive
+  // the coordinator.
+  CheckpointCoordinator(const Deps& deps,
+                        std::unique_ptr<checkpoint::Saver> saver)
+      : deps_(deps), saver_(std::move(saver)) {}
+
+  // ---- events ----
+  // The worker is level in a new world.
+  void OnEntered(const elastic::World& world);
+  // The model was updated.
+  void OnStep();
+  // After any round.
+  void OnRound();
+  // False: the copy was dropped, and a world that came since relies on it. What
+  // made it due must be looked at again.
+  bool OnLedger(const v1::LedgerReply& reply);
+  void OnSaveDone() { --saves_under_way_; }
+  // A new master knows nothing of ledgers that the old one was asked for.
+  void OnMasterBack();
+
+  // Saves the model at hand, unless that is done.
+  void SaveThis();
+  // Nothing is copied, asked for or being saved.
+  bool idle() const {
+    return !unsettled_.has_value() && waiting_.empty() && saves_under_way_ == 0;
+  }
+  // Waits until what was given to the saver is on the disk.
+  void Flush();
+
+ private:
+  bool Due() const;
+  void Begin();
+  void AskLedger();
+  void Submit(int64_t step, checkpoint::OwnedSnapshot snapshot);
+
+  const Deps deps_;
+  const std::unique_ptr<checkpoint::Saver> saver_;
+  // A copy of the model whose step is not settled yet; and those that wait for
+  // their ledger, by step.
+  std::optional<checkpoint::OwnedSnapshot> unsettled_;
+  int64_t unsettled_step_ = -1;
+  std::map<int64_t, checkpoint::OwnedSnapshot> waiting_;
+  // The newest step that is saved or on its way to it; -1 = none.
+  int64_t last_step_ = -1;
+  // The world in which a ledger was asked for last.
+  int64_t asked_generation_ = 0;
+  // Given to the saver and not heard of since.
+  int64_t saves_under_way_ = 0;
+};
+
+}  // namespace elasticdl::worker

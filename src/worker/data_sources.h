@@ -1,0 +1,46 @@
+// The data of a job, as its model reads it.
+#pragma once
+
+#include <map>
+#include <memory>
+#include <string>
+
+#include "absl/status/status.h"
+#include "absl/status/statusor.h"
+#include "elasticdl/data/reader.h"
+#include "elasticdl/model/loader.h"
+#include "elasticdl/v1/job.pb.h"
+#include "elasticdl/v1/master.pb.h"
+#include "environment.h"
+#include "event.h"
+
+namespace elasticdl::worker {
+
+// Runs on the training thread.
+class DataSources {
+ public:
+  // What is given must outlive this.
+  DataSources(const v1::JobSpec& job, model::Model& model,
+              Environment& environment, EventQueue& events)
+      : job_(job), model_(model), environment_(environment), events_(events) {}
+
+  // Minibatches of the tasks of `origin` arrive as events of this kind.
+  absl::StatusOr<std::unique_ptr<MinibatchSource>> MakePipeline(
+      const std::string& origin, Mode mode, Event::Kind kind);
+  // One minibatch of training data, at once.
+  absl::StatusOr<Batch> ReadOne(const v1::Task& task);
+  // Tells the master the shards, if only the model's own reader knows them.
+  absl::Status AddShards(v1::Ready& ready);
+
+ private:
+  absl::StatusOr<data::DataReader*> OpenReader(const std::string& origin);
+
+  const v1::JobSpec& job_;
+  model::Model& model_;
+  Environment& environment_;
+  EventQueue& events_;
+  std::map<std::string, std::unique_ptr<data::DataReader>> readers_;
+  bool has_own_reader_ = false;
+};
+
+}  // namespace elasticdl::worker

@@ -1,0 +1,23 @@
+#include "minibatch.h"
+
+#include <utility>
+
+namespace elasticdl::worker {
+
+absl::StatusOr<Batch> Minibatch::Take() {
+  MutexLock lock(mu_);
+  while (!batch_.has_value()) ready_.Wait(mu_);
+  absl::StatusOr<Batch> batch = *std::move(batch_);
+  batch_ = absl::FailedPreconditionError("minibatch was taken before");
+  return batch;
+}
+
+void Minibatch::Set(absl::StatusOr<Batch> batch) {
+  {
+    MutexLock lock(mu_);
+    batch_ = std::move(batch);
+  }
+  ready_.NotifyAll();
+}
+
+}  // namespace elasticdl::worker

@@ -1,0 +1,154 @@
+// What the members of a world are told, and what they say about it.
+#include "world_keeper.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <map>
+#include <string>
+#include <utility>
+#include <vector>
+
+namespace elasticdl::master {
+namespace {
+
+using ::testing::ElementsAre;
+using ::testing::IsEmpty;
+using Case = v1::MasterMessage::MessageCase;
+using Kind = rendezvous::MembershipDecision::Kind;
+
+absl::Time At(double seconds) {
+  return absl::UnixEpoch() + absl::Seconds(seconds);
+}
+
+class Outbox : public WorkerPort {
+ public:
+  void Send(const std::vector<ConnectionId>& connections,
+            v1::MasterMessage message) override {
+    for (const ConnectionId connection : connections) {
+      sent[connection].push_back(message.message_case());
+    }
+  }
+  void Close(ConnectionId, const absl::Status&) override {}
+  void KillWorker(int64_t, const std::string&) override {}
+
+  std::map<ConnectionId, std::vector<Case>> sent;
+};
+
+class WorldKeeperTest : public ::testing::Test {
+ protected:
+  WorldKeeperTest() {
+    for (int64_t id = 0; id < 2; ++id) {
+      Worker worker;
+      worker.id = id;
+      worker.ready = true;
+      registry_.Add(10 + id, worker);
+    }
+  }
+  // Worker 0 trains alone, in the world 1.
+  void Form() {
+    auto& membership = world_.membership();
+    membership.Ready(At(0), 0, "host");
+    membership.Offered(At(0), 0, 1, "offer");
+    membership.Connected(At(0), 0, 1);
+    for (const auto& decision : membership.Level(At(0), 0, 1)) {
+      if (decision.kind != Kind::kActive) continue;
+      change_ = world_.Activate(decision, absl::Seconds(3), /*step=*/7,
+                                /*lineage=*/1);
+    }
+    ASSERT_EQ(world_.generation(), 1);
+  }
+  std::vector<Case> Sent(int64_t id) {
+    return std::exchange(outbox_.sent[10 + id], {});
+  }
+
+  WorkerRegistry registry_;
+  Outbox outbox_;
+  WorldKeeper world_{rendezvous::MembershipOptions(), registry_, outbox_};
+  WorldChange change_;
+};
+
+TEST_F(WorldKeeperTest, KnowsItsMembers) {
+  EXPECT_EQ(world_.generation(), 0);
+  EXPECT_FALSE(world_.IsMember(0));
+  Form();
+  EXPECT_TRUE(world_.IsMember(0));
+  EXPECT_FALSE(world_.IsMember(1));
+  EXPECT_EQ(world_.size(), 1u);
+  EXPECT_THAT(change_.members, ElementsAre(0));
+  EXPECT_EQ(change_.step, 7);
+  EXPECT_GE(change_.pause, absl::Seconds(3));
+  EXPECT_EQ(world_.last_world().generation(), 1);
+  EXPECT_EQ(world_.last_world().lineage(), 1);
+  EXPECT_THAT(world_.last_world().members(), ElementsAre(0));
+}
+
+TEST_F(WorldKeeperTest, AnnouncesToThoseThatAreConcerned) {
+  rendezvous::MembershipDecision decision;
+  decision.kind = Kind::kOffers;
+  decision.generation = 1;
+  decision.to = {1, 5};
+  EXPECT_TRUE(world_.Announce(decision));
+  decision.kind = Kind::kSwitch;
+  EXPECT_TRUE(world_.Announce(decision));
+  decision.kind = Kind::kDissolve;
+  EXPECT_TRUE(world_.Announce(decision));
+  EXPECT_THAT(Sent(1),
+              ElementsAre(Case::kOffers, Case::kSwitch, Case::kDissolve));
+  EXPECT_THAT(Sent(0), IsEmpty());
+  decision.kind = Kind::kEvict;
+  EXPECT_FALSE(world_.Announce(decision));
+}
+
+TEST_F(WorldKeeperTest, OnlyMembersAtRestAreWokenOrToldThatTrainingIsDone) {
+  Form();
+  world_.Wake();
+  world_.SendTrainingDone();
+  EXPECT_THAT(Sent(0), IsEmpty());
+  // Not a member, or of a world that is over.
+  world_.OnIdle(1, 1);
+  world_.OnIdle(0, 5);
+  EXPECT_FALSE(world_.at_rest());
+  world_.OnIdle(0, 1);
+  EXPECT_TRUE(world_.at_rest());
+  world_.SendTrainingDone();
+  world_.SendTrainingDone();
+  EXPECT_THAT(Sent(0), ElementsAre(Case::kTrainingDone));
+  EXPECT_THAT(Sent(1), IsEmpty());
+  world_.Wake();
+  EXPECT_FALSE(world_.at_rest());
+  EXPECT_THAT(Sent(0), ElementsAre(Case::kWake));
+}
+
+TEST_F(WorldKeeperTest, TheFirstStepOfAWorldIsOne) {
+  EXPECT_TRUE(world_.OnStep(1));
+  EXPECT_FALSE(world_.OnStep(1));
+  EXPECT_TRUE(world_.OnStep(2));
+}
+
+TEST_F(WorldKeeperTest, NumbersGoOnAfterARestart) {
+  world_.StartAfter(41);
+  EXPECT_EQ(world_.last_generation(), 41);
+  for (const auto& decision : world_.membership().Ready(At(0), 0, "host")) {
+    if (decision.kind != Kind::kPrepare) continue;
+    EXPECT_EQ(world_.BeginPrepare(decision).generation(), 42);
+  }
+  EXPECT_EQ(world_.last_generation(), 42);
+}
+
+TEST_F(WorldKeeperTest, SaysWhatKeepsWorkersFromTraining) {
+  EXPECT_EQ(world_.Activity(0, 0), "starting workers");
+  EXPECT_EQ(world_.Activity(0, 2),
+            "compiling or loading the model in 2 workers");
+  world_.membership().Ready(At(0), 0, "host");
+  EXPECT_EQ(world_.Activity(1, 1), "connecting 1 worker");
+  v1::Loading loading;
+  loading.set_generation(1);
+  loading.set_bytes(1500000);
+  loading.set_total_bytes(4000000);
+  world_.OnLoading(At(0), 0, loading);
+  EXPECT_EQ(world_.Activity(1, 1), "loading the model's state, 1.5 of 4.0 MB");
+}
+
+}  // namespace
+}  // namespace elasticdl::master

@@ -1,0 +1,66 @@
+// What the master is told by a job's flags.
+#include "master_options.h"
+
+#include <gtest/gtest.h>
+
+#include <string>
+#include <vector>
+
+#include "elasticdl/flags/job_flags.h"
+
+namespace elasticdl::programs {
+namespace {
+
+absl::StatusOr<master::MasterOptions> Make(std::vector<std::string> args) {
+  args.insert(args.begin(),
+              {"--model_def=a.b.c", "--training_data=x", "--num_workers=1"});
+  flags::JobFlags flags;
+  flags::FlagSet set("elasticdl-master", "");
+  if (flags::ParseJobFlags(flags::JobCommand::kMaster, args, &flags, &set) >=
+      0) {
+    return absl::InvalidArgumentError("flags");
+  }
+  return MakeMasterOptions(flags, "/bin/elasticdl-master", {});
+}
+
+TEST(MasterOptionsTest, HungWorkersAreReplacedUnlessSwitchedOff) {
+  EXPECT_EQ(Make({})->task_timeout, absl::ZeroDuration());
+  EXPECT_EQ(Make({"--relaunch_timeout_worker"})->task_timeout,
+            absl::ZeroDuration());
+  EXPECT_EQ(Make({"--task_timeout_secs=2.5"})->task_timeout,
+            absl::Seconds(2.5));
+  EXPECT_EQ(Make({"--relaunch_timeout_worker=false"})->task_timeout,
+            absl::InfiniteDuration());
+}
+
+TEST(MasterOptionsTest, RelaunchingCanBeSwitchedOff) {
+  EXPECT_TRUE(Make({})->relaunch);
+  EXPECT_TRUE(Make({"--aux_params=disable_relaunch=false"})->relaunch);
+  EXPECT_FALSE(Make({"--aux_params=disable_relaunch=true"})->relaunch);
+}
+
+// A world has a largest size; what is no world has none.
+TEST(MasterOptionsTest, NoMoreWorkersThanCanTrainTogether) {
+  EXPECT_EQ(Make({})->max_workers, 1024);
+  EXPECT_EQ(Make({"--max_workers=8"})->max_workers, 8);
+  EXPECT_EQ(Make({"--num_workers=1024"})->max_workers, 1024);
+  EXPECT_FALSE(Make({"--num_workers=1025"}).ok());
+  EXPECT_FALSE(Make({"--max_workers=1025"}).ok());
+  const auto command = Make({"--job_command=x", "--num_workers=2000"});
+  ASSERT_TRUE(command.ok()) << command.status();
+  EXPECT_EQ(command->max_workers, 0);
+}
+
+TEST(MasterOptionsTest, CommandRunsInEveryWorker) {
+  const auto command = Make({"--job_command=x", "--num_workers=3"});
+  ASSERT_TRUE(command.ok()) << command.status();
+  EXPECT_EQ(command->job_command, "x");
+  EXPECT_EQ(command->num_workers, 3);
+  const auto service =
+      Make({"--job_command=x", "--need_elasticdl_job_service=true"});
+  ASSERT_TRUE(service.ok()) << service.status();
+  EXPECT_EQ(service->job_command, "");
+}
+
+}  // namespace
+}  // namespace elasticdl::programs

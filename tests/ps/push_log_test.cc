@@ -1,0 +1,260 @@
+// The log of a parameter server: whatever happens to the process or the file,
+// what was acknowledged comes back, bit by bit.
+#include "push_log.h"
+
+#include <fcntl.h>
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+#include <poll.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <memory>
+#include <random>
+#include <string>
+#include <vector>
+
+#include "absl/strings/numbers.h"
+#include "absl/strings/str_cat.h"
+#include "elasticdl/common/failpoint.h"
+#include "elasticdl/common/file.h"
+#include "model.h"
+#include "support/temp_dir.h"
+
+namespace elasticdl::ps {
+namespace {
+
+using ::testing::HasSubstr;
+
+class PushLogTest : public testing::Test {
+ protected:
+  // A server without sockets.
+  struct Process {
+    ServerState state{ServerState::Options{0, 0}};
+    std::unique_ptr<PushLog> log;
+    absl::Status opened;
+
+    absl::Status Accept(const EntryBytes& part) {
+      absl::Status status = state.Check(part.entry, part.payload);
+      if (!status.ok()) return status;
+      status = log->Append(part.entry.SerializeAsString(), part.payload);
+      if (!status.ok()) return status;
+      return state.Apply(part.entry, part.payload);
+    }
+  };
+
+  std::unique_ptr<Process> Start(int64_t snapshot_bytes = int64_t{1} << 40) {
+    auto process = std::make_unique<Process>();
+    auto log = PushLog::Open({dir_.Path("log"), snapshot_bytes}, {0, 0},
+                             process->state);
+    process->opened = log.status();
+    if (log.ok()) process->log = *std::move(log);
+    return process;
+  }
+  std::unique_ptr<Process> StartDefined() {
+    auto process = Start();
+    EXPECT_TRUE(process->opened.ok()) << process->opened;
+    v1::PsEntry entry;
+    *entry.mutable_definition() = definition_;
+    EXPECT_TRUE(process->Accept({entry, ""}).ok());
+    *entry.mutable_map() = ToProto(map_);
+    EXPECT_TRUE(process->Accept({entry, ""}).ok());
+    EXPECT_TRUE(process->Accept(InitialPart(definition_, map_, 0)).ok());
+    return process;
+  }
+  void PushOne(Process& process) {
+    const Gradient gradient = RandomGradient(definition_, next_++, random_);
+    ASSERT_TRUE(process.Accept(PartOf(gradient, definition_, map_, 0)).ok());
+  }
+  static void WaitForSnapshot(Process& process) {
+    pollfd wait = {process.log->snapshot_fd(), POLLIN, 0};
+    ASSERT_EQ(poll(&wait, 1, 60000), 1);
+    const absl::Status finished = process.log->FinishSnapshot();
+    ASSERT_TRUE(finished.ok()) << finished;
+  }
+  // The newest one.
+  std::string FindFile(const std::string& prefix) {
+    int64_t newest = -1;
+    const auto names = ListDirectory(dir_.Path("log"));
+    for (const std::string& name : *names) {
+      int64_t number = 0;
+      if (name.rfind(prefix, 0) == 0 &&
+          absl::SimpleAtoi(name.substr(prefix.size()), &number)) {
+        newest = std::max(newest, number);
+      }
+    }
+    return dir_.Path(absl::StrCat("log/", prefix, newest));
+  }
+
+  test::TempDir dir_;
+  const v1::PsDefinition definition_ = TestDefinition("Adam");
+  const BucketMap map_ = BucketMap::Even(1);
+  std::mt19937_64 random_{1};
+  int64_t next_ = 0;
+};
+
+TEST_F(PushLogTest, ARestartFindsEverything) {
+  auto process = StartDefined();
+  for (int i = 0; i < 10; ++i) PushOne(*process);
+  const uint64_t digest = process->state.Digest();
+  process.reset();
+  process = Start();
+  ASSERT_TRUE(process->opened.ok()) << process->opened;
+  EXPECT_EQ(process->state.Digest(), digest);
+  EXPECT_EQ(process->log->position(), 13);
+  PushOne(*process);
+  const uint64_t next = process->state.Digest();
+  process.reset();
+  EXPECT_EQ(Start()->state.Digest(), next);
+}
+
+TEST_F(PushLogTest, ASnapshotStandsForTheLogBeforeIt) {
+  auto process = StartDefined();
+  for (int i = 0; i < 5; ++i) PushOne(*process);
+  ASSERT_TRUE(process->log->BeginSnapshot(process->state).ok());
+  // The state goes on while the child writes.
+  for (int i = 0; i < 5; ++i) PushOne(*process);
+  WaitForSnapshot(*process);
+  for (int i = 0; i < 5; ++i) PushOne(*process);
+  const uint64_t digest = process->state.Digest();
+  process.reset();
+  EXPECT_THAT(FindFile("snapshot-"), HasSubstr("snapshot-8"));
+  process = Start();
+  ASSERT_TRUE(process->opened.ok()) << process->opened;
+  EXPECT_EQ(process->state.Digest(), digest);
+  EXPECT_EQ(process->log->position(), 18);
+}
+
+// Kills at any moment: of the server, of the child that writes a snapshot, with
+// or without a torn last entry.
+TEST_F(PushLogTest, RandomSchedules) {
+  for (uint64_t seed = 1; seed <= 60; ++seed) {
+    SCOPED_TRACE(testing::Message() << "seed " << seed);
+    ASSERT_TRUE(RemoveTree(dir_.Path("log")).ok());
+    next_ = 0;
+    random_.seed(seed);
+    auto process = StartDefined();
+    uint64_t digest = process->state.Digest();
+    for (int i = 0; i < 30; ++i) {
+      const uint64_t action = random_() % 10;
+      if (action < 5) {
+        PushOne(*process);
+        digest = process->state.Digest();
+      } else if (action < 7 && !process->log->snapshotting()) {
+        ASSERT_TRUE(process->log->BeginSnapshot(process->state).ok());
+      } else if (action < 8 && process->log->snapshotting()) {
+        WaitForSnapshot(*process);
+      } else if (action >= 8) {
+        // The destructor kills the child wherever it is.
+        process.reset();
+        if (random_() % 2 == 0) {
+          const std::string path = FindFile("log-");
+          const int fd = open(path.c_str(), O_WRONLY | O_APPEND);
+          ASSERT_GE(fd, 0);
+          const std::string torn(1 + random_() % 31, 'x');
+          ASSERT_EQ(write(fd, torn.data(), torn.size()),
+                    static_cast<ssize_t>(torn.size()));
+          close(fd);
+        }
+        process = Start();
+        ASSERT_TRUE(process->opened.ok()) << process->opened;
+        ASSERT_EQ(process->state.Digest(), digest);
+      }
+    }
+  }
+}
+
+TEST_F(PushLogTest, HalfAnEntryIsDropped) {
+  auto process = StartDefined();
+  PushOne(*process);
+  const uint64_t digest = process->state.Digest();
+  const std::string path = FindFile("log-");
+  const std::string whole = *ReadFile(path);
+  PushOne(*process);
+  process.reset();
+  const std::string more = *ReadFile(path);
+  for (size_t size = whole.size() + 1; size < more.size();
+       size += (more.size() - whole.size()) / 7) {
+    ASSERT_TRUE(RemoveTree(dir_.Path("log")).ok());
+    ASSERT_TRUE(MakeDirectories(dir_.Path("log")).ok());
+    ASSERT_TRUE(WriteFileAtomic(path, more.substr(0, size)).ok());
+    process = Start();
+    ASSERT_TRUE(process->opened.ok()) << process->opened;
+    EXPECT_EQ(process->state.Digest(), digest);
+    EXPECT_EQ(*ReadFile(path), whole);
+  }
+}
+
+TEST_F(PushLogTest, ABadEntryIsDataLoss) {
+  auto process = StartDefined();
+  for (int i = 0; i < 3; ++i) PushOne(*process);
+  process.reset();
+  const std::string path = FindFile("log-");
+  const int fd = open(path.c_str(), O_WRONLY);
+  ASSERT_GE(fd, 0);
+  ASSERT_EQ(pwrite(fd, "xxxx", 4, 5000), 4);
+  close(fd);
+  process = Start();
+  EXPECT_TRUE(absl::IsDataLoss(process->opened)) << process->opened;
+  EXPECT_THAT(std::string(process->opened.message()), HasSubstr("bad entry"));
+}
+
+TEST_F(PushLogTest, ABadSnapshotIsNoticed) {
+  auto process = StartDefined();
+  PushOne(*process);
+  ASSERT_TRUE(process->log->BeginSnapshot(process->state).ok());
+  WaitForSnapshot(*process);
+  process.reset();
+  const std::string path = FindFile("snapshot-");
+  const int fd = open(path.c_str(), O_WRONLY);
+  ASSERT_GE(fd, 0);
+  ASSERT_EQ(pwrite(fd, "xxxx", 4, 5000), 4);
+  close(fd);
+  process = Start();
+  EXPECT_TRUE(absl::IsDataLoss(process->opened)) << process->opened;
+  EXPECT_THAT(std::string(process->opened.message()),
+              HasSubstr("entries 0 to 4 of the log are missing"));
+}
+
+TEST_F(PushLogTest, OneProcessAtATime) {
+  auto first = StartDefined();
+  auto second = Start();
+  EXPECT_TRUE(absl::IsFailedPrecondition(second->opened)) << second->opened;
+  first.reset();
+  EXPECT_TRUE(Start()->opened.ok());
+}
+
+TEST_F(PushLogTest, AFailedWriteLeavesNothing) {
+  auto process = StartDefined();
+  PushOne(*process);
+  const uint64_t digest = process->state.Digest();
+  ASSERT_TRUE(InitFailpoints("ps.log=error", 0).ok());
+  const Gradient gradient = RandomGradient(definition_, next_, random_);
+  EXPECT_FALSE(process->Accept(PartOf(gradient, definition_, map_, 0)).ok());
+  ASSERT_TRUE(InitFailpoints("", 0).ok());
+  EXPECT_EQ(process->state.Digest(), digest);
+  PushOne(*process);
+  const uint64_t after = process->state.Digest();
+  process.reset();
+  EXPECT_EQ(Start()->state.Digest(), after);
+}
+
+TEST_F(PushLogTest, SnapshotsAreWantedAsTheLogGrows) {
+  { auto process = StartDefined(); }
+  auto process = Start(/*snapshot_bytes=*/1 << 20);
+  int taken = 0;
+  for (int i = 0; i < 40; ++i) {
+    PushOne(*process);
+    if (!process->log->WantsSnapshot()) continue;
+    ++taken;
+    ASSERT_TRUE(process->log->BeginSnapshot(process->state).ok());
+    WaitForSnapshot(*process);
+    EXPECT_FALSE(process->log->WantsSnapshot());
+  }
+  // 40 pushes of 330 KB, a state of 1 MB.
+  EXPECT_GE(taken, 3);
+  EXPECT_LE(taken, 14);
+}
+
+}  // namespace
+}  // namespace elasticdl::ps

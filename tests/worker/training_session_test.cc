@@ -1,0 +1,379 @@
+// Rounds and changes of worlds of members of one process.
+#include "training_session.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <limits>
+#include <memory>
+#include <random>
+#include <string>
+#include <vector>
+
+#include "members.h"
+
+namespace elasticdl::worker::test {
+namespace {
+
+using testing::ElementsAre;
+using testing::HasSubstr;
+using testing::IsEmpty;
+
+class TrainingSessionTest : public testing::Test {
+ protected:
+  CountedData data_;
+  std::mt19937 random_{1};
+  SimNetwork network_{random_};
+  Member a_{1, network_, data_};
+  Member b_{2, network_, data_};
+};
+
+WorldOptions Cold() {
+  WorldOptions options;
+  options.cold = true;
+  return options;
+}
+
+TEST_F(TrainingSessionTest, AColdWorldStartsFromFreshWeights) {
+  EXPECT_FALSE(a_.session->HasWork());
+  Enter(5, {&a_, &b_}, Cold());
+  EXPECT_TRUE(a_.session->has_state());
+  EXPECT_EQ(b_.session->lineage(), 5);
+  const auto level = a_.Take(v1::WorkerMessage::kLevel);
+  ASSERT_NE(level, nullptr);
+  EXPECT_EQ(level->level().lineage(), 5);
+  EXPECT_EQ(b_.Take(v1::WorkerMessage::kLevel), nullptr) << "only rank 0 tells";
+}
+
+TEST_F(TrainingSessionTest, ARoundTrainsTheRecordsOfAllMembers) {
+  Enter(1, {&a_, &b_}, Cold());
+  a_.Give(0, 4);
+  b_.Give(4, 8);
+  for (const auto& done : WorkTogether({&a_, &b_})) {
+    ASSERT_TRUE(done.ok()) << done.status();
+    EXPECT_TRUE(done->stepped);
+    EXPECT_EQ(done->records, 4);
+  }
+  EXPECT_THAT(a_.Trained(), ElementsAre(0, 1, 2, 3, 4, 5, 6, 7));
+  EXPECT_EQ(a_.replica->StateDigest(), b_.replica->StateDigest());
+  EXPECT_EQ(a_.released, 1);
+  // With others, a step is settled by the round after it.
+  EXPECT_EQ(a_.session->settled_step(), 0);
+}
+
+TEST_F(TrainingSessionTest, AMemberWithoutDataTakesPart) {
+  Enter(1, {&a_, &b_}, Cold());
+  a_.Give(0, 4);
+  for (const auto& done : WorkTogether({&a_, &b_})) {
+    ASSERT_TRUE(done.ok()) << done.status();
+    EXPECT_TRUE(done->stepped);
+  }
+  EXPECT_THAT(b_.Trained(), ElementsAre(0, 1, 2, 3));
+  // Nobody has data: all are at rest, and rank 0 says so.
+  WorkTogether({&a_, &b_});
+  EXPECT_FALSE(a_.session->HasWork());
+  EXPECT_FALSE(b_.session->HasWork());
+  EXPECT_NE(a_.Take(v1::WorkerMessage::kIdle), nullptr);
+  EXPECT_EQ(b_.Take(v1::WorkerMessage::kIdle), nullptr);
+  const auto progress = a_.Take(v1::WorkerMessage::kProgress);
+  ASSERT_NE(progress, nullptr);
+  EXPECT_EQ(progress->progress().step(), 1);
+  EXPECT_EQ(progress->progress().totals(0).records(), 4);
+  EXPECT_EQ(progress->progress().totals(1).records(), 0);
+  v1::MasterMessage wake;
+  wake.mutable_wake()->set_generation(7);
+  a_.Tell(wake);
+  EXPECT_FALSE(a_.session->HasWork()) << "that was another world's";
+  wake.mutable_wake()->set_generation(1);
+  a_.Tell(wake);
+  EXPECT_TRUE(a_.session->HasWork());
+}
+
+TEST_F(TrainingSessionTest, AFailureInAReduceLeavesModelAndDataAsTheyWere) {
+  Enter(1, {&a_, &b_}, Cold());
+  a_.Give(0, 4);
+  const uint32_t before = a_.replica->StateDigest();
+  const auto done = WorkTogether({&a_}, [this] { network_.Lost(b_.id); });
+  ASSERT_TRUE(done[0].ok()) << done[0].status();
+  EXPECT_FALSE(done[0]->stepped);
+  EXPECT_EQ(a_.replica->StateDigest(), before);
+  EXPECT_EQ(a_.released, 0);
+  const auto failed = a_.Take(v1::WorkerMessage::kWorldFailed);
+  ASSERT_NE(failed, nullptr);
+  EXPECT_EQ(failed->world_failed().generation(), 1);
+  EXPECT_FALSE(a_.session->HasWork());
+  // The same minibatch goes into the next world, once.
+  Enter(2, {&a_});
+  ASSERT_TRUE(a_.session->Work(1.0).ok());
+  EXPECT_THAT(a_.Trained(), ElementsAre(0, 1, 2, 3));
+}
+
+TEST_F(TrainingSessionTest, DissolvingBreaksAReduceOff) {
+  Enter(1, {&a_, &b_}, Cold());
+  a_.Give(0, 4);
+  v1::MasterMessage dissolve;
+  dissolve.mutable_dissolve()->set_generation(1);
+  const auto done = WorkTogether({&a_}, [&] { a_.session->Hear(dissolve); });
+  ASSERT_TRUE(done[0].ok()) << done[0].status();
+  EXPECT_FALSE(done[0]->stepped);
+  a_.session->OnMessage(dissolve);
+  EXPECT_EQ(a_.session->world(), nullptr);
+}
+
+// The step was complete at one member and broken off at the other: who is
+// behind takes the model over and does not train its part again.
+TEST_F(TrainingSessionTest, WhatADonorHasTrainedIsDropped) {
+  Enter(1, {&a_, &b_}, Cold());
+  a_.Give(0, 4);
+  b_.Give(4, 8);
+  Together({[this] {
+              EXPECT_TRUE(a_.session->Work(1.0)->stepped);
+              b_.link->Break("too late for b");
+            },
+            [this] { EXPECT_FALSE(b_.session->Work(1.0)->stepped); }});
+  EXPECT_EQ(b_.released, 0);
+  Member c(3, network_, data_);
+  Enter(2, {&a_, &b_, &c});
+  EXPECT_EQ(b_.released, 1);
+  EXPECT_EQ(c.replica->step(), 1);
+  const auto level = a_.Take(v1::WorkerMessage::kLevel);
+  ASSERT_NE(level, nullptr);
+  EXPECT_EQ(level->level().totals_size(), 2);
+  b_.Give(8, 12);
+  WorkTogether({&a_, &b_, &c});
+  EXPECT_EQ(c.Trained().size(), 12u);
+  EXPECT_EQ(c.replica->StateDigest(), b_.replica->StateDigest());
+}
+
+TEST_F(TrainingSessionTest, TheModelsErrorNamesItsRecords) {
+  Enter(1, {&a_}, Cold());
+  a_.Give(4, 8);
+  a_.model.loss_status = absl::InternalError("loss: boom");
+  const auto done = a_.session->Work(1.0);
+  EXPECT_EQ(done.status().code(), absl::StatusCode::kInternal);
+  EXPECT_THAT(std::string(done.status().message()),
+              testing::AllOf(HasSubstr("boom"), HasSubstr("4 to 8"),
+                             HasSubstr("shard-0")));
+  EXPECT_THAT(a_.Trained(), IsEmpty());
+}
+
+TEST_F(TrainingSessionTest, ALossThatIsNotFiniteIsAnError) {
+  Enter(1, {&a_}, Cold());
+  a_.Give(0, 4);
+  a_.model.loss_offset = std::numeric_limits<double>::infinity();
+  EXPECT_THAT(std::string(a_.session->Work(1.0).status().message()),
+              HasSubstr("learning rate"));
+  EXPECT_THAT(a_.Trained(), IsEmpty());
+}
+
+TEST_F(TrainingSessionTest, AnErrorOfTheDataIsAnError) {
+  Enter(1, {&a_}, Cold());
+  v1::Task task;
+  task.mutable_range()->set_end(1);
+  auto minibatch = std::make_shared<Minibatch>(
+      std::make_shared<const v1::Task>(task), 0, 1, std::vector<int64_t>{0});
+  minibatch->Set(absl::DataLossError("record 0 of x: broken"));
+  a_.session->AnnounceTask();
+  EXPECT_TRUE(a_.session->WaitsForData());
+  a_.session->AddMinibatch(minibatch);
+  EXPECT_EQ(a_.session->Work(1.0).status(),
+            absl::DataLossError("record 0 of x: broken"));
+}
+
+TEST_F(TrainingSessionTest, ACutBackDropsWhatWasRead) {
+  Enter(1, {&a_}, Cold());
+  a_.Give(0, 4);
+  ASSERT_TRUE(a_.session->Work(1.0).ok());
+  a_.environment.checkpoints["v1"] =
+      checkpoint::OwnedSnapshot::Copy(a_.replica->View());
+  a_.Give(4, 12);
+  ASSERT_TRUE(a_.session->Work(1.0).ok());
+  EXPECT_EQ(a_.Trained().size(), 8u);
+  WorldOptions options = Cold();
+  options.restore_from = "v1";
+  options.cold_step = 1;
+  Enter(2, {&a_}, options);
+  EXPECT_THAT(a_.Trained(), ElementsAre(0, 1, 2, 3));
+  EXPECT_EQ(a_.session->lineage(), 2);
+  EXPECT_EQ(a_.released, 3) << "the third minibatch is not needed any more";
+}
+
+TEST_F(TrainingSessionTest, ACutBackToTheBeginningStartsAnew) {
+  Enter(1, {&a_}, Cold());
+  a_.Give(0, 4);
+  ASSERT_TRUE(a_.session->Work(1.0).ok());
+  Enter(2, {&a_}, Cold());
+  EXPECT_THAT(a_.Trained(), IsEmpty());
+  EXPECT_EQ(a_.replica->step(), 0);
+}
+
+TEST_F(TrainingSessionTest, ACheckpointOfAnotherStepIsAnError) {
+  WorldOptions options = Cold();
+  options.cold_step = 3;
+  Connect(1, {&a_}, options);
+  const auto done = WorkTogether({&a_});
+  EXPECT_TRUE(absl::IsFailedPrecondition(done[0].status()));
+  EXPECT_THAT(std::string(done[0].status().message()), HasSubstr("step 3"));
+}
+
+TEST_F(TrainingSessionTest, AMissingCheckpointIsAnError) {
+  WorldOptions options = Cold();
+  options.restore_from = "gone";
+  Connect(1, {&a_}, options);
+  EXPECT_TRUE(absl::IsNotFound(WorkTogether({&a_})[0].status()));
+}
+
+TEST_F(TrainingSessionTest, ALoadThatIsOvertakenIsGivenUp) {
+  WorldOptions options = Cold();
+  options.restore_from = "v1";
+  Connect(1, {&a_}, options);
+  a_.environment.while_loading = [this] {
+    a_.session->Hear(MakePrepare(2, {&a_}, Cold()));
+  };
+  const auto done = WorkTogether({&a_});
+  ASSERT_TRUE(done[0].ok()) << done[0].status();
+  EXPECT_FALSE(done[0]->entered);
+  EXPECT_FALSE(a_.session->has_state());
+}
+
+TEST_F(TrainingSessionTest, AWorldThatWasOvertakenIsNotEntered) {
+  Connect(1, {&a_}, Cold());
+  a_.session->Hear(MakePrepare(2, {&a_}, Cold()));
+  const auto done = a_.session->Work(1.0);
+  ASSERT_TRUE(done.ok()) << done.status();
+  EXPECT_FALSE(done->entered);
+  EXPECT_FALSE(a_.session->HasWork());
+}
+
+TEST_F(TrainingSessionTest, AMemberThatIsLostWhileTheyComeLevelBreaksTheWorld) {
+  Connect(1, {&a_, &b_}, Cold());
+  const auto done = WorkTogether({&a_}, [this] { network_.Lost(b_.id); });
+  ASSERT_TRUE(done[0].ok()) << done[0].status();
+  EXPECT_FALSE(done[0]->entered);
+  EXPECT_NE(a_.Take(v1::WorkerMessage::kWorldFailed), nullptr);
+}
+
+TEST_F(TrainingSessionTest, NobodyHasAModelInAWarmWorld) {
+  Connect(1, {&a_});
+  EXPECT_TRUE(absl::IsFailedPrecondition(WorkTogether({&a_})[0].status()));
+}
+
+TEST_F(TrainingSessionTest, AHaltForAnEvaluationEndsWithResume) {
+  Enter(1, {&a_}, Cold());
+  a_.Give(0, 8);
+  a_.session->AskEvaluation();
+  auto done = a_.session->Work(1.0);
+  ASSERT_TRUE(done.ok());
+  EXPECT_TRUE(done->halted);
+  EXPECT_FALSE(a_.session->HasWork());
+  a_.session->Resume();
+  EXPECT_TRUE(a_.session->HasWork());
+}
+
+TEST_F(TrainingSessionTest, AWorldThatIsBeingEvaluatedDoesNotTrain) {
+  WorldOptions options = Cold();
+  options.evaluating = true;
+  Enter(1, {&a_}, options);
+  a_.Give(0, 4);
+  EXPECT_TRUE(a_.session->halted());
+  EXPECT_FALSE(a_.session->HasWork());
+}
+
+TEST_F(TrainingSessionTest, TheStopOfOneMemberStopsAll) {
+  Enter(1, {&a_, &b_}, Cold());
+  a_.Give(0, 4);
+  b_.Give(4, 8);
+  b_.session->AskStop("good enough");
+  WorkTogether({&a_, &b_});
+  for (const auto& done : WorkTogether({&a_, &b_})) {
+    ASSERT_TRUE(done.ok());
+    EXPECT_TRUE(done->halted);
+  }
+  EXPECT_TRUE(a_.session->over());
+  EXPECT_EQ(a_.session->stop_reason(), "the callback of another worker");
+  EXPECT_EQ(b_.session->stop_reason(), "good enough");
+  a_.session->Resume();
+  EXPECT_TRUE(a_.session->halted()) << "the end is the end";
+}
+
+TEST_F(TrainingSessionTest, TheEndIsHeardOnceAndOnlyInItsWorld) {
+  Enter(3, {&a_}, Cold());
+  EXPECT_FALSE(a_.session->End(2));
+  EXPECT_TRUE(a_.session->End(3));
+  EXPECT_FALSE(a_.session->End(3));
+}
+
+TEST_F(TrainingSessionTest, WhoLeavesPutsNothingIntoTheModel) {
+  Enter(1, {&a_, &b_}, Cold());
+  a_.Give(0, 4);
+  b_.Give(4, 8);
+  b_.session->StopTakingData();
+  WorkTogether({&a_, &b_});
+  EXPECT_THAT(b_.Trained(), ElementsAre(0, 1, 2, 3));
+}
+
+class GlobalBatchTest : public TrainingSessionTest {
+ protected:
+  static TrainingSession::Options Options() {
+    TrainingSession::Options options;
+    options.minibatch_size = 4;
+    options.global_batch_size = 12;
+    return options;
+  }
+  Member c_{4, network_, data_, Options()};
+  Member d_{5, network_, data_, Options()};
+};
+
+TEST_F(GlobalBatchTest, AStepWaitsForItsWholeShare) {
+  Enter(1, {&c_, &d_}, Cold());
+  EXPECT_TRUE(c_.session->Starves());
+  // Two of three minibatches are rank 0's.
+  c_.Give(0, 4);
+  EXPECT_FALSE(c_.session->HasWork());
+  c_.Give(4, 8);
+  EXPECT_TRUE(c_.session->HasWork());
+  d_.Give(8, 12);
+  WorkTogether({&c_, &d_});
+  EXPECT_EQ(c_.Trained().size(), 12u);
+}
+
+// One minibatch per step, three members: each has its turn, also when the
+// others have no data left.
+TEST_F(GlobalBatchTest, MoreMembersThanMinibatchesTakeTurns) {
+  TrainingSession::Options options = Options();
+  options.global_batch_size = 4;
+  Member e(6, network_, data_, options);
+  Member f(7, network_, data_, options);
+  Member g(8, network_, data_, options);
+  const std::vector<Member*> all = {&e, &f, &g};
+  Enter(1, all, Cold());
+  g.Give(0, 8);
+  v1::MasterMessage message;
+  message.mutable_no_more_tasks();
+  for (Member* member : all) member->session->Hear(message);
+  message.mutable_wake()->set_generation(1);
+  for (int round = 0; round < 6; ++round) {
+    for (const auto& done : WorkTogether(all)) {
+      ASSERT_TRUE(done.ok()) << done.status();
+      EXPECT_EQ(done->stepped, round % 3 == 2) << round;
+    }
+    for (Member* member : all) member->Tell(message);
+  }
+  EXPECT_EQ(e.Trained().size(), 8u);
+}
+
+TEST_F(GlobalBatchTest, TheRestOfTheDataIsTrainedWhenThereIsNoMore) {
+  Enter(1, {&c_}, Cold());
+  c_.Give(0, 4);
+  EXPECT_FALSE(c_.session->HasWork());
+  v1::MasterMessage no_more;
+  no_more.mutable_no_more_tasks();
+  c_.session->Hear(no_more);
+  EXPECT_FALSE(c_.session->Starves());
+  ASSERT_TRUE(c_.session->HasWork());
+  ASSERT_TRUE(c_.session->Work(1.0).ok());
+  EXPECT_EQ(c_.Trained().size(), 4u);
+}
+
+}  // namespace
+}  // namespace elasticdl::worker::test
