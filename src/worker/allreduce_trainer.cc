@@ -278,8 +278,7 @@ void AllReduceTrainer::AfterHalt() {
     return;
   }
   LogSpeed();
-  LogInfo("model of step ", deps_.replica.step(), ": digest ",
-          absl::Hex(deps_.replica.StateDigest(), absl::kZeroPad8));
+  LogModel();
   if (!session_->is_reporter()) return;
   if (!session_->stop_reason().empty()) SendStopTraining();
   checkpoints_->SaveThis();
@@ -306,6 +305,22 @@ void AllReduceTrainer::SaveLast() {
   v1::WorkerMessage message;
   message.mutable_saved()->set_generation(world->generation);
   deps_.send(std::move(message));
+}
+
+void AllReduceTrainer::Finish() {
+  // The master ends the job when rank 0 is at rest. A member that was on its
+  // way to the next world then, or whose last round broke because the others
+  // had gone, has the same model and has not logged it yet.
+  if (!leaving_ && has_state() && logged_step_ != deps_.replica.step()) {
+    LogModel();
+  }
+  checkpoints_->Flush();
+}
+
+void AllReduceTrainer::LogModel() {
+  logged_step_ = deps_.replica.step();
+  LogInfo("model of step ", logged_step_, ": digest ",
+          absl::Hex(deps_.replica.StateDigest(), absl::kZeroPad8));
 }
 
 void AllReduceTrainer::LogSpeed() const {

@@ -61,7 +61,7 @@ class AllReduceTrainer : public Trainer {
   void BeforeWaiting() override;
   bool WaitsForData() const override { return session_->WaitsForData(); }
   bool has_state() const override { return session_->has_state(); }
-  void Finish() override { checkpoints_->Flush(); }
+  void Finish() override;
 
  private:
   explicit AllReduceTrainer(const Deps& deps) : deps_(deps) {}
@@ -83,6 +83,8 @@ class AllReduceTrainer : public Trainer {
   void Leave();
   void SendStopTraining();
   void LogSpeed() const;
+  // Tests compare the lines of all members.
+  void LogModel();
 
   const Deps deps_;
   std::optional<model::CallbackSet> callbacks_;
@@ -100,6 +102,8 @@ class AllReduceTrainer : public Trainer {
   int64_t heard_step_ = -1;
   // The last world for which Saved was said.
   int64_t saved_generation_ = 0;
+  // The step of the last LogModel.
+  int64_t logged_step_ = -1;
   // In the steps that this worker took part in.
   int64_t trained_records_ = 0;
   // For the speed that the log tells at the end: since the step that ended the
