@@ -94,6 +94,7 @@ class MasterImpl : public Master,
   void Close(ConnectionId connection, const absl::Status& status) override {
     server_->Close(connection, status);
   }
+  void SendToServer(int server, v1::MasterMessage message) override {}
   void KillWorker(int64_t worker_id, const std::string& reason) override {
     if (pods_ == nullptr) return;
     auto decisions = pods_->Replace(worker_id, reason, Clock::Real().Now());

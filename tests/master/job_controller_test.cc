@@ -29,6 +29,7 @@ class Recorder : public WorkerPort, public JobObserver {
   void Close(ConnectionId connection, const absl::Status& status) override {
     closed[connection] = status;
   }
+  void SendToServer(int, v1::MasterMessage) override {}
   void KillWorker(int64_t worker_id, const std::string& reason) override {
     killed.push_back(worker_id);
   }

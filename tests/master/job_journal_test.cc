@@ -31,6 +31,7 @@ class Outbox : public WorkerPort, public JobObserver {
     }
   }
   void Close(ConnectionId, const absl::Status&) override {}
+  void SendToServer(int, v1::MasterMessage) override {}
   void KillWorker(int64_t, const std::string&) override {}
   void OnWorkerReady(int64_t, int64_t, int64_t) override {}
   void OnWorkerLost(int64_t, const std::string&) override {}

@@ -27,6 +27,7 @@ class Outbox : public WorkerPort {
     }
   }
   void Close(ConnectionId, const absl::Status&) override {}
+  void SendToServer(int, v1::MasterMessage) override {}
   void KillWorker(int64_t, const std::string&) override {}
 
   std::map<ConnectionId, std::vector<std::string>> sent;
