@@ -48,6 +48,9 @@ class PluginNetwork : public Network {
     return FunctionError(path_, "forward", error);
   }
 
+  const std::vector<ShardedTable>& tables() const override { return tables_; }
+  void SetRowSource(RowSource* /*source*/) override {}
+
   absl::StatusOr<std::string> Serialize() const override {
     std::ostringstream out;
     ELASTICDL_RETURN_IF_ERROR(
@@ -61,6 +64,7 @@ class PluginNetwork : public Network {
   const std::unique_ptr<plugin::AnyNetwork> network_;
   Tensors parameters_;
   Tensors buffers_;
+  const std::vector<ShardedTable> tables_;
 };
 
 class PluginProcessor : public PredictionProcessor {
@@ -106,10 +110,10 @@ class PluginModel : public ModelBase {
   absl::Status Init();
 
   absl::StatusOr<std::unique_ptr<Network>> CreateNetwork(
-      uint64_t seed) override {
+      const NetworkOptions& options) override {
     std::unique_ptr<plugin::AnyNetwork> network;
     std::string error;
-    torch::manual_seed(seed);
+    torch::manual_seed(options.seed);
     if (!table_.create_network(&params_, &network, &error)) {
       return FunctionError(path(), symbol_, error);
     }
