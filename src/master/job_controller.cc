@@ -445,8 +445,8 @@ TaskGranter::World JobController::WorldForTasks() const {
   TaskGranter::World world;
   world.training = HasWorld();
   world.shared_model = HasServers();
-  world.size = HasServers() ? static_cast<size_t>(registry_.num_ready())
-                            : world_.size();
+  world.size =
+      HasServers() ? static_cast<size_t>(registry_.num_ready()) : world_.size();
   world.is_member = [this](int64_t id) { return world_.IsMember(id); };
   world.at_rest = AtRest();
   world.last_checkpoint_due = LastCheckpointDue();

@@ -231,6 +231,9 @@ class JobController {
   void CommitVersion(absl::Time now,
                      const std::vector<VersionRounds::Gradient>& gradients);
   void SendCommit(int server);
+  // Those who staged too old a gradient compute it again, when every server
+  // has the newest version.
+  void SendStale();
   void SendPushResult(int64_t worker_id, const v1::LedgerRange& range,
                       int64_t version);
   int64_t CountMinibatches(const std::vector<CommittedRange>& ranges) const;
@@ -366,6 +369,7 @@ class JobController {
   VersionRounds versions_;
   // Contributors to the open version, who hear of it when every server has it.
   std::vector<VersionRounds::Gradient> in_open_version_;
+  std::vector<VersionRounds::Gradient> stale_;
   // The ledger to fall back to without any checkpoint.
   v1::Ledger first_ledger_;
   std::optional<JobResult> ending_;

@@ -46,8 +46,8 @@ void JobController::OnPushed(absl::Time now, const Worker& worker,
   commit_generation_ = 0;
   const auto ranges = tasks_.CommitNext(now, worker.id, records);
   if (!ranges.ok()) {
-    return Fail(now, absl::StrCat("the ledger is wrong: ",
-                                  ranges.status().message()));
+    return Fail(
+        now, absl::StrCat("the ledger is wrong: ", ranges.status().message()));
   }
   const bool first = tasks_.step() == first_ledger_.step();
   known += records;
@@ -91,8 +91,17 @@ void JobController::OnStaged(absl::Time now, ConnectionId connection,
     }
     return;
   }
-  if (!versions_.Add(std::move(gradient))) {
-    SendPushResult(worker.id, range, 0);
+  if (!versions_.Add(gradient)) {
+    stale_.push_back(std::move(gradient));
+    SendStale();
+  }
+}
+
+void JobController::SendStale() {
+  // Before that, some server would give out the old version once more.
+  if (versions_.open()) return;
+  for (const VersionRounds::Gradient& stale : std::exchange(stale_, {})) {
+    SendPushResult(stale.worker_id, stale.range, 0);
   }
 }
 
@@ -121,8 +130,8 @@ void JobController::AdvanceVersions(absl::Time now) {
   for (int server = 0; server < options_.job.num_ps_pods(); ++server) {
     SendCommit(server);
   }
-  for (const VersionRounds::Gradient& stale : versions_.TakeStale()) {
-    SendPushResult(stale.worker_id, stale.range, 0);
+  for (VersionRounds::Gradient& stale : versions_.TakeStale()) {
+    stale_.push_back(std::move(stale));
   }
 }
 
@@ -184,15 +193,16 @@ void JobController::OnServerMessage(absl::Time now, int server,
   if (!message.has_server_committed()) return;
   const v1::ServerCommitted& committed = message.server_committed();
   if (!committed.error().empty()) {
-    return Fail(now, absl::StrCat("parameter server ", server,
-                                  " cannot apply version ", committed.version(),
-                                  ": ", committed.error()));
+    return Fail(
+        now, absl::StrCat("parameter server ", server, " cannot apply version ",
+                          committed.version(), ": ", committed.error()));
   }
   if (!versions_.Applied(server, committed.version())) return;
   for (const VersionRounds::Gradient& gradient :
        std::exchange(in_open_version_, {})) {
     SendPushResult(gradient.worker_id, gradient.range, versions_.version());
   }
+  SendStale();
   Advance(now);
 }
 

@@ -253,8 +253,7 @@ void JobController::BeginResume(absl::Time now) {
   const std::vector<int64_t> last_members(world_.last_world().members().begin(),
                                           world_.last_world().members().end());
   resumption_.Begin(
-      HasWorld() ? last_members : tasks_.Holders(),
-      now + options_.resume_grace,
+      HasWorld() ? last_members : tasks_.Holders(), now + options_.resume_grace,
       now + std::max(options_.resume_grace, options_.resume_step_grace));
   if (options_.replay_incomplete) {
     // The models of the workers hold data that is not known here to be handed
