@@ -48,8 +48,12 @@ class PluginNetwork : public Network {
     return FunctionError(path_, "forward", error);
   }
 
-  const std::vector<ShardedTable>& tables() const override { return tables_; }
-  void SetRowSource(RowSource* /*source*/) override {}
+  const std::vector<ShardedTable>& tables() const override {
+    return network_->tables();
+  }
+  void SetRowSource(RowSource* source) override {
+    network_->SetRowSource(source);
+  }
 
   absl::StatusOr<std::string> Serialize() const override {
     std::ostringstream out;
@@ -64,7 +68,6 @@ class PluginNetwork : public Network {
   const std::unique_ptr<plugin::AnyNetwork> network_;
   Tensors parameters_;
   Tensors buffers_;
-  const std::vector<ShardedTable> tables_;
 };
 
 class PluginProcessor : public PredictionProcessor {
@@ -114,7 +117,8 @@ class PluginModel : public ModelBase {
     std::unique_ptr<plugin::AnyNetwork> network;
     std::string error;
     torch::manual_seed(options.seed);
-    if (!table_.create_network(&params_, &network, &error)) {
+    if (!table_.create_network(&params_, options.sharded_embeddings, &network,
+                               &error)) {
       return FunctionError(path(), symbol_, error);
     }
     std::unique_ptr<Network> out;

@@ -68,10 +68,12 @@ TEST_F(TorchScriptTest, TrainsAndExports) {
   auto model = Load(options_);
   ASSERT_TRUE(model.ok()) << model.status();
   EXPECT_EQ((*model)->Optimizer()->args.at("momentum"), 0.9);
-  auto network = (*model)->CreateNetwork({1});
+  auto network = (*model)->CreateNetwork({1, /*sharded_embeddings=*/true});
   ASSERT_TRUE(network.ok()) << network.status();
   ASSERT_EQ((*network)->parameters().size(), 2u);
   EXPECT_EQ((*network)->parameters()[0].first, "w");
+  EXPECT_TRUE((*network)->tables().empty());
+  (*network)->SetRowSource(nullptr);
 
   const std::string records[] = {ImageRecord({255, 0, 0, 0}, 0),
                                  ImageRecord({0, 255, 0, 0}, 1)};

@@ -7,6 +7,7 @@
 #include <cstddef>
 #include <cstdint>
 #include <string>
+#include <utility>
 
 namespace elasticdl {
 
@@ -31,5 +32,30 @@ class RowSource {
   // when they cannot be had.
   virtual torch::Tensor Rows(size_t table, const torch::Tensor& ids) = 0;
 };
+
+namespace internal {
+
+// Whether layers that this thread constructs keep their rows on parameter
+// servers. A variable of the thread, because custom_model constructs the layers
+// and its arguments are the user's.
+inline bool& ShardsNewLayers() {
+  thread_local bool shards = false;
+  return shards;
+}
+
+// Sets it for as long as the scope lives.
+class ShardingScope {
+ public:
+  explicit ShardingScope(bool shards)
+      : before_(std::exchange(ShardsNewLayers(), shards)) {}
+  ~ShardingScope() { ShardsNewLayers() = before_; }
+  ShardingScope(const ShardingScope&) = delete;
+  ShardingScope& operator=(const ShardingScope&) = delete;
+
+ private:
+  const bool before_;
+};
+
+}  // namespace internal
 
 }  // namespace elasticdl
