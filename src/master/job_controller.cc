@@ -52,6 +52,7 @@ absl::StatusOr<std::unique_ptr<JobController>> JobController::Create(
       options.restore_ledger = first.start().restore_ledger();
     }
   }
+  options.job.set_run(options.run);
   ELASTICDL_ASSIGN_OR_RETURN(TaskManager tasks, CreateTasks(options));
   return std::unique_ptr<JobController>(new JobController(
       std::move(options), std::move(tasks), port, observer, now));
@@ -160,6 +161,9 @@ void JobController::OnMessage(absl::Time now, ConnectionId connection,
       OnWorldMessage(now, worker, message);
       break;
     case v1::WorkerMessage::kHello:
+    case v1::WorkerMessage::kServerHello:
+    case v1::WorkerMessage::kServerCommitted:
+    case v1::WorkerMessage::kStaged:
     case v1::WorkerMessage::MESSAGE_NOT_SET:
       LogWarning("worker ", worker.id, " sent an unknown message");
       break;
@@ -207,6 +211,7 @@ void JobController::OnHello(absl::Time now, ConnectionId connection,
   v1::Welcome& welcome = *message.mutable_welcome();
   welcome.set_worker_id(worker.id);
   *welcome.mutable_job() = options_.job;
+  *welcome.mutable_servers() = servers_;
   if (!IsTraining()) {
     welcome.set_restore_from(options_.restore_from);
   } else if (worker.resumed) {

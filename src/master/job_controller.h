@@ -126,12 +126,22 @@ class JobController {
   // events only.
   std::vector<v1::JournalRecord> StateRecords() const;
 
+  // Where parameter servers are, for each Welcome from now on.
+  void SetServers(v1::Servers servers);
+  // What workers are told, the run's name included.
+  const v1::JobSpec& job() const { return options_.job; }
+
   // ---- events ----
   void OnMessage(absl::Time now, ConnectionId connection,
                  const v1::WorkerMessage& message);
   void OnClosed(absl::Time now, ConnectionId connection,
                 const absl::Status& status);
   void OnWorkerEnded(absl::Time now, int64_t worker_id, const WorkerEnd& end);
+  // A parameter server can be reached, for the first time or again.
+  void OnServerAttached(absl::Time now, int server);
+  // Any message of a parameter server but its hello.
+  void OnServerMessage(absl::Time now, int server,
+                       const v1::WorkerMessage& message);
   // The answer to Options::search_checkpoint.
   void OnCheckpointFound(absl::Time now, const CheckpointAnswer& answer);
   // The pod of this worker is deleted on purpose, for this reason: when it
@@ -299,6 +309,7 @@ class JobController {
   bool LastCheckpointDue() const;
 
   Options options_;
+  v1::Servers servers_;
   WorkerPort& port_;
   JobObserver& observer_;
   // Set by the first worker that is ready.

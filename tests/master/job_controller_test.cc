@@ -26,6 +26,7 @@ class Recorder : public WorkerPort, public JobObserver {
       sent[connection].push_back(message);
     }
   }
+  void SendToServer(int, v1::MasterMessage) override {}
   void Close(ConnectionId connection, const absl::Status& status) override {
     closed[connection] = status;
   }

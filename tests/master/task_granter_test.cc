@@ -26,6 +26,7 @@ class Outbox : public WorkerPort {
                                      : "no more");
     }
   }
+  void SendToServer(int, v1::MasterMessage) override {}
   void Close(ConnectionId, const absl::Status&) override {}
   void KillWorker(int64_t, const std::string&) override {}
 
