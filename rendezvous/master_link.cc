@@ -35,17 +35,18 @@ MasterLink::StreamPtr MasterLink::stream() const {
 }
 
 absl::StatusOr<v1::Welcome> MasterLink::Attach(int64_t worker_id) {
-  return Open(worker_id, /*resuming=*/false, options_.connect_timeout);
+  return Open(MakeHello(worker_id, /*resuming=*/false),
+              options_.connect_timeout);
 }
 
-absl::StatusOr<v1::Welcome> MasterLink::Open(int64_t worker_id, bool resuming,
+absl::StatusOr<v1::Welcome> MasterLink::Open(const v1::WorkerMessage& hello,
                                              absl::Duration connect_timeout) {
   StreamClient::Options options = options_;
   options.connect_timeout = connect_timeout;
   ELASTICDL_ASSIGN_OR_RETURN(const StreamPtr stream,
                              StreamClient::Connect(options));
   ELASTICDL_RETURN_IF_ERROR(Take(stream, /*welcomed=*/false));
-  stream->Send(MakeHello(worker_id, resuming));
+  stream->Send(hello);
   std::optional<v1::MasterMessage> answer =
       stream->Receive(options_.connect_timeout);
   if (!answer.has_value()) {
@@ -81,21 +82,26 @@ absl::Status MasterLink::Take(const StreamPtr& stream, bool welcomed) {
 }
 
 absl::Status MasterLink::Reattach(int64_t worker_id, absl::Duration patience) {
+  return Attach(MakeHello(worker_id, /*resuming=*/true), patience).status();
+}
+
+absl::StatusOr<v1::Welcome> MasterLink::Attach(const v1::WorkerMessage& hello,
+                                               absl::Duration patience) {
   const absl::Time deadline = Clock::Real().Now() + patience;
   while (true) {
     {
       MutexLock lock(mu_);
       if (ending_) return absl::CancelledError("the worker is shutting down");
     }
-    absl::Status status =
-        Open(worker_id, /*resuming=*/true, kReattachTry).status();
+    absl::StatusOr<v1::Welcome> welcome = Open(hello, kReattachTry);
+    const absl::Status& status = welcome.status();
     // Fenced, or the wrong master: trying again cannot help.
     if (status.ok() || absl::IsFailedPrecondition(status) ||
         absl::IsUnauthenticated(status) || absl::IsPermissionDenied(status) ||
         absl::IsUnimplemented(status)) {
-      return status;
+      return welcome;
     }
-    if (Clock::Real().Now() >= deadline) return status;
+    if (Clock::Real().Now() >= deadline) return welcome;
   }
 }
 

@@ -49,12 +49,12 @@ generate() {
     awk '/^  --/ {shown = /--prediction_(data|outputs_processor|output_dir)=/} /^[^ ]/ || /^$/ {shown = 0} shown'
   echo '```'
   echo
-  echo '## elasticdl-master, elasticdl-worker'
+  echo '## elasticdl-master, elasticdl-worker, elasticdl-ps'
   echo
   echo 'All flags of `train`, `evaluate` and `predict`, and:'
   echo
   echo '```'
-  for program in elasticdl-master elasticdl-worker; do
+  for program in elasticdl-master elasticdl-worker elasticdl-ps; do
     echo "$program"
     "$bin/$program" --help | only 'This program' | sed '1d'
   done | sed -e :a -e '/^\n*$/{$d;N;ba' -e '}'

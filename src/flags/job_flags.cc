@@ -18,7 +18,7 @@ constexpr double kMaxInt = std::numeric_limits<int32_t>::max();
 constexpr char kModel[] = "Model";
 constexpr char kData[] = "Data";
 constexpr char kTraining[] = "Training";
-constexpr char kPs[] = "Parameter server (not in this version)";
+constexpr char kPs[] = "Parameter server";
 constexpr char kEvaluation[] = "Evaluation";
 constexpr char kCheckpoint[] = "Checkpoints";
 constexpr char kWorkers[] = "Job and workers";
@@ -185,22 +185,32 @@ void AddPs(JobCommand command, JobFlags* f, FlagSet* set) {
   set->Add("num_ps_pods", &f->num_ps_pods,
            Info(kPs, "Number of parameter servers.")
                .Min(0)
-               .Max(kMaxInt)
+               .Max(kMaxParameterServers)
                .Old({"num_ps"}));
   set->Add("get_model_steps", &f->get_model_steps,
            Info(kPs, "A worker pulls the model every N steps (async only).")
                .Min(1)
+               .Max(kMaxInt)
                .Old({"get_model_frequency"}));
   if (!HasTraining(command)) return;
   set->Add("use_async", &f->use_async,
            Info(kPs, "Apply each worker's gradients as they come."));
   set->Add("grads_to_wait", &f->grads_to_wait,
-           Info(kPs, "Gradients that make one synchronous update.").Min(1));
-  set->Add(
-      "sync_version_tolerance", &f->sync_version_tolerance,
-      Info(kPs, "How many versions old a synchronous gradient may be.").Min(0));
+           Info(kPs, "Gradients that make one synchronous update.")
+               .Min(1)
+               .Max(kMaxInt));
+  set->Add("sync_version_tolerance", &f->sync_version_tolerance,
+           Info(kPs, "How many versions old a synchronous gradient may be.")
+               .Min(0)
+               .Max(kMaxInt));
   set->Add("lr_staleness_modulation", &f->lr_staleness_modulation,
            Info(kPs, "Divide the learning rate by a gradient's age (async)."));
+  if (IsWorker(command)) return;
+  set->Add("ps_log", &f->ps_log,
+           Info(kPs,
+                "Folder for the logs from which a restarted server goes on. "
+                "Default: the job's folder.")
+               .Value("DIR"));
 }
 
 void AddEvaluation(JobFlags* f, FlagSet* set) {
@@ -421,7 +431,14 @@ void AddProgram(JobCommand command, JobFlags* f, FlagSet* set) {
              Info(kProgram, "Compile the model into the cache and end."));
   } else {
     set->Add("ps_id", &f->ps_id,
-             Info(kProgram, "This server's number.").Min(0).Max(kMaxInt));
+             Info(kProgram, "This server's number, from 0.")
+                 .Min(0)
+                 .Max(kMaxParameterServers - 1));
+    set->Add("worker_address", &f->worker_address,
+             Info(kProgram,
+                  "Where workers reach this server (or env "
+                  "ELASTICDL_WORKER_ADDRESS).")
+                 .Value("HOST"));
     set->Add(
         "opt_type", &f->opt_type,
         Info(kProgram, "Optimizer: SGD, Adam, Adagrad, ...").Value("NAME"));

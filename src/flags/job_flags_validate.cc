@@ -175,11 +175,13 @@ absl::Status CheckStrategy(const JobFlags& f) {
   if (!training || f.RunsJobCommand() || f.Strategy() != kPsStrategy) {
     return absl::OkStatus();
   }
+  if (!f.OnCluster() && f.pod_backend != "kubernetes") return absl::OkStatus();
   return absl::UnimplementedError(
       absl::StrCat(f.distribution_strategy.empty() ? "--num_ps_pods"
                                                    : "--distribution_strategy",
                    ": ", kPsStrategy,
-                   " is not in this version yet; train with "
+                   " on a cluster is not in this version yet; train on this "
+                   "machine (without --image), or with "
                    "--distribution_strategy=AllreduceStrategy"));
 }
 

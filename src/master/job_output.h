@@ -17,16 +17,16 @@ namespace elasticdl::master {
 
 using rendezvous::ConnectionId;
 
-// The way to the workers. Must not call back.
+// The way to the workers and parameter servers. Must not call back.
 class WorkerPort {
  public:
   virtual ~WorkerPort() = default;
   // To each of them.
   virtual void Send(const std::vector<ConnectionId>& connections,
                     v1::MasterMessage message) = 0;
-  virtual void Close(ConnectionId connection, const absl::Status& status) = 0;
-  // To a parameter server; dropped while it is not attached.
+  // Dropped when the server is not attached.
   virtual void SendToServer(int server, v1::MasterMessage message) = 0;
+  virtual void Close(ConnectionId connection, const absl::Status& status) = 0;
   // The worker's process must go (it hangs or is not wanted).
   virtual void KillWorker(int64_t worker_id, const std::string& reason) = 0;
 };

@@ -1,17 +1,16 @@
 #include "job_plan.h"
 
-#include <random>
 #include <string>
 #include <utility>
 #include <vector>
 
 #include "absl/strings/str_cat.h"
-#include "absl/strings/str_format.h"
 #include "elasticdl/checkpoint/checkpoint.h"
 #include "elasticdl/common/file.h"
 #include "elasticdl/common/log.h"
 #include "elasticdl/common/status.h"
 #include "elasticdl/data/reader.h"
+#include "ps_logs.h"
 
 namespace elasticdl::master {
 namespace {
@@ -69,8 +68,7 @@ absl::Status AddCheckpoint(const std::string& dir, bool training,
 }
 
 void AddCheckpoints(const std::string& dir, JobController::Options& plan) {
-  std::random_device random;
-  plan.run = absl::StrFormat("%08x%08x", random(), random());
+  plan.run = NewRun();
   plan.fence = [dir](const checkpoint::Lineage& lineage) {
     if (dir.empty()) return;
     const absl::Status fenced = checkpoint::Fence(dir, lineage);

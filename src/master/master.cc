@@ -33,6 +33,8 @@
 #include "master_pod.h"
 #include "pod_manager.h"
 #include "prediction_files.h"
+#include "ps_logs.h"
+#include "server_streams.h"
 
 namespace elasticdl::master {
 namespace {
@@ -72,6 +74,7 @@ class MasterImpl : public Master,
   // StreamSink.
   void OnMessage(ConnectionId connection, v1::WorkerMessage message) override {
     Post([this, connection, message = std::move(message)](absl::Time now) {
+      if (servers_->OnMessage(now, connection, message)) return;
       controller_->OnMessage(now, connection, message);
       if (message.has_leaving()) NoteLeaving(connection);
       if (message.has_hello()) {
@@ -81,6 +84,7 @@ class MasterImpl : public Master,
   }
   void OnClosed(ConnectionId connection, const absl::Status& status) override {
     Post([this, connection, status](absl::Time now) {
+      if (servers_->OnClosed(connection, status)) return;
       controller_->OnClosed(now, connection, status);
       worker_of_.erase(connection);
     });
@@ -91,10 +95,12 @@ class MasterImpl : public Master,
             v1::MasterMessage message) override {
     server_->Send(connections, std::move(message));
   }
+  void SendToServer(int server, v1::MasterMessage message) override {
+    if (servers_ != nullptr) servers_->Send(server, std::move(message));
+  }
   void Close(ConnectionId connection, const absl::Status& status) override {
     server_->Close(connection, status);
   }
-  void SendToServer(int server, v1::MasterMessage message) override {}
   void KillWorker(int64_t worker_id, const std::string& reason) override {
     if (pods_ == nullptr) return;
     auto decisions = pods_->Replace(worker_id, reason, Clock::Real().Now());
@@ -150,6 +156,7 @@ class MasterImpl : public Master,
   std::unique_ptr<JobController> controller_;
   std::unique_ptr<PodManager> pods_;
   std::map<ConnectionId, int64_t> worker_of_;
+  std::unique_ptr<ServerStreams> servers_;
   // Pods that were told to have started.
   std::set<std::string> running_;
   int stops_ = 0;
@@ -216,7 +223,14 @@ absl::Status MasterImpl::SetUp() {
   ELASTICDL_ASSIGN_OR_RETURN(
       controller_, JobController::Create(std::move(plan), *this, *reporter_,
                                          Clock::Real().Now()));
+  servers_ = std::make_unique<ServerStreams>(*controller_, *this, worker_of_);
   ELASTICDL_RETURN_IF_ERROR(controller_->Begin(Clock::Real().Now()));
+  if (!options_.ps_log.empty()) {
+    const absl::Status removed =
+        RemoveOtherPsLogs(options_.ps_log, controller_->job().run());
+    // They only take up room.
+    if (!removed.ok()) LogWarning("logs of old runs: ", removed.message());
+  }
   if (options_.start_pods) ELASTICDL_RETURN_IF_ERROR(SetUpPods());
   // Last: who reads it takes the job for running.
   return reporter_->Publish(jobdir_);
@@ -383,6 +397,7 @@ int MasterImpl::Run() {
   }
   JobResult result = controller_->result().value_or(
       JobResult{kExitJobFailed, "some workers did not end in time"});
+  servers_->StopAll();
   ShutDown();
   if (predicts()) {
     const absl::Status cut = CutPredictions(
@@ -392,6 +407,11 @@ int MasterImpl::Run() {
           kExitJobFailed,
           absl::StrCat("some predictions may be there twice: ", cut.message())};
     }
+  }
+  if (result.exit_code != kExitJobFailed && !options_.ps_log.empty()) {
+    const absl::Status removed =
+        RemovePsLogs(options_.ps_log, controller_->job().run());
+    if (!removed.ok()) LogWarning("the servers' logs: ", removed.message());
   }
   reporter_->Activity("");
   reporter_->Publish(now, controller_->progress(), std::nullopt,
@@ -583,6 +603,9 @@ void MasterImpl::CreatePod(const PodDecision& decision) {
   spec.argv.push_back(
       absl::StrCat("--", PodTypeName(decision.type), "_id=", decision.id));
   spec.argv.push_back(absl::StrCat("--master_addr=", worker_master_addr_));
+  if (!worker) {
+    spec.argv.push_back(absl::StrCat("--ps_log=", options_.ps_log));
+  }
   spec.log_file = jobdir_.LogFile(decision.name);
   if (worker && decision.replaces >= 0) {
     reporter_->OnMessage(absl::StrCat("starting worker ", decision.id,

@@ -42,6 +42,13 @@ absl::StatusOr<int> RunJob(const flags::JobFlags& flags,
   options.terminal = flags::GetEnv("TERM");
   ELASTICDL_ASSIGN_OR_RETURN(options.token, SetToken(flags, dir));
   options.worker_argv.push_back("--token_file=" + dir.TokenFile());
+  options.ps_argv.push_back("--token_file=" + dir.TokenFile());
+  if (options.num_ps_pods > 0) {
+    // Several jobs may share a folder that was given.
+    options.ps_log = flags.ps_log.empty()
+                         ? dir.PsLogDir()
+                         : JoinPath(flags.ps_log, flags.job_name);
+  }
   if (options.job.checkpoint_dir().empty() &&
       options.job.checkpoint_steps() > 0) {
     options.job.set_checkpoint_dir(JoinPath(dir.path(), "checkpoints"));

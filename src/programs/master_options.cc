@@ -63,6 +63,18 @@ v1::JobSpec MakeJobSpec(const flags::JobFlags& flags, v1::JobType type) {
   job.set_step_timeout_seconds(flags.step_timeout);
   job.set_load_timeout_seconds(flags.load_timeout);
   job.set_master_timeout_seconds(flags.master_timeout);
+  const bool training =
+      type == v1::TRAINING_ONLY || type == v1::TRAINING_WITH_EVALUATION;
+  if (training && !flags.RunsJobCommand() &&
+      flags.Strategy() == "ParameterServerStrategy") {
+    job.set_num_ps_pods(static_cast<int32_t>(flags.num_ps_pods));
+    job.set_use_async(flags.use_async);
+    job.set_grads_to_wait(static_cast<int32_t>(flags.grads_to_wait));
+    job.set_sync_version_tolerance(
+        static_cast<int32_t>(flags.sync_version_tolerance));
+    job.set_get_model_steps(static_cast<int32_t>(flags.get_model_steps));
+    job.set_lr_staleness_modulation(flags.lr_staleness_modulation);
+  }
   return job;
 }
 
@@ -141,10 +153,15 @@ absl::StatusOr<master::MasterOptions> MakeMasterOptions(
                              flags::ParseAuxParams(flags.aux_params));
   options.relaunch = !aux.disable_relaunch;
   options.worker_pod_priority = flags.worker_pod_priority;
-  options.worker_argv = {
-      JoinPath(std::filesystem::path(executable).parent_path().string(),
-               "elasticdl-worker"),
-      absl::StrCat("--log_level=", flags.log_level)};
+  const std::string bin =
+      std::filesystem::path(executable).parent_path().string();
+  const std::string log_level = absl::StrCat("--log_level=", flags.log_level);
+  options.worker_argv = {JoinPath(bin, "elasticdl-worker"), log_level};
+  options.num_ps_pods = options.job.num_ps_pods();
+  options.ps_pod_priority = flags.ps_pod_priority;
+  // Processes of this machine, for workers of this machine.
+  options.ps_argv = {JoinPath(bin, "elasticdl-ps"), log_level, "--port=0",
+                     "--worker_address=127.0.0.1"};
   options.environment = std::move(environment);
   options.port = static_cast<int>(flags.port);
   options.display = flags.display;

@@ -11,9 +11,9 @@
 
 namespace elasticdl::programs {
 
-// `executable` is this program; the worker's is beside it. UNIMPLEMENTED for a
-// strategy that this version does not have. Job folder and token are left to
-// the caller.
+// `executable` is this program; the worker's and the server's are beside it.
+// UNIMPLEMENTED for a strategy that this version does not have. Job folder and
+// token are left to the caller.
 absl::StatusOr<master::MasterOptions> MakeMasterOptions(
     const flags::JobFlags& flags, const std::string& executable,
     std::vector<std::string> environment);

@@ -47,10 +47,14 @@ std::string ModelCacheDir() {
   return JoinPath(flags::DefaultCacheDir(), "models");
 }
 
-void ReadWorkerEnvironment(const flags::FlagSet& set, std::string* master_addr,
-                           int64_t* worker_id) {
+void ReadMasterAddress(const flags::FlagSet& set, std::string* master_addr) {
   const std::string addr = flags::GetEnv("MASTER_ADDR");
   if (!set.IsSet("master_addr") && !addr.empty()) *master_addr = addr;
+}
+
+void ReadWorkerEnvironment(const flags::FlagSet& set, std::string* master_addr,
+                           int64_t* worker_id) {
+  ReadMasterAddress(set, master_addr);
   int64_t id = 0;
   if (!set.IsSet("worker_id") &&
       absl::SimpleAtoi(flags::GetEnv("WORKER_ID"), &id)) {

@@ -1,4 +1,5 @@
-// What the programs of a job (master, worker) share in their main files.
+// What the programs of a job (master, worker, server) share in their main
+// files.
 #pragma once
 
 #include <cstdint>
@@ -31,6 +32,7 @@ std::string ModelCacheDir();
 
 // MASTER_ADDR and WORKER_ID, as the Python ElasticDL sets them, where the flag
 // was not given.
+void ReadMasterAddress(const flags::FlagSet& set, std::string* master_addr);
 void ReadWorkerEnvironment(const flags::FlagSet& set, std::string* master_addr,
                            int64_t* worker_id);
 
@@ -38,8 +40,8 @@ void ReadWorkerEnvironment(const flags::FlagSet& set, std::string* master_addr,
 // $ELASTICDL_TOKEN; "" = none. INVALID_ARGUMENT for what cannot be one.
 absl::StatusOr<std::string> GivenToken(const std::string& token_file);
 
-// A worker's token: the given one, else that of the local job whose master
-// listens on `master_addr`. NOT_FOUND says what was tried.
+// A worker's or server's token: the given one, else that of the local job whose
+// master listens on `master_addr`. NOT_FOUND says what was tried.
 absl::StatusOr<std::string> FindToken(const std::string& token_file,
                                       const std::string& state_dir,
                                       const std::string& master_addr);

@@ -57,6 +57,7 @@ class ServerImpl : public Server {
     ReaderMutexLock lock(state_mu_);
     return state_.version();
   }
+  absl::Status Apply(const v1::PsEntry& entry) override;
   absl::Status Wait() override;
   void Stop() override { End(absl::OkStatus()); }
 
@@ -75,6 +76,8 @@ class ServerImpl : public Server {
   absl::Status ServeOne(net::Socket& socket, Buffer& payload, Buffer& answer);
   void HandleEntry(const v1::PsEntry& entry, absl::string_view payload,
                    v1::PsReply& reply);
+  // The log has grown long enough for one.
+  void WantSnapshot();
   absl::Status Accept(const v1::PsEntry& entry, absl::string_view payload)
       ABSL_EXCLUSIVE_LOCKS_REQUIRED(state_mu_);
   void HandleStatus(const v1::PsStatusRequest& request, v1::PsReply& reply);
@@ -301,7 +304,22 @@ void ServerImpl::HandleEntry(const v1::PsEntry& entry,
   }
   reply.set_code(static_cast<int>(done.code()));
   reply.set_message(std::string(done.message()));
-  if (!snapshot) return;
+  if (snapshot) WantSnapshot();
+}
+
+absl::Status ServerImpl::Apply(const v1::PsEntry& entry) {
+  absl::Status done;
+  bool snapshot = false;
+  {
+    WriterMutexLock lock(state_mu_);
+    done = Accept(entry, "");
+    snapshot = log_ != nullptr && log_->WantsSnapshot();
+  }
+  if (snapshot) WantSnapshot();
+  return done;
+}
+
+void ServerImpl::WantSnapshot() {
   {
     MutexLock lock(mu_);
     snapshot_wanted_ = true;

@@ -15,6 +15,7 @@
 namespace elasticdl::flags {
 namespace {
 
+using ::testing::AllOf;
 using ::testing::Contains;
 using ::testing::HasSubstr;
 
@@ -41,7 +42,7 @@ const Row kRows[] = {
     {"job_name", "string", "", kAll, "test-mnist", nullptr},
     {"namespace", "string", "default", kAll, "kubemaker", "Kube_Maker"},
     {"num_workers", "int", "2", "tepmw", "4", "0"},
-    {"num_ps_pods", "int", "0", "tepmw", "3", "-1"},
+    {"num_ps_pods", "int", "0", "tepmw", "3", "1025"},
     {"master_resource_request", "string", "cpu=0.1,memory=1024Mi", kAll,
      "cpu=1,memory=2048Mi,ephemeral-storage=5000Mi", "cpu=1,memory=2048"},
     {"master_resource_limit", "string", "", kAll, "cpu=1", "cpu"},
@@ -105,6 +106,7 @@ const Row kRows[] = {
     {"max_step", "int", "0", kTrain, "1000", "-1"},
     {"use_async", "bool", "false", kTrain, "true", "maybe"},
     {"lr_staleness_modulation", "bool", "false", kTrain, "true", "2"},
+    {"ps_log", "string", "", "tms", "/tmp/ps", nullptr},
     {"need_elasticdl_job_service", "bool", "false", kTrain, "true", "-"},
     {"need_task_manager", "bool", "true", kTrain, "false", "x"},
     {"need_pod_manager", "bool", "true", kTrain, "false", "x"},
@@ -152,7 +154,7 @@ const Row kRows[] = {
     {"worker_id", "int", "-1", "w", "3", "-2"},
     {"master_addr", "string", "localhost:50001", "ws", "10.0.0.1:50001",
      "localhost"},
-    {"worker_address", "string", "", "w", "10.0.0.2", nullptr},
+    {"worker_address", "string", "", "ws", "10.0.0.2", nullptr},
     {"ps_addrs", "string", "", "w", "a:2222,b:2222", "a,b"},
     {"job_type", "string", "", "w", "training_with_evaluation", "training"},
     {"http_port", "int", "0", "m", "8080", "65536"},
@@ -161,7 +163,7 @@ const Row kRows[] = {
     {"port", "int", "2222", "s", "1", "x"},
     {"num_ps_pods", "int", "1", "s", "2", "x"},
     {"num_workers", "int", "1", "s", "2", "x"},
-    {"ps_id", "int", "0", "s", "2", "-1"},
+    {"ps_id", "int", "0", "s", "1023", "1024"},
     {"opt_type", "string", "unknown", "s", "Adam", nullptr},
     {"opt_args", "string", "", "s", "learning_rate=0.1;momentum=0.0;", "0.1"},
 };
@@ -474,17 +476,25 @@ TEST(ValidateTest, RequestAboveItsLimitIsRefused) {
   }
 }
 
-TEST(ValidateTest, StrategyThatIsNotThereIsRefusedAtOnce) {
-  for (const JobCommand command : {JobCommand::kTrain, JobCommand::kMaster}) {
+TEST(ValidateTest, ParameterServersAreForThisMachineOnly) {
+  const auto check = [](JobCommand command, const std::string& more) {
     std::vector<std::string> args = kGood;
-    args.emplace_back("--num_ps_pods=1");
+    args.insert(args.end(), {"--num_ps_pods=1", "--job_name=j"});
+    if (!more.empty()) args.push_back(more);
     JobFlags flags;
     FlagSet set("test", "");
-    const absl::Status status = CheckJobFlags(command, args, &flags, &set);
+    return CheckJobFlags(command, args, &flags, &set);
+  };
+  for (const JobCommand command : {JobCommand::kTrain, JobCommand::kMaster}) {
+    EXPECT_TRUE(check(command, "").ok()) << check(command, "");
+    const absl::Status status = check(command, "--image=reg.example.com/a:1");
     EXPECT_EQ(status.code(), absl::StatusCode::kUnimplemented) << status;
     EXPECT_THAT(std::string(status.message()),
-                HasSubstr("--distribution_strategy=AllreduceStrategy"));
+                AllOf(HasSubstr("on a cluster"),
+                      HasSubstr("--distribution_strategy=AllreduceStrategy")));
   }
+  EXPECT_EQ(check(JobCommand::kMaster, "--pod_backend=kubernetes").code(),
+            absl::StatusCode::kUnimplemented);
 }
 
 TEST(ValidateTest, Corrections) {

@@ -166,9 +166,9 @@ TEST_F(BadInputTest, CheckpointOfAnotherModel) {
 }
 
 TEST_F(BadInputTest, StrategyThatIsNotThereYet) {
-  const auto job = Train(
-      "bad",
-      {"--distribution_strategy=ParameterServerStrategy", "--num_ps_pods=1"});
+  const auto job =
+      Train("bad", {"--distribution_strategy=ParameterServerStrategy",
+                    "--num_ps_pods=1", "--image=reg.example.com/a:1"});
   ExpectFailure(*job, 2,
                 AllOf(HasSubstr("ParameterServerStrategy"),
                       HasSubstr("not in this version")));

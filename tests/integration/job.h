@@ -21,7 +21,7 @@ namespace elasticdl::test {
 using Json = nlohmann::json;
 using Flags = std::vector<std::string>;
 
-// The path of elasticdl, elasticdl-master or elasticdl-worker.
+// The path of elasticdl, elasticdl-master, elasticdl-ps or elasticdl-worker.
 std::string Program(const std::string& name);
 // Folder of the model files.
 std::string Zoo();

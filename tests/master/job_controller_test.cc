@@ -26,10 +26,10 @@ class Recorder : public WorkerPort, public JobObserver {
       sent[connection].push_back(message);
     }
   }
+  void SendToServer(int, v1::MasterMessage) override {}
   void Close(ConnectionId connection, const absl::Status& status) override {
     closed[connection] = status;
   }
-  void SendToServer(int, v1::MasterMessage) override {}
   void KillWorker(int64_t worker_id, const std::string& reason) override {
     killed.push_back(worker_id);
   }

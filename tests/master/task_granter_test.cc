@@ -26,8 +26,8 @@ class Outbox : public WorkerPort {
                                      : "no more");
     }
   }
-  void Close(ConnectionId, const absl::Status&) override {}
   void SendToServer(int, v1::MasterMessage) override {}
+  void Close(ConnectionId, const absl::Status&) override {}
   void KillWorker(int64_t, const std::string&) override {}
 
   std::map<ConnectionId, std::vector<std::string>> sent;

@@ -29,8 +29,8 @@ class Outbox : public WorkerPort {
       sent[connection].push_back(message.message_case());
     }
   }
-  void Close(ConnectionId, const absl::Status&) override {}
   void SendToServer(int, v1::MasterMessage) override {}
+  void Close(ConnectionId, const absl::Status&) override {}
   void KillWorker(int64_t, const std::string&) override {}
 
   std::map<ConnectionId, std::vector<Case>> sent;

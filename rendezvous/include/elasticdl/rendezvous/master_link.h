@@ -1,5 +1,5 @@
-// A worker's connection to its master, across restarts of the master: one
-// stream after another.
+// The connection of a worker or of a parameter server to its master, across
+// restarts of the master: one stream after another.
 #pragma once
 
 #include <cstdint>
@@ -28,6 +28,10 @@ class MasterLink {
   // master refused this worker. UNAUTHENTICATED: wrong token. UNIMPLEMENTED:
   // different version. CANCELLED after End.
   absl::StatusOr<v1::Welcome> Attach(int64_t worker_id);
+  // The same with another first message. Retries for up to `patience`, unless
+  // the error is permanent.
+  absl::StatusOr<v1::Welcome> Attach(const v1::WorkerMessage& hello,
+                                     absl::Duration patience);
   // After the stream has ended: attaches to the restarted master as worker
   // `worker_id`. Retries for up to `patience`, unless the error is permanent.
   absl::Status Reattach(int64_t worker_id, absl::Duration patience);
@@ -48,7 +52,7 @@ class MasterLink {
   // it.
   using StreamPtr = std::shared_ptr<StreamClient>;
 
-  absl::StatusOr<v1::Welcome> Open(int64_t worker_id, bool resuming,
+  absl::StatusOr<v1::Welcome> Open(const v1::WorkerMessage& hello,
                                    absl::Duration connect_timeout);
   StreamPtr stream() const;
   // Registers `stream` so that End closes it; CANCELLED after End. `welcomed`:

@@ -11,6 +11,7 @@
 //     logs/<pod>.log            master.log is the master's
 //     events.jsonl
 //     journal                   of a job whose master may be restarted
+//     ps/                       logs of the parameter servers: their values
 //     previous/                 logs and events of the run before
 #pragma once
 
@@ -63,6 +64,7 @@ class JobDir {
   std::string LogFile(const std::string& pod) const;
   std::string EventsFile() const { return JoinPath(path_, "events.jsonl"); }
   std::string JournalFile() const { return JoinPath(path_, "journal"); }
+  std::string PsLogDir() const { return JoinPath(path_, "ps"); }
 
   // NOT_FOUND until the master has written them. The token's file must not be
   // readable by others (PERMISSION_DENIED).

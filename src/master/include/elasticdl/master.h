@@ -79,8 +79,12 @@ struct MasterOptions {
   // 0 .. num_ps_pods-1, which a relaunched server keeps.
   int64_t num_ps_pods = 0;
   std::string ps_pod_priority;
-  // Program and arguments of a server; --ps_id and --master_addr are added.
+  // Program and arguments of a server; --ps_id, --master_addr and --ps_log are
+  // added.
   std::vector<std::string> ps_argv;
+  // The logs of this job's servers, a folder for each run. Those of earlier
+  // runs are removed, and those of this one when it has succeeded.
+  std::string ps_log;
   // A shell command to run in every worker instead of training; empty = train.
   // Of the job's specification only the name is used then.
   std::string job_command;

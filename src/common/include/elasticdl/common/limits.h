@@ -14,4 +14,8 @@ inline constexpr int kMaxWorldSize = 1024;
 // of the control word, which is exact up to this number.
 inline constexpr int64_t kMaxRecordsPerStep = (int64_t{1} << 24) - 1;
 
+// How many parameter servers a job can have: as many as there are buckets to
+// hold (elasticdl/ps/bucket.h).
+inline constexpr int kMaxParameterServers = 1024;
+
 }  // namespace elasticdl

@@ -67,6 +67,8 @@ struct JobFlags {
   int64_t get_model_steps = 1;
   int64_t sync_version_tolerance = 0;
   bool lr_staleness_modulation = false;
+  // "" = in the job's folder.
+  std::string ps_log;
 
   // Evaluation.
   int64_t evaluation_steps = 0;

@@ -10,13 +10,15 @@
 #include "absl/status/statusor.h"
 #include "absl/strings/string_view.h"
 #include "elasticdl/common/hash.h"
+#include "elasticdl/common/limits.h"
 
 namespace elasticdl::ps {
 
 // Enough for any number of servers to get an even share. It is part of the
 // format of logs and checkpoints and never changes.
 inline constexpr int kBuckets = 1024;
-inline constexpr int kMaxServers = kBuckets;
+inline constexpr int kMaxServers = kMaxParameterServers;
+static_assert(kMaxServers <= kBuckets);
 
 // The same on every machine and in every version.
 uint64_t HashName(absl::string_view name);

@@ -10,6 +10,7 @@
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
 #include "elasticdl/net/socket.h"
+#include "elasticdl/v1/ps.pb.h"
 
 namespace elasticdl::ps {
 
@@ -37,6 +38,10 @@ class Server {
   virtual uint16_t port() const = 0;
   // Pushes that are in the model.
   virtual int64_t version() const = 0;
+  // An entry without a payload that comes from the master. ALREADY_EXISTS: the
+  // server has it. NOT_FOUND: a staged push that it needs is missing. Others as
+  // in PsReply.
+  virtual absl::Status Apply(const v1::PsEntry& entry) = 0;
   // Waits until the server cannot go on (no memory, the log cannot be written)
   // and says why; OK after Stop.
   virtual absl::Status Wait() = 0;

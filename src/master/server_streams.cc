@@ -1,0 +1,94 @@
+#include "server_streams.h"
+
+#include <optional>
+#include <utility>
+#include <vector>
+
+#include "absl/strings/str_cat.h"
+#include "elasticdl/common/log.h"
+
+namespace elasticdl::master {
+
+ServerStreams::ServerStreams(JobController& controller, WorkerPort& port,
+                             const std::map<ConnectionId, int64_t>& workers)
+    : controller_(controller),
+      port_(port),
+      workers_(workers),
+      directory_(controller.job().num_ps_pods()) {
+  controller_.SetServers(directory_.addresses());
+}
+
+bool ServerStreams::OnMessage(absl::Time now, ConnectionId connection,
+                              const v1::WorkerMessage& message) {
+  if (workers_.count(connection) != 0) return false;
+  if (message.has_server_hello()) {
+    OnHello(now, connection, message.server_hello());
+    return true;
+  }
+  // What a stream says that was replaced is stale.
+  const std::optional<int> server = directory_.ServerOf(connection);
+  if (server.has_value()) controller_.OnServerMessage(now, *server, message);
+  return directory_.IsServer(connection);
+}
+
+bool ServerStreams::OnClosed(ConnectionId connection,
+                             const absl::Status& status) {
+  if (!directory_.IsServer(connection)) return false;
+  const std::optional<int> server = directory_.ServerOf(connection);
+  if (server.has_value()) {
+    LogInfo("server ", *server, " is away",
+            status.ok() ? "" : absl::StrCat(": ", status.message()));
+  }
+  if (directory_.OnClosed(connection)) TellAddresses();
+  return true;
+}
+
+void ServerStreams::Send(int server, v1::MasterMessage message) {
+  const auto connection = directory_.ConnectionOf(server);
+  if (connection.has_value()) port_.Send({*connection}, std::move(message));
+}
+
+void ServerStreams::StopAll() {
+  v1::MasterMessage message;
+  message.mutable_stop()->set_reason("the job is over");
+  port_.Send(directory_.connections(), std::move(message));
+}
+
+void ServerStreams::OnHello(absl::Time now, ConnectionId connection,
+                            const v1::ServerHello& hello) {
+  const auto change = directory_.OnHello(connection, hello);
+  if (!change.ok()) {
+    LogWarning("refused a parameter server: ", change.status().message());
+    return port_.Close(connection, change.status());
+  }
+  if (change->replaced.has_value()) {
+    port_.Close(*change->replaced,
+                absl::FailedPreconditionError(
+                    absl::StrCat("server ", hello.server(), " came back")));
+  }
+  if (change->attached) {
+    v1::MasterMessage message;
+    v1::Welcome& welcome = *message.mutable_welcome();
+    welcome.set_worker_id(hello.server());
+    *welcome.mutable_job() = controller_.job();
+    port_.Send({connection}, std::move(message));
+  }
+  if (change->addresses) TellAddresses();
+  if (hello.address().empty()) return;
+  LogInfo("server ", hello.server(), " (pid ", hello.pid(), ") is at ",
+          hello.address());
+  controller_.OnServerAttached(now, hello.server());
+}
+
+void ServerStreams::TellAddresses() {
+  controller_.SetServers(directory_.addresses());
+  std::vector<ConnectionId> connections;
+  for (const auto& [connection, id] : workers_) {
+    connections.push_back(connection);
+  }
+  v1::MasterMessage message;
+  *message.mutable_servers() = directory_.addresses();
+  port_.Send(connections, std::move(message));
+}
+
+}  // namespace elasticdl::master

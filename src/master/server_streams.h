@@ -1,0 +1,46 @@
+// The master's conversations with the parameter servers: who says what, and
+// what workers are told of it.
+#pragma once
+
+#include <cstdint>
+#include <map>
+
+#include "absl/status/status.h"
+#include "absl/time/time.h"
+#include "elasticdl/v1/master.pb.h"
+#include "job_controller.h"
+#include "job_output.h"
+#include "server_directory.h"
+
+namespace elasticdl::master {
+
+// Runs on the master's loop thread.
+class ServerStreams {
+ public:
+  // `workers`: the streams on which workers have said hello, and their ids.
+  // All must outlive this.
+  ServerStreams(JobController& controller, WorkerPort& port,
+                const std::map<ConnectionId, int64_t>& workers);
+
+  // True: it is of a server, and is done with.
+  bool OnMessage(absl::Time now, ConnectionId connection,
+                 const v1::WorkerMessage& message);
+  bool OnClosed(ConnectionId connection, const absl::Status& status);
+
+  // WorkerPort::SendToServer.
+  void Send(int server, v1::MasterMessage message);
+  // The job is over. Those that are pods hear it by a signal as well.
+  void StopAll();
+
+ private:
+  void OnHello(absl::Time now, ConnectionId connection,
+               const v1::ServerHello& hello);
+  void TellAddresses();
+
+  JobController& controller_;
+  WorkerPort& port_;
+  const std::map<ConnectionId, int64_t>& workers_;
+  ServerDirectory directory_;
+};
+
+}  // namespace elasticdl::master
