@@ -1,6 +1,7 @@
 #include "layout.h"
 
 #include <algorithm>
+#include <set>
 #include <utility>
 
 #include "absl/strings/match.h"
@@ -208,12 +209,18 @@ absl::StatusOr<Lineage> ParseFence(absl::string_view text,
   return lineage;
 }
 
-std::string ModelSignature(absl::Span<const NamedTensor> variables) {
+std::string ModelSignature(absl::Span<const NamedTensor> variables,
+                           absl::Span<const TableRows> tables) {
   std::vector<std::string> lines;
   lines.reserve(variables.size());
   for (const NamedTensor& tensor : variables) {
     lines.push_back(Describe(tensor));
   }
+  std::set<std::string> table_lines;
+  for (const TableRows& rows : tables) {
+    table_lines.insert(absl::StrCat(rows.name, " table[", rows.dim, "]"));
+  }
+  lines.insert(lines.end(), table_lines.begin(), table_lines.end());
   std::sort(lines.begin(), lines.end());
   // It identifies a model; it does not protect against attacks.
   uint64_t hash = kFnv1aStart;

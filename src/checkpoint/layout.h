@@ -62,7 +62,9 @@ std::string FormatFence(const Lineage& lineage);
 absl::StatusOr<Lineage> ParseFence(absl::string_view text,
                                    absl::string_view path);
 
-// Equal for models with the same names, types and shapes.
-std::string ModelSignature(absl::Span<const NamedTensor> variables);
+// Equal for models with the same names, types and shapes, and the same tables,
+// however many rows they have.
+std::string ModelSignature(absl::Span<const NamedTensor> variables,
+                           absl::Span<const TableRows> tables = {});
 
 }  // namespace elasticdl::checkpoint::internal

@@ -17,6 +17,7 @@
 #include "elasticdl/common/file.h"
 #include "elasticdl/common/status.h"
 #include "layout.h"
+#include "table_pieces.h"
 #include "version_files.h"
 #include "wire.h"
 
@@ -96,7 +97,8 @@ void MoveAll(std::vector<T>& from, std::vector<T>& to) {
 }
 
 absl::Status AddModel(const std::string& bytes, const std::string& path,
-                      bool slots, bool first, Loaded& loaded) {
+                      bool slots, bool first, Loaded& loaded,
+                      std::vector<EmbeddingRows>& table_slots) {
   ELASTICDL_ASSIGN_OR_RETURN(ModelView model,
                              internal::ParseModel(bytes, path));
   // Files of different steps in one version are a mixture that was never a
@@ -108,18 +110,20 @@ absl::Status AddModel(const std::string& bytes, const std::string& path,
                      ", the other files version ", loaded.version));
   }
   MoveAll(model.dense_parameters, slots ? loaded.slots : loaded.variables);
-  MoveAll(model.embedding_tables, loaded.embedding_tables);
+  MoveAll(model.embedding_tables,
+          slots ? table_slots : loaded.embedding_tables);
   return absl::OkStatus();
 }
 
 absl::Status AddFile(const std::string& bytes, const std::string& name,
-                     bool first, Loaded& loaded) {
+                     bool first, Loaded& loaded,
+                     std::vector<EmbeddingRows>& table_slots) {
   const std::string path = JoinPath(loaded.path, name);
   const std::optional<internal::ShardName> shard =
       internal::ParseShardName(name);
   if (shard.has_value()) {
     return AddModel(bytes, path, shard->kind == internal::kOptimizer, first,
-                    loaded);
+                    loaded, table_slots);
   }
   if (name == internal::kLedgerName) {
     v1::Ledger ledger;
@@ -158,10 +162,13 @@ absl::StatusOr<Loaded> Load(const std::string& path,
     before += file.bytes;
     loaded.storage.push_back(std::move(bytes));
   }
+  std::vector<EmbeddingRows> table_slots;
   for (size_t i = 0; i < found.files.size(); ++i) {
-    ELASTICDL_RETURN_IF_ERROR(
-        AddFile(loaded.storage[i], found.files[i].name, i == 0, loaded));
+    ELASTICDL_RETURN_IF_ERROR(AddFile(loaded.storage[i], found.files[i].name,
+                                      i == 0, loaded, table_slots));
   }
+  ELASTICDL_RETURN_IF_ERROR(internal::JoinSlots(std::move(table_slots),
+                                                loaded.embedding_tables, path));
   if (checked) {
     const Manifest& manifest = *found.manifest;
     loaded.version = manifest.version;

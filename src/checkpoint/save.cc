@@ -2,8 +2,10 @@
 #include <fcntl.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <cerrno>
 #include <filesystem>
+#include <optional>
 #include <set>
 #include <string>
 #include <utility>
@@ -19,6 +21,7 @@
 #include "elasticdl/common/status.h"
 #include "layout.h"
 #include "scratch_folder.h"
+#include "table_pieces.h"
 #include "wire.h"
 
 namespace elasticdl::checkpoint {
@@ -26,10 +29,13 @@ namespace {
 
 using internal::Manifest;
 using internal::ManifestFile;
+using internal::TablePiece;
 
 // Small pieces are gathered; large ones are written in parts of this size, so
 // that the checksum finds them in the CPU's cache.
 constexpr size_t kWriteBytes = 256 << 10;
+// Ids that are encoded together; they fit into the buffer above.
+constexpr size_t kIdsAtATime = 16384;
 
 absl::Status Sync(int fd, const std::string& path) {
   ELASTICDL_RETURN_IF_ERROR(Failpoint("checkpoint.fsync"));
@@ -125,38 +131,123 @@ absl::Status CheckTensors(const std::vector<NamedTensor>& tensors,
   return absl::OkStatus();
 }
 
-// Assigns consecutive tensors to files of up to `max_bytes` each, if possible.
-std::vector<std::vector<const NamedTensor*>> Divide(
-    const std::vector<NamedTensor>& tensors, int64_t max_bytes) {
-  std::vector<std::vector<const NamedTensor*>> files(1);
+// What goes into one file as a whole: a tensor, or rows of a table.
+struct Item {
+  const NamedTensor* tensor = nullptr;
+  const TablePiece* piece = nullptr;
+  // Of the table; absent: the values.
+  std::optional<size_t> slot;
+
+  int64_t bytes() const {
+    return tensor != nullptr ? static_cast<int64_t>(tensor->bytes.size())
+                             : piece->bytes;
+  }
+};
+
+void WritePiece(const Item& item, FileWriter& writer) {
+  const TableRows& table = *item.piece->table;
+  int64_t id_bytes = 0;
+  for (const TablePiece::Segment& segment : item.piece->segments) {
+    id_bytes += internal::EncodedIdBytes(
+        segment.part->ids.subspan(segment.begin, segment.count));
+  }
+  const std::string name =
+      item.slot.has_value() ? SlotName(table.name, table.slots[*item.slot].name)
+                            : table.name;
+  writer.Append(
+      internal::EncodeRowsHeader(name, item.piece->rows, table.dim, id_bytes));
+  const auto dim = static_cast<size_t>(table.dim);
+  for (const TablePiece::Segment& segment : item.piece->segments) {
+    const absl::Span<const float> values =
+        item.slot.has_value() ? segment.part->slots[*item.slot].values
+                              : segment.part->values;
+    writer.Append(
+        {reinterpret_cast<const char*>(values.data() + segment.begin * dim),
+         segment.count * dim * sizeof(float)});
+  }
+  writer.Append(internal::EncodeIdsHeader(id_bytes));
+  for (const TablePiece::Segment& segment : item.piece->segments) {
+    for (size_t i = 0; i < segment.count; i += kIdsAtATime) {
+      std::string bytes;
+      internal::AppendIds(
+          segment.part->ids.subspan(segment.begin + i,
+                                    std::min(kIdsAtATime, segment.count - i)),
+          bytes);
+      writer.Append(bytes);
+    }
+  }
+}
+
+// Assigns consecutive items to files of up to `max_bytes` each, if possible.
+std::vector<std::vector<Item>> Divide(const std::vector<Item>& items,
+                                      int64_t max_bytes) {
+  std::vector<std::vector<Item>> files(1);
   int64_t used = 0;
-  for (const NamedTensor& tensor : tensors) {
-    const int64_t size = static_cast<int64_t>(tensor.bytes.size());
-    if (!files.back().empty() && used + size > max_bytes) {
+  for (const Item& item : items) {
+    if (!files.back().empty() && used + item.bytes() > max_bytes) {
       files.emplace_back();
       used = 0;
     }
-    files.back().push_back(&tensor);
-    used += size;
+    files.back().push_back(item);
+    used += item.bytes();
   }
   return files;
 }
 
-absl::Status WriteTensors(const std::string& folder, const char* kind,
-                          const std::vector<NamedTensor>& tensors,
-                          int64_t max_bytes, Manifest& manifest) {
-  const auto files = Divide(tensors, max_bytes);
+// `infos` come at the beginning of the first file.
+absl::Status WriteItems(const std::string& folder, const char* kind,
+                        const std::vector<Item>& items,
+                        const std::string& infos, int64_t max_bytes,
+                        Manifest& manifest) {
+  const auto files = Divide(items, max_bytes);
   for (size_t i = 0; i < files.size(); ++i) {
     FileWriter writer(folder, internal::FormatShardName(kind, i, files.size()));
     writer.Append(internal::EncodeModelVersion(manifest.version));
-    for (const NamedTensor* tensor : files[i]) {
-      writer.Append(internal::EncodeTensorHeader(*tensor));
-      writer.Append({tensor->bytes.data(), tensor->bytes.size()});
+    if (i == 0) writer.Append(infos);
+    for (const Item& item : files[i]) {
+      if (item.tensor != nullptr) {
+        writer.Append(internal::EncodeTensorHeader(*item.tensor));
+        writer.Append({item.tensor->bytes.data(), item.tensor->bytes.size()});
+      } else {
+        WritePiece(item, writer);
+      }
     }
     ELASTICDL_ASSIGN_OR_RETURN(ManifestFile entry, writer.Finish());
     manifest.files.push_back(std::move(entry));
   }
   return absl::OkStatus();
+}
+
+absl::Status WriteModel(const std::string& folder, const Snapshot& snapshot,
+                        int64_t max_bytes, Manifest& manifest) {
+  const std::vector<std::vector<TablePiece>> tables =
+      internal::CutTables(snapshot.tables, max_bytes);
+  std::vector<Item> variables;
+  std::vector<Item> slots;
+  std::string infos;
+  for (const NamedTensor& tensor : snapshot.variables) {
+    variables.push_back({&tensor, nullptr, {}});
+  }
+  for (const NamedTensor& tensor : snapshot.slots) {
+    slots.push_back({&tensor, nullptr, {}});
+  }
+  for (const std::vector<TablePiece>& pieces : tables) {
+    const TableRows& table = *pieces[0].table;
+    infos += internal::EncodeTableInfo(table);
+    for (const TablePiece& piece : pieces) {
+      variables.push_back({nullptr, &piece, {}});
+    }
+    for (size_t slot = 0; slot < table.slots.size(); ++slot) {
+      for (const TablePiece& piece : pieces) {
+        slots.push_back({nullptr, &piece, slot});
+      }
+    }
+  }
+  ELASTICDL_RETURN_IF_ERROR(WriteItems(folder, internal::kVariables, variables,
+                                       infos, max_bytes, manifest));
+  if (slots.empty()) return absl::OkStatus();
+  return WriteItems(folder, internal::kOptimizer, slots, "", max_bytes,
+                    manifest);
 }
 
 absl::Status WriteAllFiles(const std::string& folder, const Snapshot& snapshot,
@@ -166,16 +257,11 @@ absl::Status WriteAllFiles(const std::string& folder, const Snapshot& snapshot,
   manifest.lineage = snapshot.lineage;
   manifest.optimizer = snapshot.optimizer;
   manifest.optimizer_step = snapshot.optimizer_step;
-  manifest.signature = internal::ModelSignature(snapshot.variables);
+  manifest.signature =
+      internal::ModelSignature(snapshot.variables, snapshot.tables);
   manifest.created = Clock::Real().WallNow();
-  ELASTICDL_RETURN_IF_ERROR(WriteTensors(folder, internal::kVariables,
-                                         snapshot.variables,
-                                         options.max_file_bytes, manifest));
-  if (!snapshot.slots.empty()) {
-    ELASTICDL_RETURN_IF_ERROR(WriteTensors(folder, internal::kOptimizer,
-                                           snapshot.slots,
-                                           options.max_file_bytes, manifest));
-  }
+  ELASTICDL_RETURN_IF_ERROR(
+      WriteModel(folder, snapshot, options.max_file_bytes, manifest));
   if (snapshot.ledger.has_value()) {
     ELASTICDL_ASSIGN_OR_RETURN(
         ManifestFile entry, WriteWhole(folder, internal::kLedgerName,
@@ -253,6 +339,7 @@ absl::StatusOr<std::string> Save(const std::string& dir,
   }
   ELASTICDL_RETURN_IF_ERROR(CheckTensors(snapshot.variables, "variable"));
   ELASTICDL_RETURN_IF_ERROR(CheckTensors(snapshot.slots, "slot"));
+  ELASTICDL_RETURN_IF_ERROR(internal::CheckTables(snapshot.tables));
   ELASTICDL_RETURN_IF_ERROR(PrepareDirectory(dir));
   internal::RemoveAbandoned(dir, Clock::Real().WallNow());
   const std::string name = internal::VersionName(snapshot.version);

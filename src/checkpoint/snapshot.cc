@@ -113,7 +113,45 @@ OwnedSnapshot OwnedSnapshot::Copy(const Snapshot& snapshot) {
       new char[TotalBytes(snapshot.variables) + TotalBytes(snapshot.slots)]);
   char* to = MoveViews(owned.snapshot.variables, owned.buffer.get());
   MoveViews(owned.snapshot.slots, to);
+  owned.snapshot.tables.clear();
+  for (const TableRows& rows : snapshot.tables) {
+    OwnedTableRows copy;
+    copy.name = rows.name;
+    copy.dim = rows.dim;
+    copy.initializer = rows.initializer;
+    copy.ids.assign(rows.ids.begin(), rows.ids.end());
+    copy.values.assign(rows.values.begin(), rows.values.end());
+    for (const TableRows::Slot& slot : rows.slots) {
+      copy.slots.push_back(
+          {slot.name, {slot.values.begin(), slot.values.end()}});
+    }
+    owned.AddTable(std::move(copy));
+  }
   return owned;
+}
+
+absl::Span<const char> OwnedSnapshot::Keep(std::vector<float> values) {
+  // A vector that is moved keeps its memory.
+  arrays.push_back(std::move(values));
+  return absl::MakeConstSpan(
+      reinterpret_cast<const char*>(arrays.back().data()),
+      arrays.back().size() * sizeof(float));
+}
+
+void OwnedSnapshot::AddTable(OwnedTableRows rows) {
+  TableRows view;
+  view.name = std::move(rows.name);
+  view.dim = rows.dim;
+  view.initializer = std::move(rows.initializer);
+  ids.push_back(std::move(rows.ids));
+  view.ids = ids.back();
+  arrays.push_back(std::move(rows.values));
+  view.values = arrays.back();
+  for (OwnedTableRows::Slot& slot : rows.slots) {
+    arrays.push_back(std::move(slot.values));
+    view.slots.push_back({std::move(slot.name), arrays.back()});
+  }
+  snapshot.tables.push_back(std::move(view));
 }
 
 const NamedTensor* Loaded::FindVariable(absl::string_view name) const {

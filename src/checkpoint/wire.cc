@@ -295,6 +295,59 @@ std::string EncodeTensorHeader(const NamedTensor& tensor) {
   return absl::StrCat(out, entry, inner);
 }
 
+std::string EncodeTableInfo(const TableRows& table) {
+  std::string info;
+  AppendBytes(info, 1, table.name);
+  AppendInt(info, 2, table.dim);
+  if (!table.initializer.empty()) AppendBytes(info, 3, table.initializer);
+  AppendInt(info, 4, v1::DT_FLOAT);
+  std::string out;
+  AppendBytes(out, 2, info);
+  return out;
+}
+
+std::string EncodeRowsHeader(absl::string_view name, int64_t rows, int64_t dim,
+                             int64_t id_bytes) {
+  const size_t content =
+      static_cast<size_t>(rows) * static_cast<size_t>(dim) * sizeof(float);
+  const size_t ids =
+      EncodeIdsHeader(id_bytes).size() + static_cast<size_t>(id_bytes);
+  // From the inside out, as above.
+  std::string tensor;
+  AppendInt(tensor, 1, v1::DT_FLOAT);
+  AppendBytes(tensor, 2, EncodeShape({rows, dim}));
+  AppendBytesHeader(tensor, 4, content);
+  std::string slices;
+  AppendBytesHeader(slices, 1, tensor.size() + content);
+  const size_t inner = slices.size() + tensor.size() + content + ids;
+  std::string entry;
+  AppendBytes(entry, 1, name);
+  AppendBytesHeader(entry, 2, inner);
+  std::string out;
+  AppendBytesHeader(out, 4, entry.size() + inner);
+  return absl::StrCat(out, entry, slices, tensor);
+}
+
+int64_t EncodedIdBytes(absl::Span<const int64_t> ids) {
+  int64_t bytes = 0;
+  for (const int64_t id : ids) {
+    // 7 bits in each byte.
+    const int bits = 64 - __builtin_clzll(static_cast<uint64_t>(id) | 1);
+    bytes += (bits + 6) / 7;
+  }
+  return bytes;
+}
+
+std::string EncodeIdsHeader(int64_t id_bytes) {
+  std::string out;
+  if (id_bytes > 0) AppendBytesHeader(out, 2, static_cast<size_t>(id_bytes));
+  return out;
+}
+
+void AppendIds(absl::Span<const int64_t> ids, std::string& out) {
+  for (const int64_t id : ids) AppendVarint(out, static_cast<uint64_t>(id));
+}
+
 absl::StatusOr<ModelView> ParseModel(absl::string_view bytes,
                                      absl::string_view path) {
   return ModelParser(bytes, path).Parse();

@@ -9,6 +9,7 @@
 
 #include "absl/status/statusor.h"
 #include "absl/strings/string_view.h"
+#include "absl/types/span.h"
 #include "elasticdl/checkpoint/snapshot.h"
 
 namespace elasticdl::checkpoint::internal {
@@ -19,6 +20,20 @@ std::string EncodeModelVersion(int64_t version);
 // All of a dense_parameters entry but its tensor_content; the tensor's bytes
 // follow it.
 std::string EncodeTensorHeader(const NamedTensor& tensor);
+
+// An embedding_table_infos entry.
+std::string EncodeTableInfo(const TableRows& table);
+
+// All of an embedding_tables entry up to its tensor_content: `rows` rows, whose
+// ids take `id_bytes` (EncodedIdBytes). The rows follow it, then
+// EncodeIdsHeader, then the ids (AppendIds).
+std::string EncodeRowsHeader(absl::string_view name, int64_t rows, int64_t dim,
+                             int64_t id_bytes);
+int64_t EncodedIdBytes(absl::Span<const int64_t> ids);
+std::string EncodeIdsHeader(int64_t id_bytes);
+void AppendIds(absl::Span<const int64_t> ids, std::string& out);
+// One id takes so many bytes at most.
+inline constexpr int64_t kMaxIdBytes = 10;
 
 // A Model whose tensors point into the parsed bytes.
 struct ModelView {

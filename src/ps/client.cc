@@ -5,20 +5,19 @@
 #include <utility>
 
 #include "absl/strings/str_cat.h"
+#include "client_lane.h"
 #include "elasticdl/common/backoff.h"
 #include "elasticdl/common/check.h"
 #include "elasticdl/common/clock.h"
 #include "elasticdl/common/log.h"
 #include "elasticdl/common/mutex.h"
 #include "elasticdl/common/status.h"
-#include "elasticdl/net/handshake.h"
+#include "elasticdl/optim.h"
 #include "elasticdl/ps/dense_layout.h"
-#include "wire.h"
 
 namespace elasticdl::ps {
 namespace {
 
-constexpr absl::Duration kConnectTimeout = absl::Seconds(10);
 // A server that is alive answers; one that is stopped or cut off is asked again
 // over a new connection.
 constexpr absl::Duration kAnswerTimeout = absl::Seconds(60);
@@ -32,109 +31,6 @@ bool IsWorthAnotherTry(const absl::Status& status) {
 }
 
 }  // namespace
-
-// One request to one server.
-struct Client::Call {
-  v1::PsRequest request;
-  std::vector<iovec> payload;
-  // Bytes that the payload looks at and nobody else keeps.
-  std::vector<std::vector<int64_t>> ids;
-  std::vector<std::vector<float>> floats;
-  bool done = false;
-  // Of the last try.
-  absl::Status status;
-  v1::PsReply reply;
-};
-
-// The connection to one server.
-class Client::Lane {
- public:
-  Lane(const Options& options, int server)
-      : options_(options), server_(server) {}
-
-  absl::Status Send(Call& call, absl::Duration timeout) {
-    ELASTICDL_RETURN_IF_ERROR(Connect(timeout));
-    call.request.set_number(++number_);
-    return Ended(WriteMessage(*socket_, call.request, call.payload, timeout));
-  }
-  absl::Status Receive(Call& call, absl::Duration timeout) {
-    absl::Status read = ReadMessage(*socket_, call.reply, answer, timeout);
-    if (read.ok() && call.reply.number() != call.request.number()) {
-      read = absl::UnavailableError("an answer to another request");
-    }
-    ELASTICDL_RETURN_IF_ERROR(Ended(read));
-    return absl::Status(static_cast<absl::StatusCode>(call.reply.code()),
-                        call.reply.message());
-  }
-  // An answer may be on its way that nobody will read.
-  void Drop() {
-    MutexLock lock(mu_);
-    socket_.reset();
-  }
-  void Cancel() {
-    MutexLock lock(mu_);
-    cancelled_ = true;
-    if (socket_ != nullptr) socket_->ShutDown();
-  }
-
-  // Of the last answer.
-  Buffer answer;
-  // Of the dense values that the worker has from this server.
-  int64_t dense_version = -1;
-  uint64_t incarnation = 0;
-  // Of the last pull.
-  int64_t version = 0;
-  std::vector<DenseSlice> slices;
-
- private:
-  absl::Status Connect(absl::Duration timeout) {
-    if (socket_ != nullptr) return absl::OkStatus();
-    timeout = std::min(timeout, kConnectTimeout);
-    ELASTICDL_ASSIGN_OR_RETURN(const net::Address address,
-                               options_.find(server_, timeout));
-    ELASTICDL_ASSIGN_OR_RETURN(net::Socket socket,
-                               net::Socket::Connect(address, timeout));
-    {
-      MutexLock lock(mu_);
-      if (cancelled_) return absl::CancelledError("cancelled");
-      socket_ = std::make_unique<net::Socket>(std::move(socket));
-    }
-    return Greeted(
-        net::GreetAsDialler(*socket_, options_.secret, server_, timeout));
-  }
-  // Whoever answers at the address may not be the server any more, or not yet.
-  absl::Status Greeted(absl::Status status) {
-    const bool stranger = absl::IsPermissionDenied(status) ||
-                          absl::IsInvalidArgument(status) ||
-                          absl::IsFailedPrecondition(status);
-    const absl::Time now = Clock::Real().Now();
-    if (!stranger) {
-      stranger_since_ = absl::InfiniteFuture();
-    } else {
-      stranger_since_ = std::min(stranger_since_, now);
-      if (now - stranger_since_ < options_.stranger_patience) {
-        status = absl::UnavailableError(status.message());
-      }
-    }
-    return Ended(status);
-  }
-  // A connection with an error is of no more use.
-  absl::Status Ended(const absl::Status& status) {
-    if (status.ok()) return status;
-    MutexLock lock(mu_);
-    socket_.reset();
-    return cancelled_ ? absl::CancelledError("cancelled") : status;
-  }
-
-  const Options& options_;
-  const int server_;
-  uint64_t number_ = 0;
-  absl::Time stranger_since_ = absl::InfiniteFuture();
-  Mutex mu_;
-  bool cancelled_ ABSL_GUARDED_BY(mu_) = false;
-  // Replaced under the lock, used by the thread of the client.
-  std::unique_ptr<net::Socket> socket_;
-};
 
 Client::Client(Options options, BucketMap map)
     : options_(std::move(options)), map_(std::move(map)) {
@@ -233,6 +129,12 @@ absl::Status Client::Round(std::vector<Call>& calls, absl::Time end,
 
 absl::Status Client::Define(const v1::PsDefinition& definition) {
   ELASTICDL_RETURN_IF_ERROR(CountDense(definition).status());
+  ELASTICDL_ASSIGN_OR_RETURN(
+      const optim::OptimizerSpec spec,
+      optim::OptimizerSpec::Parse(definition.optimizer()));
+  ELASTICDL_ASSIGN_OR_RETURN(const auto optimizer,
+                             optim::Optimizer::Create(spec));
+  slots_ = optimizer->slot_names().size();
   definition_ = definition;
   std::vector<Call> calls = MakeCalls();
   for (Call& call : calls) {
@@ -246,24 +148,6 @@ absl::Status Client::Define(const v1::PsDefinition& definition) {
     map.set_servers(map_.servers());
     for (const int owner : map_.owners()) map.add_owners(owner);
     lanes_[i]->slices = DenseLayout(definition_, map_, static_cast<int>(i));
-  }
-  return Run(calls);
-}
-
-absl::Status Client::SetInitialValues(const float* values) {
-  // Many workers start at once, and the values may be large.
-  ELASTICDL_ASSIGN_OR_RETURN(const std::vector<v1::PsReply> replies,
-                             Status(/*digest=*/false));
-  std::vector<Call> calls = MakeCalls();
-  for (size_t i = 0; i < calls.size(); ++i) {
-    calls[i].done = replies[i].status().initialized();
-    calls[i].request.mutable_entry()->mutable_initial_values()->set_map_version(
-        map_.version());
-    for (const DenseSlice& slice : lanes_[i]->slices) {
-      calls[i].payload.push_back(
-          {const_cast<float*>(values + slice.offset),
-           static_cast<size_t>(slice.size) * sizeof(float)});
-    }
   }
   return Run(calls);
 }

@@ -109,11 +109,7 @@ absl::Status EmbeddingTable::PushBatch(const int64_t* ids, size_t count,
     char* row = bucket.Find(hashes[i], ids[i], layout_);
     if (row == nullptr) {
       row = Add(hashes[i], ids[i]);
-      if (row == nullptr) {
-        return absl::ResourceExhaustedError(
-            absl::StrCat("no room for another row of table ", name(),
-                         ", which has ", rows()));
-      }
+      if (row == nullptr) return NoRoom();
       Initialize(hashes[i], Values(row));
     }
     float* values = Values(row);
@@ -126,6 +122,40 @@ absl::Status EmbeddingTable::PushBatch(const int64_t* ids, size_t count,
   return absl::OkStatus();
 }
 
+absl::Status EmbeddingTable::Set(int64_t id, const float* values,
+                                 absl::Span<const float* const> slots) {
+  const uint64_t hash = HashRow(layout_.table, id);
+  char* row =
+      buckets_[static_cast<size_t>(BucketOf(hash))].Find(hash, id, layout_);
+  if (row == nullptr) {
+    row = Add(hash, id);
+    if (row == nullptr) return NoRoom();
+    ClearPadding(Values(row));
+  }
+  const size_t dim = options_.dim;
+  float* to = Values(row);
+  std::memcpy(to, values, dim * sizeof(float));
+  for (size_t s = 0; s < slots_; ++s) {
+    to += dim;
+    if (slots.empty()) {
+      std::fill_n(to, dim, optimizer_.initial_slot_value(s));
+    } else {
+      std::memcpy(to, slots[s], dim * sizeof(float));
+    }
+  }
+  return absl::OkStatus();
+}
+
+void EmbeddingTable::Clear() {
+  for (RowTable& bucket : buckets_) bucket.Clear(arena_);
+  rows_ = 0;
+}
+
+absl::Status EmbeddingTable::NoRoom() const {
+  return absl::ResourceExhaustedError(absl::StrCat(
+      "no room for another row of table ", name(), ", which has ", rows()));
+}
+
 void EmbeddingTable::Initialize(uint64_t hash, float* values) const {
   const size_t dim = options_.dim;
   options_.initializer.Fill(options_.seed, hash, values, dim);
@@ -133,8 +163,11 @@ void EmbeddingTable::Initialize(uint64_t hash, float* values) const {
   for (size_t s = 0; s < slots_; ++s) {
     std::fill_n(values + (1 + s) * dim, dim, optimizer_.initial_slot_value(s));
   }
-  // The padding is part of snapshots and digests.
-  const size_t floats = (1 + slots_) * dim;
+  ClearPadding(values);
+}
+
+void EmbeddingTable::ClearPadding(float* values) const {
+  const size_t floats = (1 + slots_) * options_.dim;
   if (floats % 2 != 0) values[floats] = 0;
 }
 

@@ -39,15 +39,23 @@ class EmbeddingTable {
   absl::Status Push(absl::Span<const int64_t> ids, const float* grads,
                     double learning_rate, int64_t step);
 
+  // Sets the row of an id; it is added unless it is there. `slots`: as many as
+  // the optimizer has, or none for its initial values. Same error as Push.
+  absl::Status Set(int64_t id, const float* values,
+                   absl::Span<const float* const> slots);
+  // Removes all rows.
+  void Clear();
+
   const std::string& name() const { return options_.name; }
   size_t dim() const { return options_.dim; }
+  size_t slots() const { return slots_; }
   int64_t rows() const { return rows_; }
   // How many of these ids have no row yet.
   int64_t CountMissing(absl::Span<const int64_t> ids) const;
   // Memory of a row, index included; slabs that are not full come on top.
   size_t bytes_per_row() const { return layout_.stride + 8; }
 
-  // ---- snapshots ----
+  // ---- snapshots and checkpoints ----
   // Bytes of a stored row: id, values, slots; padded to 8.
   const RowLayout& layout() const { return layout_; }
   size_t stride() const { return layout_.stride; }
@@ -67,10 +75,13 @@ class EmbeddingTable {
   float* Values(char* row) const {
     return reinterpret_cast<float*>(row + sizeof(int64_t));
   }
+  absl::Status NoRoom() const;
   // Null: no room.
   char* Add(uint64_t hash, int64_t id);
   // Sets values and slots of a new row.
   void Initialize(uint64_t hash, float* values) const;
+  // What lies behind the last slot: it is part of snapshots and digests.
+  void ClearPadding(float* values) const;
   absl::Status PushBatch(const int64_t* ids, size_t count, const float* grads,
                          double learning_rate, int64_t step);
 

@@ -271,6 +271,17 @@ absl::Status ServerImpl::ServeOne(net::Socket& socket, Buffer& payload,
       if (!pulled.ok()) answer.Resize(0);
       break;
     }
+    case v1::PsRequest::kRead: {
+      ReaderMutexLock lock(state_mu_);
+      const absl::Status read =
+          broken_ ? absl::UnavailableError("the server is ending")
+                  : state_.Read(request.read(), reply, answer);
+      reply.set_code(static_cast<int>(read.code()));
+      reply.set_message(std::string(read.message()));
+      if (absl::IsFailedPrecondition(read)) FillMap(reply);
+      if (!read.ok()) answer.Resize(0);
+      break;
+    }
     case v1::PsRequest::kStatus:
       HandleStatus(request.status(), reply);
       break;

@@ -36,6 +36,8 @@ absl::Status ServerState::Check(const v1::PsEntry& entry,
       return CheckImport(entry.import(), payload);
     case v1::PsEntry::kForget:
       return CheckForget(entry.forget());
+    case v1::PsEntry::kRestoreRows:
+      return CheckRestoreRows(entry.restore_rows(), payload);
     case v1::PsEntry::ENTRY_NOT_SET:
       break;
   }
@@ -50,7 +52,7 @@ absl::Status ServerState::Apply(const v1::PsEntry& entry,
     case v1::PsEntry::kMap:
       return SetMap(entry.map());
     case v1::PsEntry::kInitialValues:
-      SetInitialValues(payload);
+      SetInitialValues(entry.initial_values(), payload);
       return absl::OkStatus();
     case v1::PsEntry::kPush:
       return ApplyPush(entry.push(), payload);
@@ -61,13 +63,15 @@ absl::Status ServerState::Apply(const v1::PsEntry& entry,
     case v1::PsEntry::kForget:
       leaving_.erase(entry.forget().bucket());
       return absl::OkStatus();
+    case v1::PsEntry::kRestoreRows:
+      return RestoreRows(entry.restore_rows(), payload);
     case v1::PsEntry::ENTRY_NOT_SET:
       break;
   }
   return absl::InternalError("an entry of no known kind was accepted");
 }
 
-// ---- definition and initial values ----
+// ---- definition ----
 
 absl::Status ServerState::CheckDefinition(
     const v1::PsDefinition& definition) const {
@@ -159,29 +163,6 @@ absl::Status ServerState::CheckDenseMemory(const BucketMap& map) const {
   return absl::ResourceExhaustedError(
       absl::StrCat("server ", options_.server, ": dense values of ", bytes,
                    " bytes do not fit into ", options_.memory_limit));
-}
-
-absl::Status ServerState::CheckInitialValues(const v1::PsInitialValues& values,
-                                             absl::string_view payload) const {
-  ELASTICDL_RETURN_IF_ERROR(CheckMapVersion(values.map_version()));
-  if (initialized_) return absl::AlreadyExistsError("the model has values");
-  if (payload.size() != DenseValues() * sizeof(float)) {
-    return absl::InvalidArgumentError(
-        absl::StrCat("initial values of ", payload.size(), " bytes instead of ",
-                     DenseValues() * sizeof(float)));
-  }
-  if (!AllFinite(Floats(payload, 0), DenseValues())) {
-    return absl::InvalidArgumentError("an initial value is not finite");
-  }
-  return absl::OkStatus();
-}
-
-void ServerState::SetInitialValues(absl::string_view payload) {
-  // A server without dense values has no array to copy to.
-  if (!payload.empty()) {
-    std::memcpy(dense_[0].data(), payload.data(), payload.size());
-  }
-  initialized_ = true;
 }
 
 // ---- parts of requests ----
@@ -332,6 +313,7 @@ v1::PsSnapshot ServerState::Header(int64_t log_position) const {
   for (const int owner : map_.owners()) header.mutable_map()->add_owners(owner);
   header.set_server(options_.server);
   header.set_initialized(initialized_);
+  if (restoring_.has_value()) header.set_restoring(*restoring_);
   header.set_version(version_);
   header.set_dense_version(dense_version_);
   *header.mutable_applied() = applied_.ToProto();
@@ -397,6 +379,7 @@ absl::StatusOr<ServerState> ServerState::FromHeader(
     ELASTICDL_RETURN_IF_ERROR(state.SetMap(header.map()));
   }
   state.initialized_ = header.initialized();
+  if (header.has_restoring()) state.restoring_ = header.restoring();
   state.version_ = header.version();
   state.dense_version_ = header.dense_version();
   state.applied_ = AppliedSet::FromProto(header.applied());

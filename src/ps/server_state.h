@@ -8,7 +8,8 @@
 //                                                  `moves`: those that come are
 //                                                  awaited, those that go are
 //                                                  kept for who gets them
-//   PsInitialValues   a map                        the model has values
+//   PsRestoreRows     a map, no values yet         rows of a checkpoint are
+//   here PsInitialValues   a map                        the model has values
 //   PsPush            values, nothing awaited      it is applied, or staged
 //   PsCommit          all its pushes are staged    their mean is applied
 //   PsImport          the bucket is awaited        the bucket is here
@@ -18,6 +19,7 @@
 #include <cstdint>
 #include <map>
 #include <memory>
+#include <optional>
 #include <set>
 #include <string>
 #include <tuple>
@@ -63,6 +65,9 @@ class ServerState {
   // written to `out`.
   absl::Status Pull(const v1::PsPull& pull, absl::string_view payload,
                     v1::PsReply& reply, Buffer& out) const;
+  // For checkpoints. Same errors.
+  absl::Status Read(const v1::PsRead& read, v1::PsReply& reply,
+                    Buffer& out) const;
 
   // ---- moves ----
   // Buckets that are kept for who gets them.
@@ -145,8 +150,6 @@ class ServerState {
 
   // server_state.cc
   absl::Status CheckDefinition(const v1::PsDefinition& definition) const;
-  absl::Status CheckInitialValues(const v1::PsInitialValues& values,
-                                  absl::string_view payload) const;
   // Would the dense arrays of this map fit?
   absl::Status CheckDenseMemory(const BucketMap& map) const;
   absl::Status CheckMapVersion(int64_t version) const;
@@ -158,9 +161,25 @@ class ServerState {
       absl::string_view payload, uint64_t& rows, uint64_t& values) const;
   absl::Status CheckIds(const v1::PsTablePart& part, const char* ids) const;
   absl::Status Define(const v1::PsDefinition& definition);
-  void SetInitialValues(absl::string_view payload);
   size_t DenseValues() const { return dense_.empty() ? 0 : dense_[0].size(); }
   size_t Bytes() const;
+
+  // server_state_restore.cc
+  absl::Status CheckInitialValues(const v1::PsInitialValues& values,
+                                  absl::string_view payload) const;
+  absl::Status CheckRestoreRows(const v1::PsRestoreRows& rows,
+                                absl::string_view payload) const;
+  absl::Status CheckRestoreMemory(const v1::PsRestoreRows& rows,
+                                  absl::string_view payload) const;
+  void SetInitialValues(const v1::PsInitialValues& values,
+                        absl::string_view payload);
+  absl::Status RestoreRows(const v1::PsRestoreRows& rows,
+                           absl::string_view payload);
+  // Rows that were restored, unless they are of this version of a checkpoint.
+  void DropRestored(std::optional<int64_t> but);
+  absl::Status ReadDense(Buffer& out) const;
+  absl::Status ReadRows(const v1::PsRead::Rows& rows, v1::PsReply& reply,
+                        Buffer& out) const;
 
   // server_state_push.cc
   absl::Status CheckPush(const v1::PsPush& push,
@@ -205,6 +224,8 @@ class ServerState {
   std::vector<std::vector<float>> dense_;
   std::vector<std::unique_ptr<EmbeddingTable>> tables_;
   bool initialized_ = false;
+  // Until then: the version of the checkpoint whose rows are here.
+  std::optional<int64_t> restoring_;
   int64_t version_ = 0;
   // Grows with every change of the dense values.
   int64_t dense_version_ = 0;

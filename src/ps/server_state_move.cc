@@ -11,6 +11,7 @@
 // die at any time.
 #include <cstring>
 #include <iterator>
+#include <optional>
 #include <utility>
 
 #include "absl/strings/str_cat.h"
@@ -57,6 +58,8 @@ absl::Status ServerState::SetMap(const v1::PsMap& map) {
       BucketMap next,
       BucketMap::Make(map.version(), map.servers(),
                       {map.owners().begin(), map.owners().end()}));
+  // They were cut for the map before; whoever restores begins again.
+  DropRestored(std::nullopt);
   if (map.moves()) {
     for (int bucket = 0; bucket < kBuckets; ++bucket) {
       const bool mine = next.owner(bucket) == options_.server;

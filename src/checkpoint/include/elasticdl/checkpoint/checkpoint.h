@@ -32,10 +32,11 @@ struct SaveOptions {
 // then are the oldest complete versions before V deleted until `keep_max` are
 // left. A failure to delete is logged, not returned, because the checkpoint was
 // saved. Versions above V and incomplete ones are not touched. Errors:
-// INVALID_ARGUMENT (duplicate names, bytes that do not match the shape),
-// FAILED_PRECONDITION (its lineage is fenced), RESOURCE_EXHAUSTED (disk full),
-// or the file system's error. After an error the directory has the same
-// contents as before (and the new version, if only the last fsync failed).
+// INVALID_ARGUMENT (duplicate names, bytes that do not match the shape, parts
+// of a table that do not go together), FAILED_PRECONDITION (its lineage is
+// fenced), RESOURCE_EXHAUSTED (disk full), or the file system's error. After an
+// error the directory has the same contents as before (and the new version, if
+// only the last fsync failed).
 absl::StatusOr<std::string> Save(const std::string& dir,
                                  const Snapshot& snapshot,
                                  const SaveOptions& options = {});

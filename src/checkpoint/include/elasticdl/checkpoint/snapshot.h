@@ -25,13 +25,47 @@ struct NamedTensor {
   absl::Span<const char> bytes;
 };
 
-// Rows of an embedding table as the Python ElasticDL saves them: ids[i] is the
-// id of row i of `rows` (shape {ids.size(), dim}). A table may come in several
-// parts, one per file.
+// Rows of an embedding table, read from a file: ids[i] is the id of row i of
+// `rows` (shape {ids.size(), dim}). A table may come in several parts, one per
+// file.
 struct EmbeddingRows {
   std::string name;
   std::vector<int64_t> ids;
   NamedTensor rows;
+  // Named by SlotName(), with the type and shape of `rows`; sorted by name. All
+  // parts of a table have the same ones.
+  std::vector<NamedTensor> slots;
+};
+
+// Rows of an embedding table to be saved, which live elsewhere: row i is
+// values[i * dim, (i + 1) * dim), and so in each slot.
+struct TableRows {
+  struct Slot {
+    // Of the optimizer's slot ("m").
+    std::string name;
+    absl::Span<const float> values;
+  };
+  std::string name;
+  int64_t dim = 0;
+  // How rows begin that nobody has trained; for other programs. May be empty.
+  std::string initializer;
+  absl::Span<const int64_t> ids;
+  absl::Span<const float> values;
+  std::vector<Slot> slots;
+};
+
+// The same with its memory.
+struct OwnedTableRows {
+  struct Slot {
+    std::string name;
+    std::vector<float> values;
+  };
+  std::string name;
+  int64_t dim = 0;
+  std::string initializer;
+  std::vector<int64_t> ids;
+  std::vector<float> values;
+  std::vector<Slot> slots;
 };
 
 // Size of one element in bytes; 0 for a type that checkpoints do not support.
@@ -65,6 +99,10 @@ struct Snapshot {
   std::vector<NamedTensor> variables;
   // Optimizer state, named by SlotName(). Names are unique.
   std::vector<NamedTensor> slots;
+  // Rows that live on parameter servers, with their slots. A table may come in
+  // several parts with different ids, which follow each other and have the same
+  // dim and slots; one without rows keeps its name and dim.
+  std::vector<TableRows> tables;
   // OptimizerSpec::ToString(), and how many times it was applied.
   std::string optimizer;
   int64_t optimizer_step = 0;
@@ -80,9 +118,17 @@ struct OwnedSnapshot {
   // A deep copy: all tensors in one allocation.
   static OwnedSnapshot Copy(const Snapshot& snapshot);
 
+  // For what is too large to be copied. Keeps the values; the tensors of
+  // `snapshot` may point to the bytes that it returns.
+  absl::Span<const char> Keep(std::vector<float> values);
+  // Adds a part of a table to `snapshot` and keeps its rows.
+  void AddTable(OwnedTableRows rows);
+
   Snapshot snapshot;
   // Whatever keeps the bytes alive.
   std::unique_ptr<char[]> buffer;
+  std::vector<std::vector<float>> arrays;
+  std::vector<std::vector<int64_t>> ids;
 };
 
 // A checkpoint in memory. Move-only; the tensors point into it, and stay valid
@@ -105,7 +151,7 @@ class Loaded {
   // Sorted by name.
   std::vector<NamedTensor> variables;
   std::vector<NamedTensor> slots;
-  // Only in checkpoints of parameter servers.
+  // Only in checkpoints of parameter servers. In the order of the files.
   std::vector<EmbeddingRows> embedding_tables;
   // Empty, 0 and absent in checkpoints of the Python ElasticDL.
   std::string optimizer;

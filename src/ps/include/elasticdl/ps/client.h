@@ -32,6 +32,13 @@ struct PushRows {
   const float* gradients = nullptr;
 };
 
+// Some rows of a table, with the slots of the optimizer in its order: row i is
+// values[i * dim, (i + 1) * dim), and so in each slot. Only valid during the
+// call.
+using RowSink = std::function<absl::Status(
+    absl::Span<const int64_t> ids, const float* values,
+    absl::Span<const float* const> slots)>;
+
 // Thread-compatible, except Cancel.
 class Client {
  public:
@@ -56,6 +63,20 @@ class Client {
   // `values`: all dense values in the definition's order. The first worker's
   // win; whoever comes later learns the values by Pull.
   absl::Status SetInitialValues(const float* values);
+  // Those of a checkpoint. `slots`: as many arrays as the optimizer has slots,
+  // in its order, or none for its initial ones. The servers' versions start at
+  // `version`.
+  absl::Status SetInitialValues(const float* values,
+                                absl::Span<const float* const> slots,
+                                int64_t version);
+  // Rows of the checkpoint of this version, before SetInitialValues; in any
+  // order, none twice. May be repeated, also after a restore that was broken
+  // off. Does nothing on servers that have initial values. `values` and
+  // `slots` (all or none, as above) are floats at any address, because those of
+  // a file may lie anywhere.
+  absl::Status RestoreRows(int64_t version, uint32_t table,
+                           absl::Span<const int64_t> ids, const void* values,
+                           absl::Span<const void* const> slots);
 
   // Rows of the tables, and dense values into `values` where a server has newer
   // ones than this client has seen (null: no dense values). Returns the lowest
@@ -68,6 +89,15 @@ class Client {
   // `gradients` null: no dense part.
   absl::Status Push(const v1::PsPush& push, const float* gradients,
                     absl::Span<const PushRows> rows);
+
+  // Reading for a checkpoint, at a moment when nobody pushes. Each returns the
+  // servers' version; ABORTED when they have several, or when it changes
+  // meanwhile.
+  // Array 0: all dense values in the definition's order. Then each slot's.
+  absl::StatusOr<int64_t> ReadDense(std::vector<std::vector<float>>& arrays);
+  // All stored rows of a table, each once, some at a time. Ends with the first
+  // error of `sink`.
+  absl::StatusOr<int64_t> ReadTable(uint32_t table, const RowSink& sink);
 
   // What each server says of itself.
   absl::StatusOr<std::vector<v1::PsReply>> Status(bool digest);
@@ -88,6 +118,13 @@ class Client {
   // Which server holds each id of a table.
   void Split(uint32_t table, absl::Span<const int64_t> ids,
              std::vector<std::vector<uint32_t>>& positions) const;
+  // INVALID_ARGUMENT unless it is that of all slots or none.
+  absl::Status CheckSlots(size_t count) const;
+  absl::Status RestoreSome(int64_t version, uint32_t table,
+                           absl::Span<const int64_t> ids, const char* values,
+                           const std::vector<const char*>& slots);
+  // The version of all answers.
+  absl::StatusOr<int64_t> CommonVersion(const std::vector<Call>& calls) const;
 
   Mutex mu_;
   CondVar cancel_;
@@ -96,6 +133,8 @@ class Client {
   const Options options_;
   const BucketMap map_;
   v1::PsDefinition definition_;
+  // Of the optimizer.
+  size_t slots_ = 0;
   // By server.
   std::vector<std::unique_ptr<Lane>> lanes_;
 };
