@@ -21,6 +21,12 @@ bool EvaluationService::DueAtStep(int64_t step) const {
          step % options_.evaluation_steps == 0 && step > version_;
 }
 
+bool EvaluationService::DueSince(int64_t step) const {
+  if (options_.evaluation_steps <= 0 || running_) return false;
+  const int64_t due = step - step % options_.evaluation_steps;
+  return due > 0 && due > version_;
+}
+
 absl::Time EvaluationService::NextDueTime() const {
   return running_ ? absl::InfiniteFuture() : next_due_;
 }

@@ -47,6 +47,9 @@ class EvaluationService {
 
   // The worker stands at `step`: is this a step to evaluate at? Each step once.
   bool DueAtStep(int64_t step) const;
+  // The model has passed a step to evaluate at since the last evaluation. For
+  // parameter servers, where nobody stands still at a step.
+  bool DueSince(int64_t step) const;
   // Time for one at whatever step comes next. Stays true until Start.
   bool DueByTime(absl::Time now) const;
   // When DueByTime will be true; InfiniteFuture while one runs, or never.

@@ -46,6 +46,13 @@ void EvaluationRounds::Advance(absl::Time now, const World& world) {
   if (evaluation_.DueAtEnd() && world.at_rest && registry_.num_ready() > 0) {
     const absl::Status status = evaluation_.Start(now, tasks_.step());
     if (!status.ok()) LogWarning("last evaluation: ", status.message());
+  } else if (world.shared_model) {
+    if (tasks_.TrainingDone() || registry_.num_ready() == 0 ||
+        !(evaluation_.DueSince(tasks_.step()) || evaluation_.DueByTime(now))) {
+      return;
+    }
+    const absl::Status status = evaluation_.Start(now, tasks_.step());
+    if (!status.ok()) LogWarning("evaluation: ", status.message());
   } else if (evaluation_.DueByTime(now) && MayAsk()) {
     asked_ = true;
     v1::MasterMessage message;

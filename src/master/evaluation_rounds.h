@@ -33,6 +33,9 @@ class EvaluationRounds {
     std::function<bool(int64_t worker_id)> is_member;
     // The members do no steps until they hear more.
     bool at_rest = false;
+    // The model is on parameter servers: any worker can evaluate it at any
+    // time, while others train on.
+    bool shared_model = false;
   };
 
   // All must outlive this.

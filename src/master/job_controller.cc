@@ -73,6 +73,9 @@ JobController::JobController(Options options, TaskManager tasks,
       rounds_(evaluation_, tasks_, registry_, port_),
       checkpoints_(options_.run,
                    options_.restore_from.empty() ? -1 : options_.restore_step),
+      versions_({options_.job.grads_to_wait(),
+                 options_.job.sync_version_tolerance(),
+                 options_.job.num_ps_pods()}),
       first_ledger_(tasks_.Snapshot()) {}
 
 bool JobController::IsTraining() const {
@@ -80,8 +83,14 @@ bool JobController::IsTraining() const {
          options_.job.job_type() == v1::TRAINING_WITH_EVALUATION;
 }
 
+bool JobController::HasServers() const {
+  return IsTraining() && options_.job.num_ps_pods() > 0;
+}
+
+bool JobController::HasWorld() const { return IsTraining() && !HasServers(); }
+
 bool JobController::LastCheckpointDue() const {
-  return IsTraining() && !options_.job.checkpoint_dir().empty() &&
+  return HasWorld() && !options_.job.checkpoint_dir().empty() &&
          tasks_.TrainingDone() && checkpoints_.settled_step() < tasks_.step();
 }
 
@@ -131,7 +140,7 @@ void JobController::OnMessage(absl::Time now, ConnectionId connection,
     case v1::WorkerMessage::kLeaving: {
       worker.leaving = true;
       worker.leaving_reason = message.leaving().reason();
-      if (!IsTraining()) {
+      if (!HasWorld()) {
         Release(now, worker.id);
         break;
       }
@@ -151,6 +160,9 @@ void JobController::OnMessage(absl::Time now, ConnectionId connection,
                              absl::Milliseconds(100))),
                          " (--step_timeout)"));
       break;
+    case v1::WorkerMessage::kStaged:
+      OnStaged(now, connection, worker, message.staged());
+      break;
     case v1::WorkerMessage::kOffer:
     case v1::WorkerMessage::kConnected:
     case v1::WorkerMessage::kLevel:
@@ -163,7 +175,6 @@ void JobController::OnMessage(absl::Time now, ConnectionId connection,
     case v1::WorkerMessage::kHello:
     case v1::WorkerMessage::kServerHello:
     case v1::WorkerMessage::kServerCommitted:
-    case v1::WorkerMessage::kStaged:
     case v1::WorkerMessage::MESSAGE_NOT_SET:
       LogWarning("worker ", worker.id, " sent an unknown message");
       break;
@@ -214,6 +225,8 @@ void JobController::OnHello(absl::Time now, ConnectionId connection,
   *welcome.mutable_servers() = servers_;
   if (!IsTraining()) {
     welcome.set_restore_from(options_.restore_from);
+  } else if (HasServers()) {
+    // Its first pull is of the trained model in any case.
   } else if (worker.resumed) {
     // It is as warm as can be.
   } else if (const auto sample = tasks_.Sample();
@@ -265,13 +278,14 @@ void JobController::OnReady(absl::Time now, ConnectionId connection,
   }
   if (worker.resumed) {
     OnResumedReady(now, connection, worker, ready);
-  } else if (IsTraining()) {
+  } else if (HasWorld()) {
     JoinWorld(now, worker.id, ready.host());
   }
 }
 
 void JobController::OnProgress(absl::Time now, const Worker& worker,
                                const v1::Progress& progress) {
+  if (HasServers()) return OnPushed(now, worker, progress);
   const absl::Status active =
       membership().CheckActive(worker.id, progress.generation());
   if (!active.ok()) {
@@ -346,7 +360,10 @@ void JobController::OnEvaluationDue(absl::Time now, Worker& worker,
                                     const v1::EvaluationDue& due) {
   // It stands in a world that is over, or in one whose first member has not
   // spoken yet: that one will.
-  if (worker.stop_sent || (IsTraining() && !world_.IsMember(worker.id))) return;
+  if (worker.stop_sent || HasServers() ||
+      (IsTraining() && !world_.IsMember(worker.id))) {
+    return;
+  }
   rounds_.OnDue(now, worker, due, WorldForEvaluation());
 }
 
@@ -383,14 +400,19 @@ void JobController::Advance(absl::Time now) {
     if (!membership().HasLevelMember()) FinishStop();
     return;
   }
-  if (tasks_.TrainingDone() && IsTraining()) world_.SendTrainingDone();
+  if (HasServers()) AdvanceVersions(now);
+  if (tasks_.TrainingDone() && HasServers()) SendTrainingDone();
+  if (tasks_.TrainingDone() && HasWorld()) world_.SendTrainingDone();
   AdvanceEvaluation(now);
   granter_.Grant(now, WorldForTasks());
   WakeIfData();
   FinishIfDone();
 }
 
-bool JobController::AtRest() const { return !IsTraining() || world_.at_rest(); }
+bool JobController::AtRest() const {
+  if (HasServers()) return WorkersAtRest();
+  return !IsTraining() || world_.at_rest();
+}
 
 void JobController::AdvanceEvaluation(absl::Time now) {
   if (auto result = evaluation_.TakeResult(now)) {
@@ -412,15 +434,20 @@ void JobController::AdvanceEvaluation(absl::Time now) {
 EvaluationRounds::World JobController::WorldForEvaluation() const {
   EvaluationRounds::World world;
   world.generation = world_.generation();
-  world.is_member = [this](int64_t id) { return world_.IsMember(id); };
+  world.is_member = [this](int64_t id) {
+    return HasServers() || world_.IsMember(id);
+  };
   world.at_rest = AtRest();
+  world.shared_model = HasServers();
   return world;
 }
 
 TaskGranter::World JobController::WorldForTasks() const {
   TaskGranter::World world;
-  world.training = IsTraining();
-  world.size = world_.size();
+  world.training = HasWorld();
+  world.shared_model = HasServers();
+  world.size =
+      HasServers() ? static_cast<size_t>(registry_.num_ready()) : world_.size();
   world.is_member = [this](int64_t id) { return world_.IsMember(id); };
   world.at_rest = AtRest();
   world.last_checkpoint_due = LastCheckpointDue();

@@ -38,6 +38,7 @@
 #include "resumption.h"
 #include "task_granter.h"
 #include "task_manager.h"
+#include "version_rounds.h"
 #include "worker_registry.h"
 #include "world_change.h"
 #include "world_keeper.h"
@@ -126,8 +127,6 @@ class JobController {
   // events only.
   std::vector<v1::JournalRecord> StateRecords() const;
 
-  // Where parameter servers are, for each Welcome from now on.
-  void SetServers(v1::Servers servers);
   // What workers are told, the run's name included.
   const v1::JobSpec& job() const { return options_.job; }
 
@@ -137,11 +136,12 @@ class JobController {
   void OnClosed(absl::Time now, ConnectionId connection,
                 const absl::Status& status);
   void OnWorkerEnded(absl::Time now, int64_t worker_id, const WorkerEnd& end);
-  // A parameter server can be reached, for the first time or again.
+  // A parameter server has come (back); what it said since.
   void OnServerAttached(absl::Time now, int server);
-  // Any message of a parameter server but its hello.
   void OnServerMessage(absl::Time now, int server,
                        const v1::WorkerMessage& message);
+  // Where the servers are; for workers that come later.
+  void SetServers(const v1::Servers& servers) { servers_ = servers; }
   // The answer to Options::search_checkpoint.
   void OnCheckpointFound(absl::Time now, const CheckpointAnswer& answer);
   // The pod of this worker is deleted on purpose, for this reason: when it
@@ -221,6 +221,27 @@ class JobController {
   void OnCheckpointBegin(ConnectionId connection,
                          const v1::CheckpointBegin& begin);
   void OnCheckpointDone(const v1::CheckpointDone& done);
+  // job_controller_ps.cc: training with parameter servers.
+  // Asynchronous: every server has these records of the worker.
+  void OnPushed(absl::Time now, const Worker& worker,
+                const v1::Progress& progress);
+  // Synchronous: every server has staged this gradient.
+  void OnStaged(absl::Time now, ConnectionId connection, const Worker& worker,
+                const v1::Staged& staged);
+  // Makes the next version if it is complete.
+  void AdvanceVersions(absl::Time now);
+  // All records of these gradients are in the model.
+  void CommitVersion(absl::Time now,
+                     const std::vector<VersionRounds::Gradient>& gradients);
+  void SendCommit(int server);
+  // Those who staged too old a gradient compute it again, when every server
+  // has the newest version.
+  void SendStale();
+  void SendPushResult(int64_t worker_id, const v1::LedgerRange& range,
+                      int64_t version);
+  int64_t CountMinibatches(const std::vector<CommittedRange>& ranges) const;
+  void SendTrainingDone();
+  bool WorkersAtRest() const;
   // job_controller_world.cc: who trains together.
   void OnWorldMessage(absl::Time now, const Worker& worker,
                       const v1::WorkerMessage& message);
@@ -300,6 +321,10 @@ class JobController {
   void Stop(ConnectionId connection, Worker& worker, const std::string& reason,
             int exit_code);
   bool IsTraining() const;
+  // The model is on parameter servers.
+  bool HasServers() const;
+  // Workers train one model together, as members of worlds.
+  bool HasWorld() const;
   rendezvous::Membership& membership() { return world_.membership(); }
   const rendezvous::Membership& membership() const {
     return world_.membership();
@@ -309,7 +334,6 @@ class JobController {
   bool LastCheckpointDue() const;
 
   Options options_;
-  v1::Servers servers_;
   WorkerPort& port_;
   JobObserver& observer_;
   // Set by the first worker that is ready.
@@ -344,6 +368,11 @@ class JobController {
   std::optional<v1::Ready> shards_;
   std::set<int64_t> not_gone_;
   CheckpointHistory checkpoints_;
+  v1::Servers servers_;
+  VersionRounds versions_;
+  // Contributors to the open version, who hear of it when every server has it.
+  std::vector<VersionRounds::Gradient> in_open_version_;
+  std::vector<VersionRounds::Gradient> stale_;
   // The ledger to fall back to without any checkpoint.
   v1::Ledger first_ledger_;
   std::optional<JobResult> ending_;

@@ -56,12 +56,13 @@ void JobController::Depart(absl::Time now, int64_t worker_id,
   // Who holds no data has none in a step that is not settled: a joiner that
   // dies before it is level.
   departed.settled =
-      !IsTraining() || tasks_.NumHeld(worker_id, v1::TRAINING) == 0;
+      !HasWorld() || tasks_.NumHeld(worker_id, v1::TRAINING) == 0;
   departed.loss = loss;
   departed.reason = reason;
   departed.deadline = now + options_.end_grace;
   AddDeparted(worker_id, departed);
-  if (!IsTraining()) {
+  versions_.Drop(worker_id);
+  if (!HasWorld()) {
     FinishDeparted(now);
     return;
   }

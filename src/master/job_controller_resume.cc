@@ -108,6 +108,7 @@ std::vector<v1::JournalRecord> JobController::StateRecords() const {
   state.set_generation(world_.last_generation());
   *state.mutable_active() = world_.last_world();
   *state.mutable_checkpoints() = checkpoints_.ToProto();
+  if (versions_.open()) *state.mutable_version() = versions_.commit();
   if (ending_.has_value()) {
     const JobResult result = WithLastCheckpoint(*ending_);
     state.mutable_outcome()->set_exit_code(result.exit_code);
@@ -135,6 +136,7 @@ absl::Status JobController::ReplayState(absl::Time now,
   world_.StartAfter(state.generation());
   world_.set_last_world(state.active());
   checkpoints_.FromProto(state.checkpoints());
+  if (state.has_version()) versions_.Resume(state.version());
   if (state.has_outcome()) {
     ending_ = JobResult{state.outcome().exit_code(), state.outcome().message()};
   }
@@ -224,6 +226,9 @@ absl::Status JobController::Replay(absl::Time now,
       checkpoints_.FallBack(base.has_value() ? &*base : nullptr);
       break;
     }
+    case v1::JournalRecord::kVersion:
+      versions_.Resume(record.version());
+      break;
     case v1::JournalRecord::kState:
       return ReplayState(now, record.state());
     case v1::JournalRecord::kOutcome:
@@ -248,8 +253,7 @@ void JobController::BeginResume(absl::Time now) {
   const std::vector<int64_t> last_members(world_.last_world().members().begin(),
                                           world_.last_world().members().end());
   resumption_.Begin(
-      IsTraining() ? last_members : tasks_.Holders(),
-      now + options_.resume_grace,
+      HasWorld() ? last_members : tasks_.Holders(), now + options_.resume_grace,
       now + std::max(options_.resume_grace, options_.resume_step_grace));
   if (options_.replay_incomplete) {
     // The models of the workers hold data that is not known here to be handed
@@ -281,7 +285,7 @@ void JobController::OnResumedReady(absl::Time now, ConnectionId connection,
     *message.mutable_task() = std::move(task);
     port_.Send({connection}, std::move(message));
   }
-  if (IsTraining() && (!resumption_.waiting() || !ready.has_state())) {
+  if (HasWorld() && (!resumption_.waiting() || !ready.has_state())) {
     JoinWorld(now, worker.id, ready.host());
     return;
   }
@@ -325,7 +329,7 @@ void JobController::EndResume(absl::Time now) {
     // It came back and is lost since: that is dealt with.
     if (departed_.Contains(id) || not_gone_.count(id) == 0) continue;
     DepartedWorkers::Departed departed;
-    departed.settled = !IsTraining();
+    departed.settled = !HasWorld();
     departed.loss = WorkerLoss::kPreempted;
     departed.reason = "did not come back to the new master";
     AddDeparted(id, departed);
@@ -353,7 +357,7 @@ void JobController::EndResume(absl::Time now) {
                          tasks_.step()));
     }
   }
-  if (!IsTraining()) {
+  if (!HasWorld()) {
     FinishDeparted(now);
     return;
   }

@@ -49,6 +49,10 @@ void JobController::OnWorldMessage(absl::Time now, const Worker& worker,
       break;
     }
     case v1::WorkerMessage::kIdle:
+      if (HasServers()) {
+        if (Worker* idle = registry_.FindById(worker.id)) idle->idle = true;
+        break;
+      }
       world_.OnIdle(worker.id, message.idle().generation());
       break;
     case v1::WorkerMessage::kSaved:
@@ -124,7 +128,7 @@ void JobController::Execute(absl::Time now,
 
 std::string JobController::Activity() const {
   const bool works =
-      IsTraining() ? world_.generation() > 0 : registry_.num_ready() > 0;
+      HasWorld() ? world_.generation() > 0 : registry_.num_ready() > 0;
   if (works || ending_.has_value()) return "";
   if (resumption_.waiting()) return "waiting for the workers to come back";
   if (searching_) return "looking for a checkpoint to go on from";
@@ -195,13 +199,14 @@ void JobController::Release(absl::Time now, int64_t worker_id) {
                          ")");
   Stop(registry_.ConnectionOf(worker_id), *worker, reason, 0);
   DepartedWorkers::Departed departed;
-  departed.settled = !IsTraining() || just_settled_ || cut_back_due_;
+  departed.settled = !HasWorld() || just_settled_ || cut_back_due_;
   departed.loss = WorkerLoss::kPreempted;
   departed.reason = reason;
   AddDeparted(worker_id, departed);
   // Its stream ends by itself.
   registry_.Release(worker_id);
-  if (!IsTraining()) FinishDeparted(now);
+  versions_.Drop(worker_id);
+  if (!HasWorld()) FinishDeparted(now);
 }
 
 void JobController::NoteRemoved(int64_t worker_id, const std::string& reason) {

@@ -67,7 +67,19 @@ v1::Task TaskManager::MakeTask(int64_t task_id, v1::TaskType type,
   }
   task.set_model_version(type == v1::EVALUATION ? evaluation_.version()
                                                 : step_);
+  if (type == v1::TRAINING) task.set_oldest_epoch(OldestEpoch());
   return task;
+}
+
+int32_t TaskManager::OldestEpoch() const {
+  int32_t oldest = training_.epoch();
+  for (const Range& range : training_.returned()) {
+    oldest = std::min(oldest, range.epoch);
+  }
+  for (const auto& [task_id, held] : held_) {
+    if (held.type == v1::TRAINING) oldest = std::min(oldest, held.range.epoch);
+  }
+  return oldest;
 }
 
 int64_t TaskManager::TrainingTaskLimit() const {

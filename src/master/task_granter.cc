@@ -80,7 +80,8 @@ TaskKinds TaskGranter::KindsFor(const World& world,
   // A worker evaluates the version it stands at: when it waits for that, or
   // when there is nothing to train.
   kinds.evaluation =
-      (worker.waiting || trained) && HasRoom(world, worker.id, v1::EVALUATION);
+      (worker.waiting || trained || world.shared_model) &&
+      HasRoom(world, worker.id, v1::EVALUATION);
   kinds.prediction = HasRoom(world, worker.id, v1::PREDICTION);
   // If its worker dies before the last model is saved, that is trained again;
   // what the callback has done could not be undone.

@@ -34,6 +34,8 @@ class TaskGranter {
     std::function<bool(int64_t worker_id)> is_member;
     // The members do no steps until they hear more.
     bool at_rest = false;
+    // The model is on parameter servers: any worker can evaluate it.
+    bool shared_model = false;
     // The last model is not on the disk yet.
     bool last_checkpoint_due = false;
   };

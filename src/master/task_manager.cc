@@ -169,6 +169,19 @@ absl::StatusOr<std::vector<CommittedRange>> TaskManager::CommitNext(
   return committed;
 }
 
+std::optional<v1::LedgerRange> TaskManager::NextUncommitted(
+    int64_t worker_id) const {
+  const auto worker = workers_.find(worker_id);
+  if (worker == workers_.end()) return std::nullopt;
+  for (const int64_t task_id : worker->second.tasks) {
+    const Held& held = held_.at(task_id);
+    if (held.type == v1::TRAINING) {
+      return training_.blocks().ToProto(held.range);
+    }
+  }
+  return std::nullopt;
+}
+
 std::optional<v1::Task> TaskManager::Sample() const {
   if (!last_committed_.has_value()) return std::nullopt;
   Range range = *last_committed_;

@@ -62,6 +62,11 @@ class TaskManager {
   absl::StatusOr<std::vector<CommittedRange>> CommitNext(absl::Time now,
                                                          int64_t worker_id,
                                                          int64_t records);
+  // The first record of the worker's training tasks that is not committed, up
+  // to the end of its task.
+  std::optional<v1::LedgerRange> NextUncommitted(int64_t worker_id) const;
+  // The first epoch with a record that is not committed.
+  int32_t OldestEpoch() const;
   // At most a minibatch of records that were committed before, for a warm-up;
   // task id 0. Nothing before the first commit.
   std::optional<v1::Task> Sample() const;

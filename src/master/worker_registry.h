@@ -23,6 +23,10 @@ struct Worker {
   bool waiting = false;
   // The world in which it was told that training is over.
   int64_t training_done_in = 0;
+  // With parameter servers: it was told that training is over, and it has
+  // reported its last minibatch.
+  bool training_done_sent = false;
+  bool idle = false;
   // NoMoreTasks was its last word about training tasks.
   bool no_more_sent = false;
   // It waits for one more task, however many it is thought to hold: what it has

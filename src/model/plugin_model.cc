@@ -48,6 +48,13 @@ class PluginNetwork : public Network {
     return FunctionError(path_, "forward", error);
   }
 
+  const std::vector<ShardedTable>& tables() const override {
+    return network_->tables();
+  }
+  void SetRowSource(RowSource* source) override {
+    network_->SetRowSource(source);
+  }
+
   absl::StatusOr<std::string> Serialize() const override {
     std::ostringstream out;
     ELASTICDL_RETURN_IF_ERROR(
@@ -106,11 +113,12 @@ class PluginModel : public ModelBase {
   absl::Status Init();
 
   absl::StatusOr<std::unique_ptr<Network>> CreateNetwork(
-      uint64_t seed) override {
+      const NetworkOptions& options) override {
     std::unique_ptr<plugin::AnyNetwork> network;
     std::string error;
-    torch::manual_seed(seed);
-    if (!table_.create_network(&params_, &network, &error)) {
+    torch::manual_seed(options.seed);
+    if (!table_.create_network(&params_, options.sharded_embeddings, &network,
+                               &error)) {
       return FunctionError(path(), symbol_, error);
     }
     std::unique_ptr<Network> out;

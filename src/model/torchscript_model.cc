@@ -85,6 +85,9 @@ class ScriptNetwork : public Network {
     return outputs;
   }
 
+  const std::vector<ShardedTable>& tables() const override { return tables_; }
+  void SetRowSource(RowSource* /*source*/) override {}
+
   absl::StatusOr<std::string> Serialize() const override {
     std::ostringstream out;
     ELASTICDL_RETURN_IF_ERROR(
@@ -98,6 +101,7 @@ class ScriptNetwork : public Network {
   std::vector<c10::Argument> forward_parameters_;
   Tensors parameters_;
   Tensors buffers_;
+  const std::vector<ShardedTable> tables_;
 };
 
 class ScriptModel : public ModelBase {
@@ -108,10 +112,10 @@ class ScriptModel : public ModelBase {
   absl::Status Init();
 
   absl::StatusOr<std::unique_ptr<Network>> CreateNetwork(
-      uint64_t seed) override {
+      const NetworkOptions& options) override {
     std::unique_ptr<Network> network;
     // The weights come from the file, but dropout etc. still use the seed.
-    torch::manual_seed(seed);
+    torch::manual_seed(options.seed);
     std::string error;
     if (!plugin::Guard(&error, [&] {
           network =
@@ -177,7 +181,7 @@ absl::StatusOr<std::unique_ptr<Model>> LoadTorchScript(
   auto model = std::make_unique<ScriptModel>(options, path);
   ELASTICDL_RETURN_IF_ERROR(model->Init());
   // Report a file that is not TorchScript now, not at the first step.
-  ELASTICDL_RETURN_IF_ERROR(model->CreateNetwork(0).status());
+  ELASTICDL_RETURN_IF_ERROR(model->CreateNetwork({}).status());
   return model;
 }
 

@@ -58,6 +58,7 @@ class AllReduceTrainer : public Trainer {
   absl::Status Handle(const Event& event) override;
   bool HasWork() const override { return session_->HasWork(); }
   absl::Status Work() override;
+  absl::Status Refresh() override { return absl::OkStatus(); }
   void BeforeWaiting() override;
   bool WaitsForData() const override { return session_->WaitsForData(); }
   bool has_state() const override { return session_->has_state(); }

@@ -7,6 +7,7 @@
 #include "elasticdl/common/log.h"
 #include "elasticdl/common/status.h"
 #include "elasticdl/worker.h"
+#include "ps_trainer.h"
 
 namespace elasticdl::worker {
 namespace {
@@ -14,6 +15,10 @@ namespace {
 bool IsTraining(const v1::JobSpec& job) {
   return job.job_type() == v1::TRAINING_ONLY ||
          job.job_type() == v1::TRAINING_WITH_EVALUATION;
+}
+
+bool HasServers(const v1::JobSpec& job) {
+  return IsTraining(job) && job.num_ps_pods() > 0;
 }
 
 }  // namespace
@@ -44,7 +49,8 @@ absl::Status JobRunner::SetUp(const v1::Welcome& welcome) {
         SendStuck(where, age);
       });
   ELASTICDL_ASSIGN_OR_RETURN(
-      replica_, Replica::Create(deps_.model, job_.seed(), IsTraining(job_)));
+      replica_, Replica::Create(deps_.model, job_.seed(), IsTraining(job_),
+                                /*sharded_embeddings=*/HasServers(job_)));
   if (IsTraining(job_)) {
     ELASTICDL_RETURN_IF_ERROR(SetUpTraining(welcome));
   } else if (!welcome.restore_from().empty()) {
@@ -70,6 +76,14 @@ absl::Status JobRunner::SetUp(const v1::Welcome& welcome) {
 }
 
 absl::Status JobRunner::SetUpTraining(const v1::Welcome& welcome) {
+  if (HasServers(job_)) {
+    ELASTICDL_ASSIGN_OR_RETURN(
+        trainer_, PsTrainer::Create({job_, worker_id_, deps_.link.secret,
+                                     welcome.servers(), deps_.model, *replica_,
+                                     data_, reports_, deps_.events, deps_.send,
+                                     deps_.environment}));
+    return absl::OkStatus();
+  }
   ELASTICDL_ASSIGN_OR_RETURN(
       auto trainer, AllReduceTrainer::Create(
                         {job_, worker_id_, deps_.link, deps_.model, *replica_,
@@ -194,6 +208,7 @@ absl::Status JobRunner::Handle(const Event& event) {
     case Event::Kind::kMessage:
       return HandleMessage(event);
     case Event::Kind::kOther:
+      if (trainer_ != nullptr) ELASTICDL_RETURN_IF_ERROR(trainer_->Refresh());
       return event.minibatch->task().type() == v1::EVALUATION
                  ? evaluator_->Evaluate(*event.minibatch)
                  : predictor_->Predict(*event.minibatch);

@@ -49,10 +49,11 @@ absl::Span<const char> Bytes(const void* data, size_t size) {
 
 }  // namespace
 
-absl::StatusOr<std::unique_ptr<Replica>> Replica::Create(model::Model& model,
-                                                         uint64_t seed,
-                                                         bool with_optimizer) {
-  ELASTICDL_ASSIGN_OR_RETURN(auto network, model.CreateNetwork(seed));
+absl::StatusOr<std::unique_ptr<Replica>> Replica::Create(
+    model::Model& model, uint64_t seed, bool with_optimizer,
+    bool sharded_embeddings) {
+  ELASTICDL_ASSIGN_OR_RETURN(auto network,
+                             model.CreateNetwork({seed, sharded_embeddings}));
   // Views below need contiguous tensors; buffers are rarely anything else.
   for (const auto& [name, tensor] : network->buffers()) {
     if (!tensor.is_contiguous() ||
@@ -194,7 +195,7 @@ absl::Status Replica::Restore(const checkpoint::Loaded& loaded) {
 }
 
 absl::Status Replica::StartAnew() {
-  ELASTICDL_ASSIGN_OR_RETURN(const auto fresh, model_.CreateNetwork(seed_));
+  ELASTICDL_ASSIGN_OR_RETURN(const auto fresh, model_.CreateNetwork({seed_}));
   torch::NoGradGuard no_grad;
   const auto copy = [](const NamedTensors& from, const NamedTensors& to) {
     for (size_t i = 0; i < to.size(); ++i) {

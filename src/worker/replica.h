@@ -20,10 +20,15 @@ namespace elasticdl::worker {
 class Replica {
  public:
   // `model` must outlive the replica. `with_optimizer` false: for evaluation
-  // and prediction, where a model file needs no optimizer.
-  static absl::StatusOr<std::unique_ptr<Replica>> Create(model::Model& model,
-                                                         uint64_t seed,
-                                                         bool with_optimizer);
+  // and prediction, where a model file needs no optimizer. With
+  // `sharded_embeddings`, rows of embeddings come from SetRowSource.
+  static absl::StatusOr<std::unique_ptr<Replica>> Create(
+      model::Model& model, uint64_t seed, bool with_optimizer,
+      bool sharded_embeddings = false);
+
+  // Must be set before anything is computed with sharded embeddings, and
+  // outlive the replica.
+  void SetRowSource(RowSource* source) { network_->SetRowSource(source); }
 
   // Forward and backward: adds `scale` times the gradients of this batch's mean
   // loss to the flat gradients. Returns the loss. ABORTED when the loss is not
@@ -37,6 +42,8 @@ class Replica {
 
   int64_t step() const { return step_; }
   double learning_rate() const { return optimizer_->learning_rate(); }
+  // As text, with all its numbers.
+  const std::string& optimizer_spec() const { return optimizer_spec_; }
   FlatParameters& parameters() { return *flat_; }
   const model::Network& network() const { return *network_; }
 

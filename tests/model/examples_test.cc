@@ -131,7 +131,7 @@ TEST_P(ExamplesTest, LearnsOneMinibatch) {
 
   auto model = Load(OptionsFor(GetParam()));
   ASSERT_TRUE(model.ok()) << model.status();
-  auto network = (*model)->CreateNetwork(1);
+  auto network = (*model)->CreateNetwork({1});
   ASSERT_TRUE(network.ok()) << network.status();
   const auto spec = (*model)->Optimizer();
   ASSERT_TRUE(spec.ok()) << spec.status();

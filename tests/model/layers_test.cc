@@ -88,7 +88,7 @@ TEST(EmbeddingTest, UnknownIdsAreHashedIntoTheCapacity) {
 
 TEST(EmbeddingTest, RejectsWrongUse) {
   EXPECT_ANY_THROW(Embedding(EmbeddingOptions(2).combiner("max")));
-  EXPECT_ANY_THROW(Embedding(EmbeddingOptions(2).initializer("ones")));
+  EXPECT_ANY_THROW(Embedding(EmbeddingOptions(2).initializer("one")));
   Embedding layer = CountingEmbedding(EmbeddingOptions(2));
   EXPECT_ANY_THROW(layer(kSparse));
   EXPECT_ANY_THROW(layer(Ids({5})));

@@ -48,7 +48,7 @@ TEST(PluginTest, FullModelTrains) {
   options.model_params = "hidden=5";
   auto model = MustLoad(options);
   ASSERT_NE(model, nullptr);
-  auto network = model->CreateNetwork(7);
+  auto network = model->CreateNetwork({7});
   ASSERT_TRUE(network.ok()) << network.status();
   const auto& parameters = (*network)->parameters();
   ASSERT_EQ(parameters.size(), 4u);
@@ -72,7 +72,7 @@ TEST(PluginTest, SeedDecidesTheInitialValues) {
   auto model = MustLoad(OptionsFor("full.custom_model"));
   ASSERT_NE(model, nullptr);
   const auto values = [&](uint64_t seed) {
-    return (*model->CreateNetwork(seed))->parameters()[0].second;
+    return (*model->CreateNetwork({seed}))->parameters()[0].second;
   };
   EXPECT_TRUE(values(3).equal(values(3)));
   EXPECT_FALSE(values(3).equal(values(4)));
@@ -117,7 +117,7 @@ TEST(PluginTest, MetricsCallbacksReaderAndProcessor) {
 TEST(PluginTest, ExportLoadsBack) {
   auto model = MustLoad(OptionsFor("full.custom_model"));
   ASSERT_NE(model, nullptr);
-  auto network = model->CreateNetwork(1);
+  auto network = model->CreateNetwork({1});
   elasticdl::test::TempDir dir;
   ASSERT_TRUE(ExportTo(dir.Path("out"), **network).ok());
   torch::serialize::InputArchive archive;
@@ -148,7 +148,7 @@ TEST(PluginTest, ThrowingForwardAndWrongLossAreErrors) {
   options.loss = "vector_loss";
   auto model = MustLoad(options);
   ASSERT_NE(model, nullptr);
-  auto network = model->CreateNetwork(1);
+  auto network = model->CreateNetwork({1});
   const auto forward = (*network)->Forward(torch::ones({2, 3})).status();
   EXPECT_EQ(forward.code(), absl::StatusCode::kInternal);
   EXPECT_THAT(forward.message(), HasSubstr("two columns are wanted"));
@@ -162,7 +162,7 @@ TEST(PluginTest, ParametersOfAWrongTypeAreErrors) {
   options.model_params = "hidden=many";
   auto model = MustLoad(options);
   ASSERT_NE(model, nullptr);
-  EXPECT_THAT(model->CreateNetwork(1).status().message(),
+  EXPECT_THAT(model->CreateNetwork({1}).status().message(),
               HasSubstr("hidden='many'"));
   options.model_params = "hidden";
   EXPECT_THAT(Load(options).status().message(), HasSubstr("--model_params"));
@@ -171,7 +171,7 @@ TEST(PluginTest, ParametersOfAWrongTypeAreErrors) {
 TEST(PluginTest, ClassAsModelAndBuiltInOptimizer) {
   auto model = MustLoad(MinimalOptions("CustomModel"));
   ASSERT_NE(model, nullptr);
-  auto network = model->CreateNetwork(1);
+  auto network = model->CreateNetwork({1});
   ASSERT_TRUE(network.ok()) << network.status();
   const auto batch = model->Feed(Records(), Mode::kTraining, {});
   ASSERT_TRUE(batch.ok()) << batch.status();
@@ -192,7 +192,7 @@ TEST(PluginTest, HolderAsModelAndBuiltInLoss) {
   options.eval_metrics_fn = "auc(logits=1)";
   auto model = MustLoad(options);
   ASSERT_NE(model, nullptr);
-  auto network = model->CreateNetwork(1);
+  auto network = model->CreateNetwork({1});
   const auto batch = model->Feed(Records(), Mode::kTraining, {});
   const auto outputs = (*network)->Forward(batch->features);
   ASSERT_TRUE(outputs.ok()) << outputs.status();
@@ -257,7 +257,7 @@ TEST_F(ForeignLibraryTest, WrongAbiVersion) {
 
 TEST_F(ForeignLibraryTest, WrongTorchVersion) {
   EXPECT_THAT(
-      LoadMessage(Table("sizeof(T), 0x4d444c45, 2, 0, \"0.4.1\", \"1\"")),
+      LoadMessage(Table("sizeof(T), 0x4d444c45, 3, 0, \"0.4.1\", \"1\"")),
       HasSubstr("libtorch 0.4.1"));
 }
 

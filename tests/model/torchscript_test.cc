@@ -68,10 +68,12 @@ TEST_F(TorchScriptTest, TrainsAndExports) {
   auto model = Load(options_);
   ASSERT_TRUE(model.ok()) << model.status();
   EXPECT_EQ((*model)->Optimizer()->args.at("momentum"), 0.9);
-  auto network = (*model)->CreateNetwork(1);
+  auto network = (*model)->CreateNetwork({1, /*sharded_embeddings=*/true});
   ASSERT_TRUE(network.ok()) << network.status();
   ASSERT_EQ((*network)->parameters().size(), 2u);
   EXPECT_EQ((*network)->parameters()[0].first, "w");
+  EXPECT_TRUE((*network)->tables().empty());
+  (*network)->SetRowSource(nullptr);
 
   const std::string records[] = {ImageRecord({255, 0, 0, 0}, 0),
                                  ImageRecord({0, 255, 0, 0}, 1)};
@@ -135,7 +137,7 @@ def forward(self, b, a):
   const std::vector<absl::string_view> views = {record};
   const auto batch = (*model)->Feed(views, Mode::kTraining, {});
   ASSERT_TRUE(batch.ok()) << batch.status();
-  auto network = (*model)->CreateNetwork(0);
+  auto network = (*model)->CreateNetwork({0});
   const auto outputs = (*network)->Forward(batch->features);
   ASSERT_TRUE(outputs.ok()) << outputs.status();
   EXPECT_EQ(outputs->at("sum")[0][1].item<float>(), 9);
@@ -189,7 +191,7 @@ TEST_F(TorchScriptTest, ForwardThatThrows) {
   Save(kForward);
   auto model = Load(options_);
   ASSERT_TRUE(model.ok()) << model.status();
-  auto network = (*model)->CreateNetwork(0);
+  auto network = (*model)->CreateNetwork({0});
   const auto error = (*network)->Forward(torch::ones({2, 5})).status();
   EXPECT_EQ(error.code(), absl::StatusCode::kInternal);
   EXPECT_THAT(error.message(), HasSubstr("'forward'"));

@@ -26,12 +26,15 @@ class CountingNetwork : public model::Network {
   absl::StatusOr<Outputs> Forward(const Features& features) override {
     return Outputs(weights_.index_select(0, features.tensor()));
   }
+  const std::vector<ShardedTable>& tables() const override { return tables_; }
+  void SetRowSource(RowSource*) override {}
   absl::StatusOr<std::string> Serialize() const override { return ""; }
 
  private:
   torch::Tensor weights_;
   Tensors parameters_;
   Tensors buffers_;
+  const std::vector<ShardedTable> tables_;
 };
 
 class NoReader : public data::DataReader {
@@ -69,7 +72,7 @@ class CountingModel : public model::Model {
       : data_(std::move(data)), stop_after_(stop_after) {}
 
   absl::StatusOr<std::unique_ptr<model::Network>> CreateNetwork(
-      uint64_t) override {
+      const model::NetworkOptions&) override {
     return std::make_unique<CountingNetwork>(data_.ids());
   }
   absl::StatusOr<torch::Tensor> Loss(const torch::Tensor&,

@@ -44,8 +44,8 @@ class FaultyModel : public model::Model {
       processor;
 
   absl::StatusOr<std::unique_ptr<model::Network>> CreateNetwork(
-      uint64_t seed) override {
-    return model_->CreateNetwork(seed);
+      const model::NetworkOptions& options) override {
+    return model_->CreateNetwork(options);
   }
   absl::StatusOr<torch::Tensor> Loss(const torch::Tensor& labels,
                                      const Outputs& outputs) override {

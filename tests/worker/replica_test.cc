@@ -33,6 +33,8 @@ class SmallNetwork : public model::Network {
   absl::StatusOr<Outputs> Forward(const Features&) override {
     return Outputs(parameters_[0].second * 2);
   }
+  const std::vector<ShardedTable>& tables() const override { return tables_; }
+  void SetRowSource(RowSource*) override {}
   absl::StatusOr<std::string> Serialize() const override { return ""; }
 
   bool training = false;
@@ -40,13 +42,14 @@ class SmallNetwork : public model::Network {
  private:
   const Tensors parameters_;
   const Tensors buffers_;
+  const std::vector<ShardedTable> tables_;
 };
 
 class SmallModel : public FaultyModel {
  public:
   SmallModel() : FaultyModel(CountedData()) {}
   absl::StatusOr<std::unique_ptr<model::Network>> CreateNetwork(
-      uint64_t) override {
+      const model::NetworkOptions&) override {
     auto made = std::make_unique<SmallNetwork>(make_buffer());
     network = made.get();
     return made;

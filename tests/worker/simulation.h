@@ -118,6 +118,7 @@ class Simulation : public master::WorkerPort, public master::JobObserver {
   void Send(const std::vector<ConnectionId>& connections,
             v1::MasterMessage message) override;
   void Close(ConnectionId connection, const absl::Status& status) override;
+  void SendToServer(int, v1::MasterMessage) override {}
   void KillWorker(int64_t worker_id, const std::string& reason) override;
   void OnWorkerReady(int64_t, int64_t, int64_t) override {}
   void OnWorkerLost(int64_t, const std::string&) override {}

@@ -3,8 +3,12 @@
 
 #include <torch/torch.h>
 
+#include <cstddef>
+#include <cstdint>
 #include <string>
 #include <utility>
+
+#include "elasticdl/model/sharding.h"
 
 namespace elasticdl {
 
@@ -13,13 +17,15 @@ struct EmbeddingOptions {
 
   // Width of a row.
   TORCH_ARG(int64_t, output_dim);
-  // Ids are in [0, input_dim). 0: any id. Ids are then hashed to `capacity`
-  // rows (two ids may share a row), because all workers need the same fixed
-  // list of parameters from the first step on.
+  // Ids are in [0, input_dim). 0: any id. Without parameter servers, ids are
+  // then hashed to `capacity` rows (two ids may share a row), because all
+  // workers need the same fixed list of parameters from the first step on.
   TORCH_ARG(int64_t, input_dim) = 0;
   TORCH_ARG(int64_t, capacity) = 1 << 16;
-  // Initial values: "uniform" (in ±initial_scale), "normal" (that deviation) or
-  // "zeros".
+  // Initial values: "uniform" (in ±initial_scale), "normal" or
+  // "truncated_normal" (that deviation), "zeros", "ones", "constant(VALUE)",
+  // "glorot_uniform", "glorot_normal", "he_uniform", "he_normal"; arguments as
+  // in "uniform(0, 1)" and "normal(STDDEV, MEAN)" replace initial_scale.
   TORCH_ARG(std::string, initializer) = "uniform";
   TORCH_ARG(double, initial_scale) = 0.05;
   // "mean", "sum", "sqrtn", or "" for one output row per id.
@@ -55,6 +61,10 @@ class EmbeddingInput {
 
 // Thread-compatible, like all modules. Throws on wrong shapes or ids out of
 // range.
+//
+// A layer that is constructed in a network with sharded embeddings has no
+// parameter: forward gets the rows of the ids that it needs from a RowSource,
+// and the gradients are those of the tensors that this returned.
 class EmbeddingImpl : public torch::nn::Module {
  public:
   explicit EmbeddingImpl(EmbeddingOptions options);
@@ -68,14 +78,33 @@ class EmbeddingImpl : public torch::nn::Module {
 
   const EmbeddingOptions& options() const { return options_; }
 
+  // Whether its rows live on parameter servers. If so, the layer is table
+  // `number` of its network from Attach on, and needs a source for forward.
+  bool sharded() const { return sharded_; }
+  const ShardedTable& Attach(std::string name, size_t number);
+  void SetRowSource(RowSource* source) { source_ = source; }
+
  private:
-  // The table row of each (non-negative) id.
-  torch::Tensor Rows(const torch::Tensor& ids) const;
+  // A table and the row in it of each id.
+  struct Rows {
+    torch::Tensor table;
+    torch::Tensor positions;
+  };
+  // Of ids that are not negative.
+  Rows Find(const torch::Tensor& ids);
+  Rows Fetch(const torch::Tensor& ids);
+  torch::Tensor Hash(const torch::Tensor& ids) const;
   torch::Tensor Dense(const torch::Tensor& ids);
   torch::Tensor Combine(const SparseIds& sparse);
 
   const EmbeddingOptions options_;
+  const bool sharded_;
+  // Undefined if sharded.
   torch::Tensor embeddings_;
+  // If sharded; the name is empty before Attach.
+  ShardedTable table_;
+  size_t number_ = 0;
+  RowSource* source_ = nullptr;
 };
 TORCH_MODULE(Embedding);
 

@@ -16,6 +16,7 @@
 #include "elasticdl/data/reader.h"
 #include "elasticdl/model.h"
 #include "elasticdl/model/compiler.h"
+#include "elasticdl/model/sharding.h"
 
 namespace elasticdl::model {
 
@@ -35,7 +36,14 @@ class Network {
   // The model's output; part of the autograd graph unless the caller holds a
   // torch::NoGradGuard. INTERNAL with the exception's text.
   virtual absl::StatusOr<Outputs> Forward(const Features& features) = 0;
-  // The whole module, for torch::load or torch::jit::load.
+  // Tables of this network on parameter servers, in an order that depends only
+  // on the definition; empty unless NetworkOptions.sharded_embeddings.
+  virtual const std::vector<ShardedTable>& tables() const = 0;
+  // Must be called before Forward when there are tables. The source must
+  // outlive the network or be replaced first.
+  virtual void SetRowSource(RowSource* source) = 0;
+  // The whole module, for torch::load or torch::jit::load. The rows of tables()
+  // are not part of it.
   virtual absl::StatusOr<std::string> Serialize() const = 0;
 };
 
@@ -90,6 +98,14 @@ class PredictionProcessor {
   virtual bool uses_output_dir() const = 0;
 };
 
+struct NetworkOptions {
+  // Of the initial values.
+  uint64_t seed = 0;
+  // The rows of each elasticdl::Embedding live on parameter servers: it has no
+  // parameter, and is one of Network::tables().
+  bool sharded_embeddings = false;
+};
+
 // A loaded definition. Thread-safe: Feed may run in reader threads while
 // another thread trains. A loaded library is never unloaded, so networks,
 // readers, metrics and callbacks may outlive the model.
@@ -97,9 +113,9 @@ class Model {
  public:
   virtual ~Model() = default;
 
-  // A new network with initial values from `seed`.
+  // A new network with initial values.
   virtual absl::StatusOr<std::unique_ptr<Network>> CreateNetwork(
-      uint64_t seed) = 0;
+      const NetworkOptions& options) = 0;
   virtual absl::StatusOr<torch::Tensor> Loss(const torch::Tensor& labels,
                                              const Outputs& outputs) = 0;
   virtual absl::StatusOr<OptimizerSpec> Optimizer() = 0;

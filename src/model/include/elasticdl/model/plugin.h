@@ -13,21 +13,23 @@
 #include <tuple>
 #include <type_traits>
 #include <utility>
+#include <vector>
 
 #include "elasticdl/model.h"
+#include "elasticdl/model/internal/sharded_layers.h"
 
 namespace elasticdl::plugin {
 
 // "ELDM"
 inline constexpr uint32_t kMagic = 0x4d444c45;
 // Changes whenever Table or a type that crosses the boundary changes.
-inline constexpr uint32_t kAbiVersion = 2;
+inline constexpr uint32_t kAbiVersion = 3;
 // Sizes of the types that cross the boundary, in case a change of kAbiVersion
 // was forgotten.
 inline constexpr uint32_t kLayout =
     sizeof(Batch) * 1000003u + sizeof(Params) * 10007u +
     sizeof(OptimizerSpec) * 1009u + sizeof(Metric) * 101u + sizeof(Callback) +
-    sizeof(Metadata);
+    sizeof(Metadata) + sizeof(ShardedTable) * 11u;
 
 // Result type of the fallback overload of a function that the file does not
 // define.
@@ -40,6 +42,9 @@ class AnyNetwork {
   virtual ~AnyNetwork() = default;
   virtual std::shared_ptr<torch::nn::Module> module() = 0;
   virtual Outputs Forward(const Features& features) = 0;
+  // See model::Network.
+  virtual const std::vector<ShardedTable>& tables() = 0;
+  virtual void SetRowSource(RowSource* source) = 0;
 };
 
 // The same for PredictionOutputsProcessor.
@@ -60,7 +65,8 @@ struct Table {
   const char* torch_version;
   const char* elasticdl_version;
   // network: std::unique_ptr<AnyNetwork>.
-  bool (*create_network)(const void* params, void* network, void* error);
+  bool (*create_network)(const void* params, bool sharded_embeddings,
+                         void* network, void* error);
   // features, outputs: NamedTensors.
   bool (*forward)(void* network, const void* features, void* outputs,
                   void* error);
@@ -243,6 +249,7 @@ class UserNetwork : public AnyNetwork {
  public:
   explicit UserNetwork(std::shared_ptr<M> module) : module_(std::move(module)) {
     if (module_ == nullptr) throw std::invalid_argument("it returned null");
+    layers_ = internal::ShardedLayers(*module_);
   }
   std::shared_ptr<torch::nn::Module> module() override { return module_; }
   Outputs Forward(const Features& features) override {
@@ -255,10 +262,17 @@ class UserNetwork : public AnyNetwork {
       return module_->forward(features);
     }
   }
+  const std::vector<ShardedTable>& tables() override {
+    return layers_.tables();
+  }
+  void SetRowSource(RowSource* source) override {
+    layers_.SetRowSource(source);
+  }
 
  private:
   // Shared with libtorch, which keeps modules in shared pointers.
   const std::shared_ptr<M> module_;
+  internal::ShardedLayers layers_;
 };
 
 template <typename M>
@@ -282,8 +296,10 @@ class UserProcessor : public AnyProcessor {
 // --- The table's functions, one template each ---
 
 template <typename Fn>
-bool CreateNetwork(const void* params, void* network, void* error) {
+bool CreateNetwork(const void* params, bool sharded_embeddings, void* network,
+                   void* error) {
   return Guard(error, [&] {
+    const internal::ShardingScope scope(sharded_embeddings);
     Out<std::unique_ptr<AnyNetwork>>(network) =
         WrapModule(ModuleOf(CallWith<Fn>(In<Params>(params))));
   });

@@ -1,0 +1,366 @@
+#include "ps_trainer.h"
+
+#include <algorithm>
+#include <utility>
+
+#include "absl/strings/str_cat.h"
+#include "elasticdl/common/failpoint.h"
+#include "elasticdl/common/log.h"
+#include "elasticdl/common/status.h"
+
+namespace elasticdl::worker {
+namespace {
+
+// Often enough for a display, seldom enough to cost nothing.
+constexpr absl::Duration kReportInterval = absl::Milliseconds(200);
+
+ps::Client::Options ClientOptions(const std::string& secret, ServerBook& book) {
+  ps::Client::Options options;
+  options.secret = secret;
+  options.find = [&book](int server, absl::Duration timeout) {
+    return book.Find(server, timeout);
+  };
+  return options;
+}
+
+}  // namespace
+
+absl::StatusOr<std::unique_ptr<PsTrainer>> PsTrainer::Create(const Deps& deps) {
+  std::unique_ptr<PsTrainer> trainer(new PsTrainer(deps));
+  ELASTICDL_RETURN_IF_ERROR(trainer->SetUp());
+  return trainer;
+}
+
+PsTrainer::PsTrainer(const Deps& deps)
+    : deps_(deps),
+      async_(deps.job.use_async()),
+      book_(deps.servers),
+      client_(ClientOptions(deps.secret, book_),
+              ps::BucketMap::Even(deps.job.num_ps_pods())),
+      rows_(client_, deps.replica.network().tables()),
+      last_report_(deps.environment.clock().Now()) {}
+
+PsTrainer::~PsTrainer() {
+  if (source_ != nullptr) source_->Stop();
+}
+
+absl::Status PsTrainer::SetUp() {
+  learning_rate_ = deps_.replica.learning_rate();
+  ELASTICDL_ASSIGN_OR_RETURN(callbacks_, deps_.model.CreateCallbacks());
+  deps_.replica.SetRowSource(&rows_);
+  ELASTICDL_ASSIGN_OR_RETURN(
+      source_,
+      deps_.data.MakePipeline(deps_.job.training_data(), Mode::kTraining,
+                              Event::Kind::kTraining));
+  return absl::OkStatus();
+}
+
+// ---- servers ----
+
+v1::PsDefinition PsTrainer::Definition() const {
+  v1::PsDefinition definition;
+  definition.set_optimizer(deps_.replica.optimizer_spec());
+  definition.set_seed(deps_.job.seed());
+  definition.set_run(deps_.job.run());
+  definition.set_lr_staleness_modulation(async_ &&
+                                         deps_.job.lr_staleness_modulation());
+  for (const FlatParameters::Slice& slice :
+       deps_.replica.parameters().slices()) {
+    v1::PsDefinition::Dense& dense = *definition.add_dense();
+    dense.set_name(slice.name);
+    dense.mutable_shape()->Assign(slice.shape.begin(), slice.shape.end());
+  }
+  for (const ShardedTable& table : deps_.replica.network().tables()) {
+    v1::PsDefinition::Table& out = *definition.add_tables();
+    out.set_name(table.name);
+    out.set_dim(table.dim);
+    out.set_initializer(table.initializer);
+  }
+  return definition;
+}
+
+absl::Status PsTrainer::Connect() {
+  if (connected_) return absl::OkStatus();
+  ELASTICDL_RETURN_IF_ERROR(client_.Define(Definition()));
+  // The same on every worker: they follow from the seed.
+  ELASTICDL_RETURN_IF_ERROR(
+      client_.SetInitialValues(deps_.replica.parameters().values()));
+  connected_ = true;
+  return absl::OkStatus();
+}
+
+absl::Status PsTrainer::PullDense() {
+  ELASTICDL_RETURN_IF_ERROR(Connect());
+  ELASTICDL_RETURN_IF_ERROR(Failpoint("worker.pull"));
+  ELASTICDL_ASSIGN_OR_RETURN(
+      version_, client_.Pull(deps_.replica.parameters().values(), {}));
+  deps_.replica.SetStep(version_);
+  since_pull_ = 0;
+  return absl::OkStatus();
+}
+
+absl::Status PsTrainer::Refresh() {
+  rows_.Begin();
+  return UnlessCancelled(PullDense());
+}
+
+absl::Status PsTrainer::UnlessCancelled(const absl::Status& status) const {
+  if (absl::IsCancelled(status) || absl::IsCancelled(rows_.status())) {
+    return absl::OkStatus();
+  }
+  return status;
+}
+
+// ---- events ----
+
+bool PsTrainer::Hear(const v1::MasterMessage& message) {
+  if (message.has_task() && message.task().type() == v1::TRAINING) {
+    source_->Add(message.task());
+    return true;
+  }
+  if (message.has_servers()) {
+    book_.Set(message.servers());
+    return true;
+  }
+  // The training thread may be waiting for a server.
+  if (message.has_stop()) Abort("the worker is to stop");
+  return false;
+}
+
+void PsTrainer::Abort(const std::string& reason) {
+  book_.Cancel();
+  client_.Cancel();
+}
+
+absl::Status PsTrainer::Handle(const Event& event) {
+  switch (event.kind) {
+    case Event::Kind::kMessage:
+      return HandleMessage(event.message);
+    case Event::Kind::kTraining:
+      pending_.push_back({event.minibatch, std::nullopt});
+      return absl::OkStatus();
+    case Event::Kind::kMasterBack:
+      // The new master may not have heard these.
+      reported_records_ = -1;
+      if (async_) Report();
+      if (staged_.has_value()) SendStaged();
+      if (!idle_sent_ && !leaving_) return absl::OkStatus();
+      idle_sent_ = false;
+      [[fallthrough]];
+    case Event::Kind::kLeave: {
+      if (event.kind == Event::Kind::kLeave) leaving_ = true;
+      if (over_) SendIdle();
+      if (!leaving_) return absl::OkStatus();
+      Report();
+      v1::WorkerMessage message;
+      message.mutable_leaving()->set_reason("SIGTERM");
+      deps_.send(std::move(message));
+      return absl::OkStatus();
+    }
+    case Event::Kind::kWorldConnected:
+    case Event::Kind::kSaveDone:
+    case Event::Kind::kOther:
+    case Event::Kind::kMasterLost:
+      break;
+  }
+  return absl::OkStatus();
+}
+
+absl::Status PsTrainer::HandleMessage(const v1::MasterMessage& message) {
+  switch (message.message_case()) {
+    case v1::MasterMessage::kTask:
+      return TrainEnd(message.task());
+    case v1::MasterMessage::kTrainingDone:
+      over_ = true;
+      staged_.reset();
+      pending_.clear();
+      SendIdle();
+      return absl::OkStatus();
+    case v1::MasterMessage::kPushResult:
+      return OnPushResult(message.push_result());
+    case v1::MasterMessage::kEvaluationDone:
+      return OnEvaluationDone(message.evaluation_done());
+    default:
+      return absl::OkStatus();
+  }
+}
+
+absl::Status PsTrainer::OnPushResult(const v1::PushResult& result) {
+  // Of a minibatch that was given up meanwhile.
+  if (!staged_.has_value() ||
+      staged_->range().begin() != result.range().begin() ||
+      staged_->range().shard() != result.range().shard() ||
+      staged_->range().epoch() != result.range().epoch()) {
+    return absl::OkStatus();
+  }
+  const int64_t records = staged_->range().end() - staged_->range().begin();
+  staged_.reset();
+  // Version 0: it stays the next one to compute.
+  if (result.version() > 0) AfterMinibatch(records);
+  return absl::OkStatus();
+}
+
+absl::Status PsTrainer::OnEvaluationDone(const v1::EvaluationDone& done) {
+  if (done.step() <= evaluated_step_ || done.metrics().empty()) {
+    return absl::OkStatus();
+  }
+  evaluated_step_ = done.step();
+  ELASTICDL_RETURN_IF_ERROR(callbacks_->OnEvaluationEnd(
+      done.step(), {done.metrics().begin(), done.metrics().end()}));
+  AskStopIfWanted();
+  return absl::OkStatus();
+}
+
+absl::Status PsTrainer::TrainEnd(const v1::Task& task) {
+  ELASTICDL_RETURN_IF_ERROR(Failpoint("worker.train_end"));
+  ELASTICDL_RETURN_IF_ERROR(callbacks_->OnTrainEnd());
+  const std::string& output = deps_.job.output();
+  if (!output.empty()) {
+    ELASTICDL_RETURN_IF_ERROR(PullDense());
+    ELASTICDL_RETURN_IF_ERROR(model::ExportTo(output, deps_.replica.network()));
+    LogInfo("exported the model to ", output);
+  }
+  deps_.reports.Done(task, 0);
+  return absl::OkStatus();
+}
+
+// ---- work ----
+
+absl::Status PsTrainer::Work() {
+  const absl::Status status = Train(pending_.front());
+  if (status.ok()) return status;
+  const absl::Status shown = UnlessCancelled(status);
+  if (shown.ok()) {
+    // Stop is on its way through the queue.
+    over_ = true;
+    return shown;
+  }
+  const Minibatch& minibatch = *pending_.front().minibatch;
+  return Annotate(
+      status,
+      absl::StrCat("training on records ", minibatch.begin(), " to ",
+                   minibatch.end(), " of ", minibatch.task().range().shard()));
+}
+
+absl::Status PsTrainer::Train(Pending& next) {
+  if (!next.batch.has_value()) {
+    ELASTICDL_ASSIGN_OR_RETURN(next.batch, next.minibatch->Take());
+  }
+  // A gradient for one version must be computed on the newest.
+  if (!async_ || since_pull_ < 0 ||
+      since_pull_ >= deps_.job.get_model_steps()) {
+    ELASTICDL_RETURN_IF_ERROR(PullDense());
+  }
+  if (!callbacks_->empty()) {
+    ELASTICDL_RETURN_IF_ERROR(callbacks_->OnTrainBatchBegin(version_ + 1));
+    learning_rate_ =
+        callbacks_->learning_rate().value_or(deps_.replica.learning_rate());
+  }
+  ELASTICDL_RETURN_IF_ERROR(Compute(next, last_loss_));
+  ELASTICDL_RETURN_IF_ERROR(Push(*next.minibatch));
+  if (!async_) return absl::OkStatus();
+  // Until the next pull the worker follows its own updates.
+  if (++since_pull_ < deps_.job.get_model_steps()) {
+    deps_.replica.ApplyGradients(learning_rate_);
+  }
+  AfterMinibatch(next.minibatch->records());
+  return absl::OkStatus();
+}
+
+absl::Status PsTrainer::Compute(const Pending& next, double& loss) {
+  rows_.Begin();
+  deps_.replica.parameters().ZeroGradients();
+  ELASTICDL_ASSIGN_OR_RETURN(loss, deps_.replica.AddGradients(*next.batch, 1));
+  return absl::OkStatus();
+}
+
+absl::Status PsTrainer::Push(const Minibatch& minibatch) {
+  const v1::LedgerRange& range = minibatch.task().range();
+  v1::PsPush push;
+  push.set_shard(range.shard());
+  push.set_epoch(range.epoch());
+  push.set_begin(minibatch.begin());
+  push.set_end(minibatch.end());
+  push.set_oldest_epoch(minibatch.task().oldest_epoch());
+  push.set_learning_rate(learning_rate_);
+  push.set_stage(!async_);
+  ELASTICDL_RETURN_IF_ERROR(Failpoint("worker.push"));
+  ELASTICDL_RETURN_IF_ERROR(client_.Push(
+      push, deps_.replica.parameters().gradients(), rows_.Gradients()));
+  ELASTICDL_RETURN_IF_ERROR(Failpoint("worker.pushed"));
+  if (async_) return absl::OkStatus();
+  v1::Staged& staged = staged_.emplace();
+  staged.set_task_id(minibatch.task().task_id());
+  *staged.mutable_range() = range;
+  staged.mutable_range()->set_begin(minibatch.begin());
+  staged.mutable_range()->set_end(minibatch.end());
+  staged.set_base_version(
+      rows_.version() < 0 ? version_ : std::min(version_, rows_.version()));
+  staged.set_loss(last_loss_);
+  staged.set_learning_rate(learning_rate_);
+  SendStaged();
+  return absl::OkStatus();
+}
+
+void PsTrainer::AfterMinibatch(int64_t records) {
+  const int64_t step = version_ + 1;
+  const int64_t every = deps_.job.log_loss_steps();
+  if (every > 0 && step % every == 0) {
+    LogInfo("step ", step, " loss ", last_loss_, " lr ", learning_rate_);
+  }
+  trained_records_ += records;
+  const bool last = pending_.front().minibatch->last_of_task();
+  pending_.pop_front();
+  source_->Release();
+  if (last ||
+      deps_.environment.clock().Now() - last_report_ >= kReportInterval) {
+    Report();
+  }
+  AskStopIfWanted();
+}
+
+// ---- messages ----
+
+void PsTrainer::Report() {
+  if (!async_ || reported_records_ == trained_records_) return;
+  v1::WorkerMessage message;
+  v1::Progress& progress = *message.mutable_progress();
+  v1::RecordTotal& total = *progress.add_totals();
+  total.set_worker_id(deps_.worker_id);
+  total.set_records(trained_records_);
+  progress.set_loss(last_loss_);
+  progress.set_learning_rate(learning_rate_);
+  reported_records_ = trained_records_;
+  last_report_ = deps_.environment.clock().Now();
+  deps_.send(std::move(message));
+}
+
+void PsTrainer::SendStaged() {
+  v1::WorkerMessage message;
+  *message.mutable_staged() = *staged_;
+  deps_.send(std::move(message));
+}
+
+void PsTrainer::SendIdle() {
+  if (std::exchange(idle_sent_, true)) return;
+  Report();
+  v1::WorkerMessage message;
+  message.mutable_idle();
+  deps_.send(std::move(message));
+}
+
+void PsTrainer::AskStopIfWanted() {
+  const auto reason = callbacks_->stop_reason();
+  if (!reason.has_value() || std::exchange(stop_sent_, true)) return;
+  v1::WorkerMessage message;
+  message.mutable_stop_training()->set_reason(*reason);
+  deps_.send(std::move(message));
+}
+
+void PsTrainer::Finish() {
+  if (trained_records_ > 0) {
+    LogInfo("trained ", trained_records_, " records here");
+  }
+}
+
+}  // namespace elasticdl::worker

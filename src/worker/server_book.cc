@@ -1,0 +1,43 @@
+#include "server_book.h"
+
+#include "absl/strings/str_cat.h"
+#include "elasticdl/common/clock.h"
+
+namespace elasticdl::worker {
+
+void ServerBook::Set(const v1::Servers& servers) {
+  {
+    MutexLock lock(mu_);
+    addresses_.assign(servers.addresses().begin(), servers.addresses().end());
+  }
+  changed_.NotifyAll();
+}
+
+absl::StatusOr<net::Address> ServerBook::Find(int server,
+                                              absl::Duration timeout) {
+  const absl::Time end = Clock::Real().Now() + timeout;
+  const auto index = static_cast<size_t>(server);
+  MutexLock lock(mu_);
+  while (!cancelled_) {
+    if (index < addresses_.size() && !addresses_[index].empty()) {
+      return net::Address::Parse(addresses_[index]);
+    }
+    const absl::Duration left = end - Clock::Real().Now();
+    if (left <= absl::ZeroDuration()) {
+      return absl::UnavailableError(
+          absl::StrCat("parameter server ", server, " is not there"));
+    }
+    changed_.WaitFor(mu_, left);
+  }
+  return absl::CancelledError("cancelled");
+}
+
+void ServerBook::Cancel() {
+  {
+    MutexLock lock(mu_);
+    cancelled_ = true;
+  }
+  changed_.NotifyAll();
+}
+
+}  // namespace elasticdl::worker

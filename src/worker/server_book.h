@@ -1,0 +1,34 @@
+// Where the parameter servers are, as the master tells it.
+#pragma once
+
+#include <string>
+#include <vector>
+
+#include "absl/status/statusor.h"
+#include "absl/time/time.h"
+#include "elasticdl/common/mutex.h"
+#include "elasticdl/net/socket.h"
+#include "elasticdl/v1/master.pb.h"
+
+namespace elasticdl::worker {
+
+// Thread-safe.
+class ServerBook {
+ public:
+  explicit ServerBook(const v1::Servers& servers) { Set(servers); }
+
+  void Set(const v1::Servers& servers);
+  // Waits until the server is there. UNAVAILABLE after `timeout`; CANCELLED
+  // after Cancel.
+  absl::StatusOr<net::Address> Find(int server, absl::Duration timeout);
+  // Nobody waits any more.
+  void Cancel();
+
+ private:
+  Mutex mu_;
+  CondVar changed_;
+  std::vector<std::string> addresses_ ABSL_GUARDED_BY(mu_);
+  bool cancelled_ ABSL_GUARDED_BY(mu_) = false;
+};
+
+}  // namespace elasticdl::worker

@@ -1,0 +1,328 @@
+// Training with parameter servers: commits without worlds, versions, losses.
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <map>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "job_controller.h"
+
+namespace elasticdl::master {
+namespace {
+
+using testing::ElementsAre;
+using testing::IsEmpty;
+using testing::SizeIs;
+
+class Recorder : public WorkerPort, public JobObserver {
+ public:
+  void Send(const std::vector<ConnectionId>& connections,
+            v1::MasterMessage message) override {
+    for (const ConnectionId connection : connections) {
+      sent[connection].push_back(message);
+    }
+  }
+  void SendToServer(int server, v1::MasterMessage message) override {
+    to_servers[server].push_back(std::move(message));
+  }
+  void Close(ConnectionId, const absl::Status&) override {}
+  void KillWorker(int64_t, const std::string&) override {}
+  void OnWorkerReady(int64_t, int64_t, int64_t) override {}
+  void OnWorkerLost(int64_t, const std::string&) override {}
+  void OnCommit(const CommittedRange& range, int64_t step, int64_t) override {
+    committed.emplace_back(range.begin, range.end);
+    steps.push_back(step);
+  }
+  void OnCutBack(int64_t) override { FAIL() << "nothing is ever cut back"; }
+  void OnProgress(const v1::Progress&, int64_t) override {}
+  void OnWorld(const WorldChange&) override { FAIL() << "there are no worlds"; }
+  void OnFirstStep(int64_t, int64_t) override {}
+  void OnCheckpoint(const v1::CheckpointDone&) override {}
+  void OnEvaluation(const EvaluationResult& result) override {
+    evaluated.push_back(result.version);
+  }
+  void OnTaskDone(int64_t) override {}
+  void OnQuarantined(const QuarantinedRange&) override {}
+  void OnMessage(const std::string&) override {}
+
+  std::vector<v1::MasterMessage> Take(ConnectionId connection,
+                                      v1::MasterMessage::MessageCase kind) {
+    std::vector<v1::MasterMessage> taken;
+    std::vector<v1::MasterMessage> left;
+    for (v1::MasterMessage& message : sent[connection]) {
+      (message.message_case() == kind ? taken : left)
+          .push_back(std::move(message));
+    }
+    sent[connection] = std::move(left);
+    return taken;
+  }
+
+  std::map<ConnectionId, std::vector<v1::MasterMessage>> sent;
+  std::map<int, std::vector<v1::MasterMessage>> to_servers;
+  std::vector<std::pair<int64_t, int64_t>> committed;
+  std::vector<int64_t> steps;
+  std::vector<int64_t> evaluated;
+};
+
+class JobControllerPsTest : public testing::Test {
+ protected:
+  void SetUp() override {
+    options_.job.set_job_type(v1::TRAINING_ONLY);
+    options_.job.set_minibatch_size(10);
+    options_.job.set_num_ps_pods(2);
+    options_.job.set_grads_to_wait(2);
+    v1::LedgerShard shard;
+    shard.set_name("train");
+    shard.set_end(80);
+    options_.tasks.training_shards = {shard};
+    options_.tasks.minibatch_size = 10;
+    options_.tasks.num_minibatches_per_task = 2;
+    options_.has_pods = false;
+  }
+  void Start() {
+    auto controller = JobController::Create(options_, output_, output_, now_);
+    ASSERT_TRUE(controller.ok()) << controller.status();
+    controller_ = *std::move(controller);
+  }
+  void Say(ConnectionId connection, const v1::WorkerMessage& message) {
+    now_ += absl::Milliseconds(1);
+    controller_->OnMessage(now_, connection, message);
+  }
+  void Attach(ConnectionId connection, int64_t id) {
+    v1::WorkerMessage hello;
+    hello.mutable_hello()->set_worker_id(id);
+    Say(connection, hello);
+    v1::WorkerMessage ready;
+    ready.mutable_ready();
+    Say(connection, ready);
+  }
+  void Close(ConnectionId connection) {
+    now_ += absl::Milliseconds(1);
+    controller_->OnClosed(now_, connection, absl::UnavailableError("killed"));
+  }
+  std::vector<v1::Task> Tasks(ConnectionId connection,
+                              v1::TaskType type = v1::TRAINING) {
+    for (const auto& message :
+         output_.Take(connection, v1::MasterMessage::kTask)) {
+      tasks_[connection].push_back(message.task());
+    }
+    std::vector<v1::Task> wanted;
+    for (const v1::Task& task : tasks_[connection]) {
+      if (task.type() == type) wanted.push_back(task);
+    }
+    return wanted;
+  }
+  void Pushed(ConnectionId connection, int64_t id, int64_t total) {
+    v1::WorkerMessage message;
+    v1::RecordTotal& records = *message.mutable_progress()->add_totals();
+    records.set_worker_id(id);
+    records.set_records(total);
+    Say(connection, message);
+  }
+  void Stage(ConnectionId connection, const v1::Task& task, int64_t begin,
+             int64_t base) {
+    v1::WorkerMessage message;
+    v1::Staged& staged = *message.mutable_staged();
+    staged.set_task_id(task.task_id());
+    *staged.mutable_range() = task.range();
+    staged.mutable_range()->set_begin(begin);
+    staged.mutable_range()->set_end(begin + 10);
+    staged.set_base_version(base);
+    Say(connection, message);
+  }
+  void Applied(int server, int64_t version) {
+    v1::WorkerMessage message;
+    message.mutable_server_committed()->set_version(version);
+    controller_->OnServerMessage(now_, server, message);
+  }
+  std::vector<int64_t> Results(ConnectionId connection) {
+    std::vector<int64_t> versions;
+    for (const auto& message :
+         output_.Take(connection, v1::MasterMessage::kPushResult)) {
+      versions.push_back(message.push_result().version());
+    }
+    return versions;
+  }
+
+  absl::Time now_ = absl::UnixEpoch();
+  JobController::Options options_;
+  Recorder output_;
+  std::map<ConnectionId, std::vector<v1::Task>> tasks_;
+  std::unique_ptr<JobController> controller_;
+};
+
+TEST_F(JobControllerPsTest, CommitsWhatAWorkerHasPushed) {
+  options_.job.set_use_async(true);
+  Start();
+  Attach(1, 0);
+  ASSERT_THAT(Tasks(1), SizeIs(testing::Ge(2)));
+  Pushed(1, 0, 30);
+  EXPECT_THAT(output_.committed,
+              ElementsAre(std::make_pair(0, 20), std::make_pair(20, 30)));
+  EXPECT_EQ(controller_->progress().step, 3);
+  Pushed(1, 0, 30);
+  EXPECT_EQ(controller_->progress().step, 3) << "the same report again";
+}
+
+TEST_F(JobControllerPsTest, ALostWorkersRestGoesToAnotherAtTheSameBounds) {
+  options_.job.set_use_async(true);
+  Start();
+  Attach(1, 0);
+  Pushed(1, 0, 10);
+  Close(1);
+  Attach(2, 1);
+  const auto tasks = Tasks(2);
+  ASSERT_FALSE(tasks.empty());
+  EXPECT_EQ(tasks[0].range().begin(), 10);
+  EXPECT_EQ(tasks[0].range().end(), 20);
+}
+
+TEST_F(JobControllerPsTest, ALeavingWorkerIsReleasedAtOnce) {
+  options_.job.set_use_async(true);
+  Start();
+  Attach(1, 0);
+  v1::WorkerMessage leaving;
+  leaving.mutable_leaving()->set_reason("SIGTERM");
+  Say(1, leaving);
+  EXPECT_THAT(output_.Take(1, v1::MasterMessage::kStop), SizeIs(1));
+}
+
+TEST_F(JobControllerPsTest, EvaluatesWhileOthersTrain) {
+  options_.job.set_use_async(true);
+  options_.job.set_job_type(v1::TRAINING_WITH_EVALUATION);
+  v1::LedgerShard shard;
+  shard.set_name("test");
+  shard.set_end(10);
+  options_.tasks.validation_shards = {shard};
+  options_.evaluation.evaluation_steps = 2;
+  Start();
+  Attach(1, 0);
+  Attach(2, 1);
+  EXPECT_THAT(Tasks(1, v1::EVALUATION), IsEmpty());
+  Pushed(1, 0, 30);
+  auto evaluation = Tasks(1, v1::EVALUATION);
+  const ConnectionId evaluator = evaluation.empty() ? 2 : 1;
+  if (evaluation.empty()) evaluation = Tasks(2, v1::EVALUATION);
+  ASSERT_THAT(evaluation, SizeIs(1));
+  v1::WorkerMessage done;
+  done.mutable_task_done()->set_task_id(evaluation[0].task_id());
+  done.mutable_task_done()->set_records(10);
+  v1::MetricSums& sums = *done.mutable_task_done()->add_metrics();
+  sums.set_name("accuracy");
+  sums.set_kind("mean");
+  sums.add_sums(9);
+  sums.add_sums(10);
+  Say(evaluator, done);
+  EXPECT_THAT(output_.evaluated, ElementsAre(3));
+  EXPECT_THAT(output_.Take(1, v1::MasterMessage::kEvaluationDone), SizeIs(1));
+}
+
+TEST_F(JobControllerPsTest, AVersionIsTheSameOnAllServers) {
+  Start();
+  Attach(1, 0);
+  Attach(2, 1);
+  const auto first = Tasks(1);
+  const auto second = Tasks(2);
+  Stage(1, first[0], first[0].range().begin(), 0);
+  EXPECT_THAT(output_.to_servers, IsEmpty());
+  Stage(2, second[0], second[0].range().begin(), 0);
+  ASSERT_THAT(output_.to_servers[0], SizeIs(1));
+  ASSERT_THAT(output_.to_servers[1], SizeIs(1));
+  EXPECT_EQ(output_.to_servers[0][0].SerializeAsString(),
+            output_.to_servers[1][0].SerializeAsString());
+  EXPECT_EQ(output_.to_servers[0][0].commit().pushes_size(), 2);
+  Applied(0, 1);
+  EXPECT_THAT(Results(1), IsEmpty()) << "server 1 does not have it yet";
+  Applied(1, 1);
+  EXPECT_THAT(Results(1), ElementsAre(1));
+  EXPECT_THAT(Results(2), ElementsAre(1));
+  EXPECT_EQ(controller_->progress().step, 1);
+}
+
+TEST_F(JobControllerPsTest, AServerThatComesBackHearsTheOpenVersionAgain) {
+  options_.job.set_grads_to_wait(1);
+  Start();
+  Attach(1, 0);
+  const auto tasks = Tasks(1);
+  Stage(1, tasks[0], 0, 0);
+  Applied(0, 1);
+  output_.to_servers.clear();
+  controller_->OnServerAttached(now_, 1);
+  ASSERT_THAT(output_.to_servers[1], SizeIs(1));
+  EXPECT_EQ(output_.to_servers[1][0].commit().version(), 1);
+  Applied(1, 1);
+  EXPECT_THAT(Results(1), ElementsAre(1));
+}
+
+TEST_F(JobControllerPsTest, ARoundDoesNotWaitForALostWorker) {
+  Start();
+  Attach(1, 0);
+  Attach(2, 1);
+  const auto first = Tasks(1);
+  Stage(1, first[0], first[0].range().begin(), 0);
+  EXPECT_THAT(output_.to_servers, IsEmpty());
+  Close(2);
+  EXPECT_THAT(output_.to_servers[0], SizeIs(1));
+}
+
+TEST_F(JobControllerPsTest, AnOldGradientIsComputedAgainWhenAllHaveTheNewest) {
+  options_.job.set_grads_to_wait(1);
+  Start();
+  Attach(1, 0);
+  Attach(2, 1);
+  const auto first = Tasks(1);
+  const auto second = Tasks(2);
+  Stage(1, first[0], first[0].range().begin(), 0);
+  Stage(2, second[0], second[0].range().begin(), 0);
+  EXPECT_THAT(Results(2), IsEmpty());
+  Applied(0, 1);
+  Applied(1, 1);
+  EXPECT_THAT(Results(2), ElementsAre(0));
+  Stage(2, second[0], second[0].range().begin(), 1);
+  Applied(0, 2);
+  Applied(1, 2);
+  EXPECT_THAT(Results(2), ElementsAre(2));
+}
+
+TEST_F(JobControllerPsTest, AServerThatCannotApplyAVersionFailsTheJob) {
+  options_.job.set_grads_to_wait(1);
+  Start();
+  Attach(1, 0);
+  Stage(1, Tasks(1)[0], 0, 0);
+  v1::WorkerMessage message;
+  message.mutable_server_committed()->set_version(1);
+  message.mutable_server_committed()->set_error("not staged");
+  controller_->OnServerMessage(now_, 0, message);
+  EXPECT_TRUE(controller_->ending());
+  EXPECT_FALSE(controller_->succeeding());
+}
+
+TEST_F(JobControllerPsTest, EndsWhenAllIsCommitted) {
+  options_.job.set_use_async(true);
+  Start();
+  Attach(1, 0);
+  for (int64_t total = 10; total <= 80; total += 10) Pushed(1, 0, total);
+  EXPECT_TRUE(controller_->ending());
+  EXPECT_TRUE(controller_->succeeding());
+  EXPECT_THAT(output_.Take(1, v1::MasterMessage::kStop), SizeIs(1));
+}
+
+TEST_F(JobControllerPsTest, WhatIsStoppedEarlyWaitsForTheLastMinibatches) {
+  options_.job.set_use_async(true);
+  options_.tasks.max_step = 2;
+  options_.tasks.train_end_task = true;
+  Start();
+  Attach(1, 0);
+  Pushed(1, 0, 20);
+  EXPECT_THAT(output_.Take(1, v1::MasterMessage::kTrainingDone), SizeIs(1));
+  EXPECT_THAT(Tasks(1, v1::TRAIN_END_CALLBACK), IsEmpty());
+  v1::WorkerMessage idle;
+  idle.mutable_idle();
+  Say(1, idle);
+  EXPECT_THAT(Tasks(1, v1::TRAIN_END_CALLBACK), SizeIs(1));
+}
+
+}  // namespace
+}  // namespace elasticdl::master
