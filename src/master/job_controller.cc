@@ -75,8 +75,14 @@ JobController::JobController(Options options, TaskManager tasks,
                    options_.restore_from.empty() ? -1 : options_.restore_step),
       versions_({options_.job.grads_to_wait(),
                  options_.job.sync_version_tolerance(),
-                 options_.job.num_ps_pods()}),
-      first_ledger_(tasks_.Snapshot()) {}
+                 options_.job.num_ps_pods(), options_.restore_step}),
+      saves_({options_.job.checkpoint_steps(),
+              !options_.job.checkpoint_dir().empty()},
+             options_.restore_from.empty() ? 0 : options_.restore_step),
+      first_ledger_(tasks_.Snapshot()) {
+  // Of worlds, each tells it. Servers never lose their model.
+  if (HasServers()) checkpoints_.SetLineage(1);
+}
 
 bool JobController::IsTraining() const {
   return options_.job.job_type() == v1::TRAINING_ONLY ||
@@ -90,7 +96,7 @@ bool JobController::HasServers() const {
 bool JobController::HasWorld() const { return IsTraining() && !HasServers(); }
 
 bool JobController::LastCheckpointDue() const {
-  return HasWorld() && !options_.job.checkpoint_dir().empty() &&
+  return IsTraining() && !options_.job.checkpoint_dir().empty() &&
          tasks_.TrainingDone() && checkpoints_.settled_step() < tasks_.step();
 }
 
@@ -124,6 +130,7 @@ void JobController::OnMessage(absl::Time now, ConnectionId connection,
       break;
     case v1::WorkerMessage::kCheckpointBegin:
       OnCheckpointBegin(connection, message.checkpoint_begin());
+      if (HasServers()) EndServerSave(message.checkpoint_begin().step());
       break;
     case v1::WorkerMessage::kCheckpointDone:
       OnCheckpointDone(message.checkpoint_done());
@@ -159,6 +166,9 @@ void JobController::OnMessage(absl::Time now, ConnectionId connection,
                              absl::Seconds(message.stuck().seconds()),
                              absl::Milliseconds(100))),
                          " (--step_timeout)"));
+      break;
+    case v1::WorkerMessage::kPaused:
+      worker.paused = message.paused().number();
       break;
     case v1::WorkerMessage::kStaged:
       OnStaged(now, connection, worker, message.staged());
@@ -226,7 +236,8 @@ void JobController::OnHello(absl::Time now, ConnectionId connection,
   if (!IsTraining()) {
     welcome.set_restore_from(options_.restore_from);
   } else if (HasServers()) {
-    // Its first pull is of the trained model in any case.
+    // Only until the servers have a model.
+    welcome.set_restore_from(options_.restore_from);
   } else if (worker.resumed) {
     // It is as warm as can be.
   } else if (const auto sample = tasks_.Sample();
@@ -383,6 +394,8 @@ void JobController::OnCheckpointBegin(ConnectionId connection,
 }
 
 void JobController::OnCheckpointDone(const v1::CheckpointDone& done) {
+  // It could not read the model.
+  if (HasServers() && !done.error().empty()) EndServerSave(done.step());
   if (checkpoints_.Report(done.lineage(), done.step(), done.error())) {
     v1::JournalRecord record;
     record.set_saved(done.step());
@@ -400,7 +413,7 @@ void JobController::Advance(absl::Time now) {
     if (!membership().HasLevelMember()) FinishStop();
     return;
   }
-  if (HasServers()) AdvanceVersions(now);
+  if (HasServers()) AdvanceServers(now);
   if (tasks_.TrainingDone() && HasServers()) SendTrainingDone();
   if (tasks_.TrainingDone() && HasWorld()) world_.SendTrainingDone();
   AdvanceEvaluation(now);
@@ -450,6 +463,7 @@ TaskGranter::World JobController::WorldForTasks() const {
       HasServers() ? static_cast<size_t>(registry_.num_ready()) : world_.size();
   world.is_member = [this](int64_t id) { return world_.IsMember(id); };
   world.at_rest = AtRest();
+  world.holds_training = saves_.holds_training();
   world.last_checkpoint_due = LastCheckpointDue();
   return world;
 }

@@ -36,6 +36,7 @@
 #include "evaluation_rounds.h"
 #include "job_output.h"
 #include "resumption.h"
+#include "server_checkpoints.h"
 #include "task_granter.h"
 #include "task_manager.h"
 #include "version_rounds.h"
@@ -127,6 +128,8 @@ class JobController {
   // events only.
   std::vector<v1::JournalRecord> StateRecords() const;
 
+  // Where parameter servers are, for each Welcome from now on.
+  void SetServers(v1::Servers servers) { servers_ = std::move(servers); }
   // What workers are told, the run's name included.
   const v1::JobSpec& job() const { return options_.job; }
 
@@ -140,8 +143,6 @@ class JobController {
   void OnServerAttached(absl::Time now, int server);
   void OnServerMessage(absl::Time now, int server,
                        const v1::WorkerMessage& message);
-  // Where the servers are; for workers that come later.
-  void SetServers(const v1::Servers& servers) { servers_ = servers; }
   // The answer to Options::search_checkpoint.
   void OnCheckpointFound(absl::Time now, const CheckpointAnswer& answer);
   // The pod of this worker is deleted on purpose, for this reason: when it
@@ -228,6 +229,13 @@ class JobController {
   // Synchronous: every server has staged this gradient.
   void OnStaged(absl::Time now, ConnectionId connection, const Worker& worker,
                 const v1::Staged& staged);
+  void AdvanceServers(absl::Time now);
+  void DropFromServers(int64_t worker_id);
+  void AdvanceServerSave();
+  void BeginServerSave();
+  void EndServerSave(int64_t step);
+  void CancelServerSave();
+  void SendResume();
   // Makes the next version if it is complete.
   void AdvanceVersions(absl::Time now);
   // All records of these gradients are in the model.
@@ -373,6 +381,7 @@ class JobController {
   // Contributors to the open version, who hear of it when every server has it.
   std::vector<VersionRounds::Gradient> in_open_version_;
   std::vector<VersionRounds::Gradient> stale_;
+  ServerCheckpoints saves_;
   // The ledger to fall back to without any checkpoint.
   v1::Ledger first_ledger_;
   std::optional<JobResult> ending_;

@@ -60,6 +60,8 @@ void JobController::RecordOutcome() {
 
 void JobController::FinishIfDone() {
   if (!tasks_.Finished() || evaluation_.running()) return;
+  // A worker that is told to stop cannot read the model any more.
+  if (HasServers() && LastCheckpointDue()) return;
   const TaskSummary summary = tasks_.Summary();
   JobResult result;
   result.message = summary.ToString();

@@ -61,7 +61,7 @@ void JobController::Depart(absl::Time now, int64_t worker_id,
   departed.reason = reason;
   departed.deadline = now + options_.end_grace;
   AddDeparted(worker_id, departed);
-  versions_.Drop(worker_id);
+  if (HasServers()) DropFromServers(worker_id);
   if (!HasWorld()) {
     FinishDeparted(now);
     return;
@@ -115,6 +115,7 @@ void JobController::ReportQuarantined() {
     // Others were set aside by the run whose ledger this one has restored.
     if (bad.failures == 0) continue;
     blame_.OnQuarantined(bad.failures);
+    saves_.OnQuarantined(bad.range);
     observer_.OnQuarantined(bad);
   }
 }

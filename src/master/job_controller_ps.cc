@@ -56,6 +56,7 @@ void JobController::OnPushed(absl::Time now, const Worker& worker,
     step = std::min(step, options_.tasks.max_step);
   }
   for (const CommittedRange& range : *ranges) {
+    saves_.OnCommit(range);
     observer_.OnCommit(range, step, /*generation=*/0);
   }
   blame_.OnCommit();
@@ -105,8 +106,23 @@ void JobController::SendStale() {
   }
 }
 
+void JobController::DropFromServers(int64_t worker_id) {
+  versions_.Drop(worker_id);
+  if (!options_.job.use_async()) return;
+  // Its last push may have reached some of the servers only.
+  if (const auto next = tasks_.NextUncommitted(worker_id)) {
+    saves_.AddSuspect(*next);
+    CancelServerSave();
+  }
+}
+
+void JobController::AdvanceServers(absl::Time now) {
+  AdvanceServerSave();
+  AdvanceVersions(now);
+}
+
 void JobController::AdvanceVersions(absl::Time now) {
-  if (tasks_.TrainingDone()) return;
+  if (tasks_.TrainingDone() || saves_.holds_training()) return;
   // Who holds data and has no gradient here is computing one.
   bool more = false;
   for (const auto& [connection, worker] : registry_.workers()) {
@@ -204,6 +220,66 @@ void JobController::OnServerMessage(absl::Time now, int server,
   }
   SendStale();
   Advance(now);
+}
+
+// ---- checkpoints ----
+
+void JobController::AdvanceServerSave() {
+  using State = ServerCheckpoints::State;
+  if (saves_.state() == State::kSaving &&
+      !registry_.IsReachable(saves_.saver())) {
+    CancelServerSave();
+  }
+  if (saves_.state() == State::kIdle) {
+    const bool over = tasks_.TrainingDone() && WorkersAtRest();
+    if (versions_.open() || !saves_.Due(tasks_.step(), over)) return;
+    // The model of a synchronous job changes only when this master says so.
+    if (over || !options_.job.use_async()) return BeginServerSave();
+    saves_.BeginPause();
+    v1::MasterMessage message;
+    message.mutable_pause()->set_number(saves_.pause());
+    port_.Send(registry_.ReadyConnections(), std::move(message));
+  }
+  if (saves_.state() != State::kPausing) return;
+  for (const auto& [connection, worker] : registry_.workers()) {
+    // Who has no data cannot push.
+    if (worker.ready && !worker.stop_sent && worker.paused != saves_.pause() &&
+        tasks_.NumHeld(worker.id, v1::TRAINING) > 0) {
+      return;
+    }
+  }
+  BeginServerSave();
+}
+
+void JobController::BeginServerSave() {
+  for (const auto& [connection, worker] : registry_.workers()) {
+    if (!worker.ready || worker.leaving || worker.stop_sent) continue;
+    saves_.BeginSave(worker.id);
+    v1::MasterMessage message;
+    message.mutable_save_now()->set_step(tasks_.step());
+    message.mutable_save_now()->set_lineage(checkpoints_.lineage());
+    return port_.Send({connection}, std::move(message));
+  }
+  // Until somebody comes who can.
+  CancelServerSave();
+}
+
+void JobController::EndServerSave(int64_t step) {
+  if (saves_.state() != ServerCheckpoints::State::kSaving) return;
+  saves_.End(step);
+  SendResume();
+}
+
+void JobController::CancelServerSave() {
+  if (!saves_.holds_training()) return;
+  saves_.Cancel();
+  SendResume();
+}
+
+void JobController::SendResume() {
+  v1::MasterMessage message;
+  message.mutable_resume();
+  port_.Send(registry_.ReadyConnections(), std::move(message));
 }
 
 // ---- the end ----

@@ -205,7 +205,7 @@ void JobController::Release(absl::Time now, int64_t worker_id) {
   AddDeparted(worker_id, departed);
   // Its stream ends by itself.
   registry_.Release(worker_id);
-  versions_.Drop(worker_id);
+  if (HasServers()) versions_.Drop(worker_id);
   if (!HasWorld()) FinishDeparted(now);
 }
 

@@ -75,7 +75,7 @@ TaskKinds TaskGranter::KindsFor(const World& world,
   const bool trained = tasks_.TrainingDone() && world.at_rest;
   TaskKinds kinds;
   kinds.training =
-      !worker.waiting && (HasRoom(world, worker.id, v1::TRAINING) ||
+      !worker.waiting && !world.holds_training && (HasRoom(world, worker.id, v1::TRAINING) ||
                           (worker.starving && !IsCareful(v1::TRAINING)));
   // A worker evaluates the version it stands at: when it waits for that, or
   // when there is nothing to train.

@@ -36,6 +36,8 @@ class TaskGranter {
     bool at_rest = false;
     // The model is on parameter servers: any worker can evaluate it.
     bool shared_model = false;
+    // Nobody may get new training data: the model is about to be saved.
+    bool holds_training = false;
     // The last model is not on the disk yet.
     bool last_checkpoint_due = false;
   };

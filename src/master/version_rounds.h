@@ -31,6 +31,8 @@ class VersionRounds {
     // How many versions a gradient may be behind.
     int64_t tolerance = 0;
     int servers = 1;
+    // What the servers begin with.
+    int64_t first_version = 0;
   };
   // One minibatch that every server has staged.
   struct Gradient {
@@ -41,7 +43,8 @@ class VersionRounds {
     double loss = 0;
   };
 
-  explicit VersionRounds(const Options& options) : options_(options) {}
+  explicit VersionRounds(const Options& options)
+      : options_(options), version_(options.first_version) {}
 
   // The last version that was made, and whether some server may not have it.
   int64_t version() const { return version_; }
@@ -75,7 +78,7 @@ class VersionRounds {
   }
 
   const Options options_;
-  int64_t version_ = 0;
+  int64_t version_;
   // In the order in which they came.
   std::deque<Gradient> waiting_;
   std::optional<v1::PsCommit> open_;

@@ -7,10 +7,6 @@
 #include "elasticdl/common/log.h"
 
 namespace elasticdl::worker {
-namespace {
-
-// How long a save at the end may take before the worker gives it up.
-constexpr absl::Duration kSaveTimeout = absl::Minutes(10);
 
 v1::WorkerMessage MakeCheckpointDone(int64_t step, int64_t lineage,
                                      const absl::StatusOr<std::string>& path,
@@ -27,8 +23,6 @@ v1::WorkerMessage MakeCheckpointDone(int64_t step, int64_t lineage,
   }
   return message;
 }
-
-}  // namespace
 
 void CheckpointCoordinator::OnEntered(const elastic::World& world) {
   // Nobody confirmed the step of the copy, so the new world may have started

@@ -25,6 +25,13 @@
 
 namespace elasticdl::worker {
 
+// How long a save at the end may take before the worker gives it up.
+inline constexpr absl::Duration kSaveTimeout = absl::Minutes(10);
+
+v1::WorkerMessage MakeCheckpointDone(int64_t step, int64_t lineage,
+                                     const absl::StatusOr<std::string>& path,
+                                     absl::Duration took);
+
 // Runs on the training thread.
 class CheckpointCoordinator {
  public:

@@ -78,10 +78,10 @@ absl::Status JobRunner::SetUp(const v1::Welcome& welcome) {
 absl::Status JobRunner::SetUpTraining(const v1::Welcome& welcome) {
   if (HasServers(job_)) {
     ELASTICDL_ASSIGN_OR_RETURN(
-        trainer_, PsTrainer::Create({job_, worker_id_, deps_.link.secret,
-                                     welcome.servers(), deps_.model, *replica_,
-                                     data_, reports_, deps_.events, deps_.send,
-                                     deps_.environment}));
+        trainer_, PsTrainer::Create(
+                      {job_, worker_id_, deps_.link.secret, welcome.servers(),
+                       welcome.restore_from(), deps_.model, *replica_, data_,
+                       reports_, deps_.events, deps_.send, deps_.environment}));
     return absl::OkStatus();
   }
   ELASTICDL_ASSIGN_OR_RETURN(

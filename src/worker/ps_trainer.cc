@@ -48,6 +48,16 @@ absl::Status PsTrainer::SetUp() {
   learning_rate_ = deps_.replica.learning_rate();
   ELASTICDL_ASSIGN_OR_RETURN(callbacks_, deps_.model.CreateCallbacks());
   deps_.replica.SetRowSource(&rows_);
+  std::unique_ptr<checkpoint::Saver> saver;
+  if (!deps_.job.checkpoint_dir().empty()) {
+    checkpoint::SaveOptions options;
+    options.keep_max = deps_.job.keep_checkpoint_max();
+    saver = deps_.environment.MakeSaver(deps_.job.checkpoint_dir(), options);
+  }
+  saver_ = std::make_unique<ServerSaver>(
+      ServerSaver::Deps{client_, deps_.replica, deps_.send,
+                        deps_.environment.clock()},
+      std::move(saver));
   ELASTICDL_ASSIGN_OR_RETURN(
       source_,
       deps_.data.MakePipeline(deps_.job.training_data(), Mode::kTraining,
@@ -82,9 +92,24 @@ v1::PsDefinition PsTrainer::Definition() const {
 absl::Status PsTrainer::Connect() {
   if (connected_) return absl::OkStatus();
   ELASTICDL_RETURN_IF_ERROR(client_.Define(Definition()));
-  // The same on every worker: they follow from the seed.
-  ELASTICDL_RETURN_IF_ERROR(
-      client_.SetInitialValues(deps_.replica.parameters().values()));
+  ELASTICDL_ASSIGN_OR_RETURN(const std::vector<v1::PsReply> servers,
+                             client_.Status(/*digest=*/false));
+  connected_ = std::all_of(
+      servers.begin(), servers.end(),
+      [](const v1::PsReply& reply) { return reply.status().initialized(); });
+  if (connected_) return absl::OkStatus();
+  if (deps_.restore_from.empty()) {
+    // The same on every worker: they follow from the seed.
+    ELASTICDL_RETURN_IF_ERROR(
+        client_.SetInitialValues(deps_.replica.parameters().values()));
+  } else {
+    ELASTICDL_ASSIGN_OR_RETURN(
+        const checkpoint::Loaded loaded,
+        deps_.environment.LoadCheckpoint(deps_.restore_from, {}));
+    ELASTICDL_RETURN_IF_ERROR(saver_->Restore(loaded));
+    LogInfo("gave ", deps_.restore_from, " (step ", loaded.version,
+            ") to the servers");
+  }
   connected_ = true;
   return absl::OkStatus();
 }
@@ -140,7 +165,8 @@ absl::Status PsTrainer::Handle(const Event& event) {
       pending_.push_back({event.minibatch, std::nullopt});
       return absl::OkStatus();
     case Event::Kind::kMasterBack:
-      // The new master may not have heard these.
+      // The new master may not have heard these, and it knows of no pause.
+      paused_ = false;
       reported_records_ = -1;
       if (async_) Report();
       if (staged_.has_value()) SendStaged();
@@ -175,6 +201,19 @@ absl::Status PsTrainer::HandleMessage(const v1::MasterMessage& message) {
       staged_.reset();
       pending_.clear();
       SendIdle();
+      return absl::OkStatus();
+    case v1::MasterMessage::kPause:
+      paused_ = true;
+      SendPaused(message.pause().number());
+      return absl::OkStatus();
+    case v1::MasterMessage::kResume:
+      paused_ = false;
+      return absl::OkStatus();
+    case v1::MasterMessage::kSaveNow:
+      saver_->OnSaveNow(message.save_now());
+      return absl::OkStatus();
+    case v1::MasterMessage::kLedger:
+      saver_->OnLedger(message.ledger());
       return absl::OkStatus();
     case v1::MasterMessage::kPushResult:
       return OnPushResult(message.push_result());
@@ -349,6 +388,13 @@ void PsTrainer::SendIdle() {
   deps_.send(std::move(message));
 }
 
+void PsTrainer::SendPaused(int64_t number) {
+  Report();
+  v1::WorkerMessage message;
+  message.mutable_paused()->set_number(number);
+  deps_.send(std::move(message));
+}
+
 void PsTrainer::AskStopIfWanted() {
   const auto reason = callbacks_->stop_reason();
   if (!reason.has_value() || std::exchange(stop_sent_, true)) return;
@@ -361,6 +407,7 @@ void PsTrainer::Finish() {
   if (trained_records_ > 0) {
     LogInfo("trained ", trained_records_, " records here");
   }
+  saver_->Flush();
 }
 
 }  // namespace elasticdl::worker

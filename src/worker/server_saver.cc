@@ -1,0 +1,173 @@
+#include "server_saver.h"
+
+#include <cstring>
+#include <utility>
+
+#include "absl/strings/str_cat.h"
+#include "checkpoint_coordinator.h"
+#include "elasticdl/common/failpoint.h"
+#include "elasticdl/common/log.h"
+#include "elasticdl/common/status.h"
+
+namespace elasticdl::worker {
+
+// ---- saving ----
+
+void ServerSaver::OnSaveNow(const v1::SaveNow& save) {
+  absl::StatusOr<checkpoint::OwnedSnapshot> model = Read();
+  if (!model.ok()) {
+    // Cancelled: this worker is to stop, and another will be asked.
+    if (absl::IsCancelled(model.status())) return;
+    deps_.send(MakeCheckpointDone(save.step(), save.lineage(), model.status(),
+                                  absl::ZeroDuration()));
+    return;
+  }
+  model->snapshot.version = save.step();
+  model->snapshot.lineage.generation = save.lineage();
+  waiting_ = *std::move(model);
+  v1::WorkerMessage message;
+  message.mutable_checkpoint_begin()->set_step(save.step());
+  message.mutable_checkpoint_begin()->set_lineage(save.lineage());
+  deps_.send(std::move(message));
+}
+
+absl::StatusOr<checkpoint::OwnedSnapshot> ServerSaver::Read() {
+  if (saver_ == nullptr) {
+    return absl::FailedPreconditionError("there is no --checkpoint_dir");
+  }
+  ELASTICDL_RETURN_IF_ERROR(Failpoint("worker.read_model"));
+  std::vector<std::vector<float>> arrays;
+  ELASTICDL_ASSIGN_OR_RETURN(const int64_t version,
+                             deps_.client.ReadDense(arrays));
+  FlatParameters& flat = deps_.replica.parameters();
+  const std::vector<std::string>& slots = deps_.replica.slot_names();
+  if (arrays.size() != slots.size() + 1 || arrays[0].size() != flat.size()) {
+    return absl::InternalError("the servers' model has another size");
+  }
+  // This worker's own copy gets the newest values: buffers and parameters that
+  // are not trained are saved from there.
+  std::memcpy(flat.values(), arrays[0].data(), flat.size() * sizeof(float));
+  checkpoint::OwnedSnapshot model =
+      checkpoint::OwnedSnapshot::Copy(deps_.replica.ViewWithoutSlots());
+  model.snapshot.optimizer_step = version;
+  for (size_t i = 0; i < slots.size(); ++i) {
+    const absl::Span<const char> bytes = model.Keep(std::move(arrays[i + 1]));
+    for (const FlatParameters::Slice& slice : flat.slices()) {
+      checkpoint::NamedTensor slot;
+      slot.name = checkpoint::SlotName(slice.name, slots[i]);
+      slot.shape = slice.shape;
+      slot.bytes = bytes.subspan(slice.offset * sizeof(float),
+                                 slice.size * sizeof(float));
+      model.snapshot.slots.push_back(std::move(slot));
+    }
+  }
+  const size_t tables = deps_.replica.network().tables().size();
+  for (size_t table = 0; table < tables; ++table) {
+    ELASTICDL_RETURN_IF_ERROR(ReadTable(static_cast<uint32_t>(table), model));
+  }
+  return model;
+}
+
+absl::Status ServerSaver::ReadTable(uint32_t table,
+                                    checkpoint::OwnedSnapshot& into) {
+  const ShardedTable& info = deps_.replica.network().tables()[table];
+  const std::vector<std::string>& slots = deps_.replica.slot_names();
+  const auto dim = static_cast<size_t>(info.dim);
+  checkpoint::OwnedTableRows rows;
+  rows.name = info.name;
+  rows.dim = info.dim;
+  rows.initializer = info.initializer;
+  for (const std::string& slot : slots) rows.slots.push_back({slot, {}});
+  ELASTICDL_RETURN_IF_ERROR(
+      deps_.client
+          .ReadTable(table,
+                     [&](absl::Span<const int64_t> ids, const float* values,
+                         absl::Span<const float* const> parts) {
+                       const size_t size = ids.size() * dim;
+                       rows.ids.insert(rows.ids.end(), ids.begin(), ids.end());
+                       rows.values.insert(rows.values.end(), values,
+                                          values + size);
+                       for (size_t i = 0; i < parts.size(); ++i) {
+                         rows.slots[i].values.insert(rows.slots[i].values.end(),
+                                                     parts[i], parts[i] + size);
+                       }
+                       return absl::OkStatus();
+                     })
+          .status());
+  into.AddTable(std::move(rows));
+  return absl::OkStatus();
+}
+
+void ServerSaver::OnLedger(const v1::LedgerReply& reply) {
+  if (!waiting_.has_value() || waiting_->snapshot.version != reply.step()) {
+    return;
+  }
+  checkpoint::OwnedSnapshot model = *std::move(waiting_);
+  waiting_.reset();
+  if (!reply.has_ledger()) {
+    LogInfo("the copy of step ", reply.step(), " is dropped");
+    return;
+  }
+  model.snapshot.ledger = reply.ledger();
+  model.snapshot.lineage.run = reply.run();
+  const int64_t step = reply.step();
+  const int64_t lineage = model.snapshot.lineage.generation;
+  saver_->Submit(
+      std::move(model),
+      [send = deps_.send, step, lineage, &clock = deps_.clock,
+       start = deps_.clock.Now()](const absl::StatusOr<std::string>& path) {
+        if (absl::IsCancelled(path.status())) return;
+        send(MakeCheckpointDone(step, lineage, path, clock.Now() - start));
+      });
+}
+
+void ServerSaver::Flush() {
+  if (saver_ == nullptr) return;
+  const absl::Status status = saver_->Flush(kSaveTimeout);
+  if (!status.ok()) LogError("saving the last checkpoint: ", status.message());
+}
+
+// ---- restoring ----
+
+absl::Status ServerSaver::Restore(const checkpoint::Loaded& loaded) {
+  // Checks that it is of this model, and puts parameters, slots and buffers
+  // where they are sent from.
+  ELASTICDL_RETURN_IF_ERROR(deps_.replica.Restore(loaded));
+  const size_t tables = deps_.replica.network().tables().size();
+  for (size_t table = 0; table < tables; ++table) {
+    ELASTICDL_RETURN_IF_ERROR(
+        RestoreTable(loaded, static_cast<uint32_t>(table)));
+  }
+  const std::vector<const float*> slots = deps_.replica.slots();
+  return deps_.client.SetInitialValues(deps_.replica.parameters().values(),
+                                       slots, loaded.version);
+}
+
+absl::Status ServerSaver::RestoreTable(const checkpoint::Loaded& loaded,
+                                       uint32_t table) {
+  const ShardedTable& info = deps_.replica.network().tables()[table];
+  for (const checkpoint::EmbeddingRows& part : loaded.embedding_tables) {
+    if (part.name != info.name) continue;
+    if (part.rows.shape.size() != 2 || part.rows.shape[1] != info.dim) {
+      return absl::FailedPreconditionError(
+          absl::StrCat(loaded.path, " is of another model: table ",
+                       checkpoint::Describe(part.rows), " has rows of ",
+                       info.dim, " values here"));
+    }
+    std::vector<const void*> slots;
+    for (const std::string& name : deps_.replica.slot_names()) {
+      for (const checkpoint::NamedTensor& slot : part.slots) {
+        if (slot.name == checkpoint::SlotName(info.name, name)) {
+          slots.push_back(slot.bytes.data());
+        }
+      }
+    }
+    // Of another optimizer: its own initial values.
+    if (slots.size() != deps_.replica.slot_names().size()) slots.clear();
+    ELASTICDL_RETURN_IF_ERROR(deps_.client.RestoreRows(
+        loaded.version, table, part.ids, part.rows.bytes.data(), slots));
+  }
+  return absl::OkStatus();
+}
+
+}  // namespace elasticdl::worker

@@ -1,0 +1,59 @@
+// Checkpoints of a model that is on parameter servers: one worker reads it from
+// all of them and saves it, or gives a saved one to new servers.
+#pragma once
+
+#include <cstdint>
+#include <memory>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "absl/status/status.h"
+#include "absl/status/statusor.h"
+#include "elasticdl/checkpoint/async_saver.h"
+#include "elasticdl/checkpoint/snapshot.h"
+#include "elasticdl/common/clock.h"
+#include "elasticdl/model/sharding.h"
+#include "elasticdl/ps/client.h"
+#include "elasticdl/v1/master.pb.h"
+#include "event.h"
+#include "replica.h"
+
+namespace elasticdl::worker {
+
+// Runs on the training thread.
+class ServerSaver {
+ public:
+  struct Deps {
+    ps::Client& client;
+    Replica& replica;
+    SendFunction send;
+    const Clock& clock;
+  };
+  // `saver` may be null: then nothing is saved. What `deps` refers to must
+  // outlive this.
+  ServerSaver(const Deps& deps, std::unique_ptr<checkpoint::Saver> saver)
+      : deps_(deps), saver_(std::move(saver)) {}
+
+  // Reads the model; the master answers with its ledger.
+  void OnSaveNow(const v1::SaveNow& save);
+  void OnLedger(const v1::LedgerReply& reply);
+  // Waits for the save under way, if any.
+  void Flush();
+
+  // Gives the servers the model of a checkpoint, unless they have one.
+  // FAILED_PRECONDITION when it is of another model.
+  absl::Status Restore(const checkpoint::Loaded& loaded);
+
+ private:
+  absl::StatusOr<checkpoint::OwnedSnapshot> Read();
+  absl::Status ReadTable(uint32_t table, checkpoint::OwnedSnapshot& into);
+  absl::Status RestoreTable(const checkpoint::Loaded& loaded, uint32_t table);
+
+  const Deps deps_;
+  const std::unique_ptr<checkpoint::Saver> saver_;
+  // Read, and waiting for its ledger.
+  std::optional<checkpoint::OwnedSnapshot> waiting_;
+};
+
+}  // namespace elasticdl::worker
