@@ -207,7 +207,7 @@ int LogsCommand(const std::vector<std::string>& args, const JobFinder& find) {
   set.Add("pod", &request.pod,
           flags::Info(kGroup, "The same as POD.").Value("POD"));
   set.AddPositional("POD", &pods, 0,
-                    "master, a pod's name or its end (0, worker-j-0); "
+                    "master, a pod's name or its end (0, worker-j-0, ps-j-0); "
                     "default: all.",
                     1);
   if (const int code = set.ParseOrExitCode(args); code >= 0) return code;

@@ -7,6 +7,7 @@
 #include <string>
 
 #include "absl/strings/ascii.h"
+#include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
 #include "elasticdl/common/file.h"
 #include "gmock/gmock.h"
@@ -72,37 +73,72 @@ TEST_F(ServersTest, KilledServerIsStartedAgain) {
   EXPECT_THAT(List(Path("logs/killed")), IsEmpty());
 }
 
-// Without pods, servers find token and folder by the master's address and hear
-// from the master that the job is over.
-TEST_F(ServersTest, ServerStartedByHand) {
-  const std::string folder = JobFolder("hand");
-  ASSERT_TRUE(MakeDirectories(folder).ok());
-  const auto master =
-      Run("master",
-          {Program("elasticdl-master"), "--job_name=hand",
-           "--model_zoo=" + Zoo(), "--model_def=linear.custom_model",
-           "--training_data=" + train_csv(), "--num_ps_pods=1", "--port=0"});
-  ASSERT_TRUE(WaitForFile(folder + "/http_address")) << master->err();
-  const std::string address =
-      std::string(absl::StripAsciiWhitespace(Contents(folder + "/address")));
-  const auto start = [&](const std::string& id) {
-    return Run("ps-" + id, {Program("elasticdl-ps"), "--ps_id=" + id,
-                            "--port=0", "--master_addr=" + address});
-  };
-  LineFollower log(master->err_path());
-  const auto server = start("0");
-  while (auto line = log.Next()) {
-    if (line->find("server 0 (pid") != std::string::npos) break;
+// Without pods, servers find token and folder by the master's address.
+class ServersByHandTest : public ServersTest {
+ protected:
+  ServersByHandTest() { EXPECT_TRUE(MakeDirectories(folder_).ok()); }
+
+  // Started again, it listens where it did before.
+  void StartMaster(const std::string& name) {
+    const std::string port =
+        address_.empty() ? "0" : address_.substr(address_.rfind(':') + 1);
+    const std::string published = folder_ + "/http_address";
+    EXPECT_TRUE(RemoveTree(published).ok());
+    master_ =
+        Run(name, {Program("elasticdl-master"), "--job_name=hand",
+                   "--model_zoo=" + Zoo(), "--model_def=linear.custom_model",
+                   "--training_data=" + train_csv(), "--num_ps_pods=1",
+                   "--master_timeout=60", "--port=" + port});
+    ASSERT_TRUE(WaitForFile(published)) << master_->err();
+    address_ =
+        std::string(absl::StripAsciiWhitespace(Contents(folder_ + "/address")));
   }
-  const auto wrong = start("1");
+  std::unique_ptr<ChildProcess> StartServer(const std::string& id) {
+    return Run("ps-" + id, {Program("elasticdl-ps"), "--ps_id=" + id,
+                            "--port=0", "--master_addr=" + address_});
+  }
+  // The master knows where server 0 is.
+  bool WaitForServer() {
+    LineFollower log(master_->err_path());
+    while (auto line = log.Next()) {
+      if (absl::StrContains(*line, "server 0 (pid")) return true;
+    }
+    return false;
+  }
+
+  const std::string folder_ = JobFolder("hand");
+  std::string address_;
+  std::unique_ptr<ChildProcess> master_;
+};
+
+TEST_F(ServersByHandTest, ServerHearsThatTheJobIsOver) {
+  StartMaster("master");
+  const auto server = StartServer("0");
+  EXPECT_TRUE(WaitForServer()) << server->err();
+  const auto wrong = StartServer("1");
   EXPECT_EQ(wrong->Wait(), 1);
   EXPECT_THAT(wrong->err(), HasSubstr("no parameter server 1"));
-  ASSERT_THAT(List(folder + "/ps"), SizeIs(1));
-  master->Signal(SIGTERM);
-  EXPECT_EQ(master->Wait(), 1) << master->err();
+  EXPECT_THAT(List(folder_ + "/ps"), SizeIs(1));
+  master_->Signal(SIGTERM);
+  EXPECT_EQ(master_->Wait(), 1) << master_->err();
   EXPECT_EQ(server->Wait(), 0) << server->err();
   // A job that was stopped keeps them; the next run starts without them.
-  EXPECT_THAT(List(folder + "/ps"), SizeIs(1));
+  EXPECT_THAT(List(folder_ + "/ps"), SizeIs(1));
+}
+
+TEST_F(ServersByHandTest, ServerOutlivesItsMaster) {
+  StartMaster("first");
+  const auto server = StartServer("0");
+  EXPECT_TRUE(WaitForServer()) << server->err();
+  const auto runs = List(folder_ + "/ps");
+  master_->Signal(SIGKILL);
+  EXPECT_EQ(master_->Wait(), 128 + SIGKILL);
+  StartMaster("second");
+  EXPECT_TRUE(WaitForServer()) << server->err();
+  EXPECT_EQ(List(folder_ + "/ps"), runs);
+  master_->Signal(SIGTERM);
+  EXPECT_EQ(master_->Wait(), 1) << master_->err();
+  EXPECT_EQ(server->Wait(), 0) << server->err();
 }
 
 }  // namespace

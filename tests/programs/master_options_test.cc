@@ -62,5 +62,29 @@ TEST(MasterOptionsTest, CommandRunsInEveryWorker) {
   EXPECT_EQ(service->job_command, "");
 }
 
+TEST(MasterOptionsTest, ServersForTrainingOnly) {
+  const auto options =
+      Make({"--num_ps_pods=2", "--use_async", "--get_model_steps=3",
+            "--lr_staleness_modulation", "--sync_version_tolerance=4"});
+  ASSERT_TRUE(options.ok()) << options.status();
+  EXPECT_EQ(options->num_ps_pods, 2);
+  EXPECT_EQ(options->ps_argv[0], "/bin/elasticdl-ps");
+  EXPECT_EQ(options->job.distribution_strategy(), "ParameterServerStrategy");
+  EXPECT_EQ(options->job.num_ps_pods(), 2);
+  EXPECT_TRUE(options->job.use_async());
+  EXPECT_EQ(options->job.grads_to_wait(), 1);
+  EXPECT_EQ(options->job.get_model_steps(), 3);
+  EXPECT_EQ(options->job.sync_version_tolerance(), 4);
+  EXPECT_TRUE(options->job.lr_staleness_modulation());
+  for (const char* other :
+       {"--distribution_strategy=AllreduceStrategy", "--job_command=x",
+        "--distribution_strategy=Local"}) {
+    const auto none = Make({"--num_ps_pods=2", other});
+    ASSERT_TRUE(none.ok()) << none.status();
+    EXPECT_EQ(none->num_ps_pods, 0) << other;
+    EXPECT_EQ(none->job.num_ps_pods(), 0) << other;
+  }
+}
+
 }  // namespace
 }  // namespace elasticdl::programs
