@@ -9,6 +9,7 @@
 #include "elasticdl/common/backoff.h"
 #include "elasticdl/common/check.h"
 #include "elasticdl/common/clock.h"
+#include "elasticdl/common/failpoint.h"
 #include "elasticdl/common/log.h"
 #include "elasticdl/common/mutex.h"
 #include "elasticdl/common/status.h"
@@ -103,6 +104,11 @@ absl::Status Client::Round(std::vector<Call>& calls, absl::Time end,
   std::vector<bool> sent(calls.size(), false);
   for (size_t i = 0; i < calls.size() && final_error.ok(); ++i) {
     if (calls[i].done) continue;
+    // Who dies here has reached some of the servers only.
+    if (i > 0 && calls[i].request.entry().has_push()) {
+      final_error = Failpoint("ps.between_servers");
+      if (!final_error.ok()) break;
+    }
     calls[i].status = lanes_[i]->Send(calls[i], timeout());
     sent[i] = calls[i].status.ok();
     if (!sent[i] && !IsWorthAnotherTry(calls[i].status)) {

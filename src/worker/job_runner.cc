@@ -48,18 +48,14 @@ absl::Status JobRunner::SetUp(const v1::Welcome& welcome) {
       [this](const std::string& where, absl::Duration age) {
         SendStuck(where, age);
       });
-  ELASTICDL_ASSIGN_OR_RETURN(
-      replica_, Replica::Create(deps_.model, job_.seed(), IsTraining(job_),
-                                /*sharded_embeddings=*/HasServers(job_)));
   if (IsTraining(job_)) {
-    ELASTICDL_RETURN_IF_ERROR(SetUpTraining(welcome));
-  } else if (!welcome.restore_from().empty()) {
     ELASTICDL_ASSIGN_OR_RETURN(
-        const checkpoint::Loaded loaded,
-        deps_.environment.LoadCheckpoint(welcome.restore_from(), {}));
-    ELASTICDL_RETURN_IF_ERROR(replica_->Restore(loaded));
-    LogInfo("restored ", welcome.restore_from(), " (step ", replica_->step(),
-            ")");
+        replica_, Replica::Create(deps_.model, job_.seed(),
+                                  /*with_optimizer=*/true,
+                                  /*sharded_embeddings=*/HasServers(job_)));
+    ELASTICDL_RETURN_IF_ERROR(SetUpTraining(welcome));
+  } else {
+    ELASTICDL_RETURN_IF_ERROR(SetUpTrained(welcome.restore_from()));
   }
   if (!job_.validation_data().empty()) {
     ELASTICDL_ASSIGN_OR_RETURN(model::MetricSet metrics,
@@ -73,6 +69,30 @@ absl::Status JobRunner::SetUp(const v1::Welcome& welcome) {
         std::move(metrics), std::move(source));
   }
   return job_.prediction_data().empty() ? absl::OkStatus() : SetUpPrediction();
+}
+
+absl::Status JobRunner::SetUpTrained(const std::string& path) {
+  if (!path.empty()) {
+    ELASTICDL_ASSIGN_OR_RETURN(trained_,
+                               deps_.environment.LoadCheckpoint(path, {}));
+  }
+  // Ids of any value have rows of their own there, as they had on the servers.
+  const bool tables = !trained_.embedding_tables.empty();
+  ELASTICDL_ASSIGN_OR_RETURN(
+      replica_, Replica::Create(deps_.model, job_.seed(),
+                                /*with_optimizer=*/false, tables));
+  if (path.empty()) return absl::OkStatus();
+  ELASTICDL_RETURN_IF_ERROR(replica_->Restore(trained_));
+  if (tables) {
+    ELASTICDL_ASSIGN_OR_RETURN(
+        rows_, CheckpointRows::Create(trained_, replica_->network().tables(),
+                                      job_.seed()));
+    replica_->SetRowSource(rows_.get());
+  } else {
+    trained_ = checkpoint::Loaded();
+  }
+  LogInfo("restored ", path, " (step ", replica_->step(), ")");
+  return absl::OkStatus();
 }
 
 absl::Status JobRunner::SetUpTraining(const v1::Welcome& welcome) {

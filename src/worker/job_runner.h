@@ -10,7 +10,9 @@
 
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
+#include "checkpoint_rows.h"
 #include "data_sources.h"
+#include "elasticdl/checkpoint/snapshot.h"
 #include "elasticdl/elastic/watchdog.h"
 #include "elasticdl/elastic/world_link.h"
 #include "elasticdl/model/loader.h"
@@ -63,6 +65,8 @@ class JobRunner {
   JobRunner(const v1::Welcome& welcome, const Deps& deps);
   absl::Status SetUp(const v1::Welcome& welcome);
   absl::Status SetUpTraining(const v1::Welcome& welcome);
+  // For evaluation and prediction: the model of a checkpoint, if there is one.
+  absl::Status SetUpTrained(const std::string& path);
   absl::Status SetUpPrediction();
 
   bool HasWork() const;
@@ -85,6 +89,9 @@ class JobRunner {
   TaskReports reports_;
   std::unique_ptr<elastic::Watchdog> watchdog_;
   std::unique_ptr<Replica> replica_;
+  // A checkpoint whose rows are used where they are.
+  checkpoint::Loaded trained_;
+  std::unique_ptr<CheckpointRows> rows_;
 
   // Something is wrong for good; the master has been told this.
   std::optional<std::string> failure_;

@@ -5,6 +5,7 @@
 
 #include <cstdint>
 #include <memory>
+#include <optional>
 #include <vector>
 
 #include "absl/status/status.h"
@@ -95,7 +96,8 @@ class Replica {
   std::string optimizer_spec_;
   std::vector<std::vector<float>> slots_;
   std::vector<float*> slot_pointers_;
-  bool training_ = false;
+  // Nothing: a new network is in whatever mode its maker left it.
+  std::optional<bool> training_;
   int64_t step_ = 0;
 };
 

@@ -37,7 +37,8 @@ class SmallNetwork : public model::Network {
   void SetRowSource(RowSource*) override {}
   absl::StatusOr<std::string> Serialize() const override { return ""; }
 
-  bool training = false;
+  // As new modules of libtorch are.
+  bool training = true;
 
  private:
   const Tensors parameters_;
@@ -75,6 +76,12 @@ class ReplicaTest : public testing::Test {
   SmallModel model_;
   std::unique_ptr<Replica> replica_;
 };
+
+TEST_F(ReplicaTest, ANewReplicaPredictsInEvaluationMode) {
+  Make();
+  ASSERT_TRUE(replica_->Predict(Features(torch::ones({1}))).ok());
+  EXPECT_FALSE(model_.network->training);
+}
 
 TEST_F(ReplicaTest, AStepChangesModeWeightsAndStep) {
   Make();

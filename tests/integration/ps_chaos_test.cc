@@ -1,0 +1,273 @@
+// Training with parameter servers while processes are killed: every record is
+// in the model exactly once, on every server. The model counts (zoo/tally.cc):
+// its values tell what each server has applied.
+#include <signal.h>
+
+#include <cctype>
+#include <map>
+#include <memory>
+#include <string>
+#include <tuple>
+#include <vector>
+
+#include "absl/strings/str_cat.h"
+#include "gmock/gmock.h"
+#include "integration/chaos.h"
+
+namespace elasticdl::test {
+namespace {
+
+using ::testing::IsEmpty;
+using ::testing::Not;
+
+class PsChaosTest : public ChaosTest {
+ protected:
+  static constexpr int64_t kMinibatches = kRecords / 8 * kEpochs;
+
+  std::unique_ptr<Job> StartPs(const std::string& name, int64_t servers,
+                               int64_t workers, const Flags& more) {
+    Flags flags = {"--distribution_strategy=ParameterServerStrategy",
+                   "--model_def=tally.custom_model",
+                   "--training_data=" + chaos_csv(),
+                   "--validation_data=" + chaos_csv(),
+                   absl::StrCat("--num_ps_pods=", servers),
+                   absl::StrCat("--num_workers=", workers),
+                   absl::StrCat("--num_epochs=", kEpochs),
+                   "--minibatch_size=8",
+                   "--relaunch_on_worker_failure=50",
+                   "--model_params=pace=" + pace()};
+    flags.insert(flags.end(), more.begin(), more.end());
+    return Train(name, flags);
+  }
+  // Waits for so many commits.
+  static bool WaitForSteps(Job& job, int64_t steps) {
+    LineFollower audit(job.audit());
+    for (auto line = audit.Next(); line.has_value(); line = audit.Next()) {
+      if (Json::parse(*line).value("step", int64_t{0}) >= steps) return true;
+    }
+    ADD_FAILURE() << "step " << steps << " does not come; " << job.Output();
+    return false;
+  }
+  // The newest process of a pod; 0 when there was none.
+  static pid_t PidOf(Job& job, const std::string& type, int64_t id) {
+    pid_t pid = 0;
+    for (const Json& event : job.Events("pod_started")) {
+      if (event.at("type") == type && event.at("id") == id) {
+        pid = event.at("pid");
+      }
+    }
+    return pid;
+  }
+  static void Kill(Job& job, const std::string& type, int64_t id,
+                   int signal = SIGKILL) {
+    const pid_t pid = PidOf(job, type, id);
+    ASSERT_GT(pid, 0);
+    EXPECT_EQ(kill(pid, signal), 0);
+  }
+  static std::map<std::string, double> LastMetrics(Job& job) {
+    const std::vector<Json> evaluations = job.Events("evaluation");
+    if (evaluations.empty()) return {};
+    return evaluations.back().at("metrics");
+  }
+  // All of it is in the model once: `pushes` on every server, each record in
+  // each epoch.
+  void CheckTally(Job& job, int64_t pushes, int64_t epochs = kEpochs) {
+    ASSERT_EQ(job.Wait(), 0) << job.Output();
+    EXPECT_TRUE(ChaosLedgerIsExact(job, epochs)) << job.Output();
+    std::map<std::string, double> metrics = LastMetrics(job);
+    EXPECT_EQ(metrics["least"], -pushes) << job.Output();
+    EXPECT_EQ(metrics["most"], -pushes);
+    EXPECT_EQ(metrics["row"], -epochs);
+    EXPECT_EQ(metrics["other_row"], -epochs);
+    EXPECT_EQ(metrics["row_squared"], epochs * epochs);
+    EXPECT_THAT(CutBacks(job), IsEmpty());
+  }
+  void Finish(Job& job) {
+    Go();
+    CheckTally(job, kMinibatches);
+  }
+};
+
+struct Mode {
+  const char* name;
+  Flags flags;
+};
+
+// In both of them a version is one minibatch, so the tally is the same.
+const Mode kAsync = {"Async", {"--use_async"}};
+const Mode kSync = {"Sync", {"--grads_to_wait=1"}};
+
+class PsModeTest : public PsChaosTest,
+                   public testing::WithParamInterface<Mode> {};
+INSTANTIATE_TEST_SUITE_P(Modes, PsModeTest, testing::Values(kAsync, kSync),
+                         [](const auto& info) { return info.param.name; });
+
+TEST_P(PsModeTest, NothingHappens) {
+  const auto job = StartPs("calm", 2, 2, GetParam().flags);
+  Finish(*job);
+}
+
+TEST_P(PsModeTest, ServersAreKilled) {
+  const auto job = StartPs("servers", 2, 2, GetParam().flags);
+  Walk();
+  ASSERT_TRUE(WaitForSteps(*job, 20));
+  Kill(*job, "ps", 0);
+  ASSERT_TRUE(WaitForSteps(*job, 60));
+  Kill(*job, "ps", 1);
+  Kill(*job, "ps", 0);
+  ASSERT_TRUE(WaitForSteps(*job, 100));
+  Finish(*job);
+}
+
+TEST_P(PsModeTest, WorkersAreKilled) {
+  const auto job = StartPs("workers", 2, 3, GetParam().flags);
+  Walk();
+  ASSERT_TRUE(WaitForSteps(*job, 20));
+  Kill(*job, "worker", 0);
+  ASSERT_TRUE(WaitForSteps(*job, 40));
+  Kill(*job, "worker", 1);
+  Kill(*job, "worker", 2);
+  ASSERT_TRUE(WaitForSteps(*job, 60));
+  Finish(*job);
+}
+
+TEST_P(PsModeTest, AllAreKilledAtOnce) {
+  const auto job = StartPs("all", 2, 2, GetParam().flags);
+  Walk();
+  ASSERT_TRUE(WaitForSteps(*job, 20));
+  Kill(*job, "worker", 0);
+  Kill(*job, "ps", 1);
+  Kill(*job, "worker", 1);
+  Kill(*job, "ps", 0);
+  ASSERT_TRUE(WaitForSteps(*job, 60));
+  Finish(*job);
+}
+
+TEST_P(PsModeTest, AServerStopsForAWhile) {
+  const auto job = StartPs("stopped", 2, 2, GetParam().flags);
+  Walk();
+  ASSERT_TRUE(WaitForSteps(*job, 20));
+  Kill(*job, "ps", 0, SIGSTOP);
+  // The other one is replaced meanwhile.
+  Kill(*job, "ps", 1);
+  ASSERT_TRUE(job->WaitUntil("the other's successor", [](const auto& events) {
+    int started = 0;
+    for (const Json& event : events) {
+      started += event.at("event") == "pod_started" &&
+                 event.at("type") == "ps" && event.at("id") == 1;
+    }
+    return started == 2;
+  }));
+  Kill(*job, "ps", 0, SIGCONT);
+  Finish(*job);
+}
+
+TEST_P(PsModeTest, WorkersComeAndGo) {
+  const auto job = StartPs("scaled", 2, 1, GetParam().flags);
+  Walk();
+  ASSERT_TRUE(WaitForSteps(*job, 10));
+  Scale(*job, 3);
+  ASSERT_TRUE(WaitForReady(*job, 2));
+  ASSERT_TRUE(WaitForSteps(*job, 60));
+  Scale(*job, 1);
+  ASSERT_TRUE(WaitForSteps(*job, 100));
+  Finish(*job);
+}
+
+std::string NameOf(std::string text) {
+  for (char& c : text) {
+    if (!isalnum(static_cast<unsigned char>(c))) c = '_';
+  }
+  return text;
+}
+
+// A worker dies at a failpoint, in both modes.
+class PsKillAtTest
+    : public PsChaosTest,
+      public testing::WithParamInterface<std::tuple<Mode, const char*>> {};
+INSTANTIATE_TEST_SUITE_P(
+    Points, PsKillAtTest,
+    testing::Combine(testing::Values(kAsync, kSync),
+                     testing::Values("worker.pull", "worker.push",
+                                     "ps.between_servers", "worker.pushed")),
+    [](const auto& info) {
+      return absl::StrCat(std::get<0>(info.param).name, "_",
+                          NameOf(std::get<1>(info.param)));
+    });
+
+TEST_P(PsKillAtTest, TheOtherGoesOn) {
+  const auto& [mode, point] = GetParam();
+  Flags flags = mode.flags;
+  flags.push_back(absl::StrCat("--failpoints=0:", point, "=kill@15"));
+  const auto job = StartPs("point", 3, 2, flags);
+  Walk();
+  const Json lost = job->WaitForEvent("worker_lost");
+  EXPECT_EQ(lost.value("worker_id", -1), 0);
+  Finish(*job);
+}
+
+TEST_F(PsChaosTest, VersionsOfSeveralGradients) {
+  const auto job = StartPs("mean", 2, 3, {"--grads_to_wait=3"});
+  Walk();
+  ASSERT_TRUE(WaitForSteps(*job, 10));
+  Kill(*job, "worker", 1);
+  Kill(*job, "ps", 0);
+  ASSERT_TRUE(WaitForSteps(*job, 30));
+  Go();
+  ASSERT_EQ(job->Wait(), 0) << job->Output();
+  EXPECT_TRUE(ChaosLedgerIsExact(*job, kEpochs)) << job->Output();
+  // Each version is the mean of its gradients, which are all the same.
+  const int64_t versions = job->End().at("step");
+  EXPECT_GE(versions, kMinibatches / 3);
+  std::map<std::string, double> metrics = LastMetrics(*job);
+  EXPECT_EQ(metrics["least"], -versions);
+  EXPECT_EQ(metrics["most"], -versions);
+}
+
+TEST_P(PsModeTest, ACheckpointGoesOnOnAnotherNumberOfServers) {
+  const std::string checkpoints = Path("checkpoints");
+  Flags flags = GetParam().flags;
+  flags.push_back("--checkpoint_steps=40");
+  flags.push_back("--checkpoint_dir=" + checkpoints);
+  Flags first = flags;
+  first.push_back("--num_epochs=2");
+  const auto job = StartPs("first", 2, 2, first);
+  Walk();
+  ASSERT_TRUE(WaitForSteps(*job, 50));
+  Kill(*job, "worker", 0);
+  Kill(*job, "ps", 1);
+  Go();
+  CheckTally(*job, kMinibatches / kEpochs * 2, 2);
+  const std::vector<int64_t> versions = Versions(checkpoints);
+  ASSERT_THAT(versions, Not(IsEmpty()));
+  EXPECT_EQ(versions.back(), kMinibatches / kEpochs * 2);
+
+  // From the last one, and from one in the middle of an epoch.
+  for (const int64_t version : {versions.back(), versions.front()}) {
+    Flags again = flags;
+    again.push_back(absl::StrCat("--checkpoint_dir_for_init=", checkpoints,
+                                 "/version-", version));
+    again.push_back("--checkpoint_dir=" + Path(absl::StrCat("to-", version)));
+    const auto next = StartPs(absl::StrCat("from-", version), 3, 2, again);
+    ASSERT_EQ(next->Wait(), 0) << next->Output();
+    std::map<std::string, double> metrics = LastMetrics(*next);
+    EXPECT_EQ(metrics["least"], -kMinibatches) << next->Output();
+    EXPECT_EQ(metrics["most"], -kMinibatches);
+    EXPECT_EQ(metrics["row"], -kEpochs);
+    EXPECT_EQ(metrics["row_squared"], kEpochs * kEpochs);
+  }
+
+  // A job without servers reads it, too.
+  const auto evaluated =
+      Evaluate("evaluated", {"--model_def=tally.custom_model",
+                             "--validation_data=" + chaos_csv(),
+                             "--checkpoint_dir_for_init=" + checkpoints});
+  ASSERT_EQ(evaluated->Wait(), 0) << evaluated->Output();
+  std::map<std::string, double> metrics = LastMetrics(*evaluated);
+  EXPECT_EQ(metrics["least"], -kMinibatches / kEpochs * 2);
+  EXPECT_EQ(metrics["row"], -2);
+  EXPECT_EQ(metrics["row_squared"], 4);
+}
+
+}  // namespace
+}  // namespace elasticdl::test
