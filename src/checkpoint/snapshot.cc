@@ -15,33 +15,6 @@ namespace {
 // How many differing tensors a message lists.
 constexpr size_t kListed = 3;
 
-const char* TypeName(v1::DataType dtype) {
-  switch (dtype) {
-    case v1::DT_FLOAT:
-      return "float32";
-    case v1::DT_DOUBLE:
-      return "float64";
-    case v1::DT_INT32:
-      return "int32";
-    case v1::DT_UINT8:
-      return "uint8";
-    case v1::DT_INT16:
-      return "int16";
-    case v1::DT_INT8:
-      return "int8";
-    case v1::DT_INT64:
-      return "int64";
-    case v1::DT_BOOL:
-      return "bool";
-    case v1::DT_BFLOAT16:
-      return "bfloat16";
-    case v1::DT_HALF:
-      return "float16";
-    default:
-      return "unknown";
-  }
-}
-
 std::string TypeAndShape(const NamedTensor& tensor) {
   return absl::StrCat(TypeName(tensor.dtype), "[",
                       absl::StrJoin(tensor.shape, ","), "]");
@@ -94,6 +67,33 @@ int64_t ElementBytes(v1::DataType dtype) {
       return 1;
     default:
       return 0;
+  }
+}
+
+const char* TypeName(v1::DataType dtype) {
+  switch (dtype) {
+    case v1::DT_FLOAT:
+      return "float32";
+    case v1::DT_DOUBLE:
+      return "float64";
+    case v1::DT_INT32:
+      return "int32";
+    case v1::DT_UINT8:
+      return "uint8";
+    case v1::DT_INT16:
+      return "int16";
+    case v1::DT_INT8:
+      return "int8";
+    case v1::DT_INT64:
+      return "int64";
+    case v1::DT_BOOL:
+      return "bool";
+    case v1::DT_BFLOAT16:
+      return "bfloat16";
+    case v1::DT_HALF:
+      return "float16";
+    default:
+      return "unknown";
   }
 }
 

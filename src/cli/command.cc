@@ -7,6 +7,7 @@
 #include "completion.h"
 #include "data/data.h"
 #include "elasticdl/flags/suggest.h"
+#include "exec_beside.h"
 #include "local/local_commands.h"
 #include "start_job.h"
 #include "version.h"
@@ -42,6 +43,16 @@ int RunRbac(const Args& args) {
   std::fprintf(stderr, "elasticdl rbac: %s\n",
                std::string(status.message()).c_str());
   return 1;
+}
+
+// Reading checkpoints needs Protocol Buffers, which would slow the start of
+// every other command.
+int RunCkpt(const Args& args) {
+  const absl::Status status =
+      ExecBeside("elasticdl-ckpt", "which reads checkpoints", args);
+  std::fprintf(stderr, "elasticdl ckpt: %s\n",
+               std::string(status.message()).c_str());
+  return 2;
 }
 
 int UnknownCommand(const std::string& program,
@@ -87,6 +98,7 @@ const std::vector<Command>& Commands() {
       {"evaluate", "Evaluate a checkpoint.", RunEvaluate},
       {"predict", "Predict with a checkpoint.", RunPredict},
       {"data", "Get, convert, make and inspect data sets.", RunData},
+      {"ckpt", "Show or compare checkpoints.", RunCkpt},
       {"zoo", "Make images of model zoos.", RunZoo},
       {"list", "List the jobs on this machine or on a cluster.", RunList},
       {"top", "Show what a job is doing.", RunTop},

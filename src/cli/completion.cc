@@ -128,9 +128,9 @@ _elasticdl() {
   case "$command" in
 @FLAGS@    *)
       local -a asked=("${COMP_WORDS[@]:1:1}")
-      if [[ $command == data ]]; then
+      if [[ $command == data || $command == ckpt ]]; then
         if ((COMP_CWORD == 2)); then
-          words=$("${COMP_WORDS[0]}" data --help 2>/dev/null |
+          words=$("${COMP_WORDS[0]}" "$command" --help 2>/dev/null |
             sed -n 's/^  \([a-z][a-z]*\)  .*/\1/p')
           COMPREPLY=($(compgen -W "$words" -- "$cur"))
           return

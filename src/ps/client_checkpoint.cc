@@ -184,14 +184,33 @@ absl::StatusOr<int64_t> Client::ReadDense(
   return version;
 }
 
+absl::Status Client::HandOver(size_t server, uint32_t table, uint64_t rows,
+                              const RowSink& sink) {
+  Buffer& answer = lanes_[server]->answer;
+  const auto dim =
+      static_cast<size_t>(definition_.tables(static_cast<int>(table)).dim());
+  const size_t row_bytes = sizeof(int64_t) + dim * (1 + slots_) * sizeof(float);
+  if (answer.size() % row_bytes != 0 || answer.size() / row_bytes != rows) {
+    return WrongSize(server, answer.size(), rows * row_bytes);
+  }
+  if (rows == 0) return absl::OkStatus();
+  const auto* values =
+      reinterpret_cast<const float*>(answer.data() + rows * sizeof(int64_t));
+  std::vector<const float*> slots;
+  for (size_t s = 1; s <= slots_; ++s) {
+    slots.push_back(values + s * rows * dim);
+  }
+  ELASTICDL_RETURN_IF_ERROR(sink(
+      {reinterpret_cast<const int64_t*>(answer.data()), rows}, values, slots));
+  answer.Trim();
+  return absl::OkStatus();
+}
+
 absl::StatusOr<int64_t> Client::ReadTable(uint32_t table, const RowSink& sink) {
   if (table >= static_cast<uint32_t>(definition_.tables_size())) {
     return absl::InvalidArgumentError(absl::StrCat(
         "read table number ", table, " of ", definition_.tables_size()));
   }
-  const auto dim =
-      static_cast<size_t>(definition_.tables(static_cast<int>(table)).dim());
-  const size_t row_bytes = sizeof(int64_t) + dim * (1 + slots_) * sizeof(float);
   int64_t version = -1;
   std::vector<int32_t> next(lanes_.size(), 0);
   std::vector<Call> calls = MakeCalls();
@@ -218,28 +237,13 @@ absl::StatusOr<int64_t> Client::ReadTable(uint32_t table, const RowSink& sink) {
     for (size_t i = 0; i < calls.size(); ++i) {
       if (is_read(next[i])) continue;
       const v1::PsReply& reply = calls[i].reply;
-      Buffer& answer = lanes_[i]->answer;
-      if (answer.size() % row_bytes != 0 ||
-          answer.size() / row_bytes != reply.rows()) {
-        return WrongSize(i, answer.size(), reply.rows() * row_bytes);
-      }
       if (reply.next_bucket() <= next[i] || reply.next_bucket() > kBuckets) {
         return absl::InternalError(
             absl::StrCat("parameter server ", i, " went on from bucket ",
                          next[i], " to ", reply.next_bucket()));
       }
       next[i] = reply.next_bucket();
-      if (reply.rows() == 0) continue;
-      const auto* values = reinterpret_cast<const float*>(
-          answer.data() + reply.rows() * sizeof(int64_t));
-      std::vector<const float*> slots;
-      for (size_t s = 1; s <= slots_; ++s) {
-        slots.push_back(values + s * reply.rows() * dim);
-      }
-      ELASTICDL_RETURN_IF_ERROR(
-          sink({reinterpret_cast<const int64_t*>(answer.data()), reply.rows()},
-               values, slots));
-      answer.Trim();
+      ELASTICDL_RETURN_IF_ERROR(HandOver(i, table, reply.rows(), sink));
     }
   }
   return version;

@@ -71,6 +71,9 @@ struct OwnedTableRows {
 // Size of one element in bytes; 0 for a type that checkpoints do not support.
 int64_t ElementBytes(v1::DataType dtype);
 
+// "float32"; "unknown" for a type that checkpoints do not support.
+const char* TypeName(v1::DataType dtype);
+
 // "name float32[10,3]", for messages.
 std::string Describe(const NamedTensor& tensor);
 

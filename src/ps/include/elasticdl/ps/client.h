@@ -123,6 +123,9 @@ class Client {
   absl::Status RestoreSome(int64_t version, uint32_t table,
                            absl::Span<const int64_t> ids, const char* values,
                            const std::vector<const char*>& slots);
+  // Gives the rows of a server's last answer to `sink`.
+  absl::Status HandOver(size_t server, uint32_t table, uint64_t rows,
+                        const RowSink& sink);
   // The version of all answers.
   absl::StatusOr<int64_t> CommonVersion(const std::vector<Call>& calls) const;
 

@@ -1,0 +1,38 @@
+// What differs between two checkpoints.
+#pragma once
+
+#include <cstdint>
+#include <string>
+#include <vector>
+
+#include "elasticdl/checkpoint/snapshot.h"
+
+namespace elasticdl::cli {
+
+struct Difference {
+  // "variable", "slot", "table", or what else differs ("step").
+  std::string kind;
+  // Empty for what is there only once.
+  std::string name;
+  // Where there is one only: 1 or 2.
+  int only_in = 0;
+  // Types and shapes, or texts, if these differ.
+  std::string first;
+  std::string second;
+  // Of a table.
+  int64_t rows_only_in_first = 0;
+  int64_t rows_only_in_second = 0;
+  // The largest |a - b|; infinite when only one is a number.
+  double max_difference = 0;
+};
+
+// Empty: they are equal. Values are compared as numbers, so 0 equals -0, and
+// what is not a number equals itself.
+std::vector<Difference> Compare(const checkpoint::Loaded& a,
+                                const checkpoint::Loaded& b);
+
+// Largest |a - b| of two tensors of the same type and shape.
+double MaxDifference(const checkpoint::NamedTensor& a,
+                     const checkpoint::NamedTensor& b);
+
+}  // namespace elasticdl::cli
