@@ -24,17 +24,14 @@ absl::Status ForEach(const Callbacks& callbacks, const char* hook, const F& f) {
   return absl::OkStatus();
 }
 
-absl::StatusOr<std::string> SerializeStateDict(const Network& network) {
+absl::StatusOr<std::string> SerializeTensors(const Network::Tensors& tensors) {
   std::string out;
   std::string error;
   const bool ok = plugin::Guard(&error, [&] {
     c10::Dict<std::string, torch::Tensor> dict;
-    for (const auto& [name, tensor] : network.parameters()) {
+    for (const auto& [name, tensor] : tensors) {
       // Copy it: the parameter may be a view of a larger buffer, and torch
       // would write the whole storage.
-      dict.insert(name, tensor.detach().clone());
-    }
-    for (const auto& [name, tensor] : network.buffers()) {
       dict.insert(name, tensor.detach().clone());
     }
     const std::vector<char> bytes = torch::pickle_save(dict);
@@ -108,9 +105,16 @@ absl::Status ExportTo(const std::string& dir, const Network& network) {
   ELASTICDL_RETURN_IF_ERROR(MakeDirectories(dir));
   ELASTICDL_ASSIGN_OR_RETURN(const std::string module, network.Serialize());
   ELASTICDL_RETURN_IF_ERROR(WriteFileAtomic(JoinPath(dir, "model.pt"), module));
-  ELASTICDL_ASSIGN_OR_RETURN(const std::string state,
-                             SerializeStateDict(network));
-  return WriteFileAtomic(JoinPath(dir, "state_dict.pt"), state);
+  Network::Tensors state = network.parameters();
+  state.insert(state.end(), network.buffers().begin(), network.buffers().end());
+  return ExportTensors(JoinPath(dir, "state_dict.pt"), state);
+}
+
+absl::Status ExportTensors(const std::string& path,
+                           const Network::Tensors& tensors) {
+  ELASTICDL_ASSIGN_OR_RETURN(const std::string bytes,
+                             SerializeTensors(tensors));
+  return WriteFileAtomic(path, bytes);
 }
 
 }  // namespace elasticdl::model

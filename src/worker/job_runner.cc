@@ -78,9 +78,9 @@ absl::Status JobRunner::SetUpTrained(const std::string& path) {
   }
   // Ids of any value have rows of their own there, as they had on the servers.
   const bool tables = !trained_.embedding_tables.empty();
-  ELASTICDL_ASSIGN_OR_RETURN(
-      replica_, Replica::Create(deps_.model, job_.seed(),
-                                /*with_optimizer=*/false, tables));
+  ELASTICDL_ASSIGN_OR_RETURN(replica_,
+                             Replica::Create(deps_.model, job_.seed(),
+                                             /*with_optimizer=*/false, tables));
   if (path.empty()) return absl::OkStatus();
   ELASTICDL_RETURN_IF_ERROR(replica_->Restore(trained_));
   if (tables) {

@@ -7,6 +7,7 @@
 #include "elasticdl/common/failpoint.h"
 #include "elasticdl/common/log.h"
 #include "elasticdl/common/status.h"
+#include "server_export.h"
 
 namespace elasticdl::worker {
 namespace {
@@ -104,7 +105,7 @@ absl::Status PsTrainer::Connect() {
         client_.SetInitialValues(deps_.replica.parameters().values()));
   } else {
     ELASTICDL_ASSIGN_OR_RETURN(
-        const checkpoint::Loaded loaded,
+        checkpoint::Loaded loaded,
         deps_.environment.LoadCheckpoint(deps_.restore_from, {}));
     ELASTICDL_RETURN_IF_ERROR(saver_->Restore(loaded));
     LogInfo("gave ", deps_.restore_from, " (step ", loaded.version,
@@ -256,7 +257,9 @@ absl::Status PsTrainer::TrainEnd(const v1::Task& task) {
   const std::string& output = deps_.job.output();
   if (!output.empty()) {
     ELASTICDL_RETURN_IF_ERROR(PullDense());
-    ELASTICDL_RETURN_IF_ERROR(model::ExportTo(output, deps_.replica.network()));
+    ELASTICDL_RETURN_IF_ERROR(ExportFromServers(
+        output,
+        {deps_.model, deps_.replica.network(), client_, deps_.job.seed()}));
     LogInfo("exported the model to ", output);
   }
   deps_.reports.Done(task, 0);

@@ -12,6 +12,7 @@
 #include "elasticdl/common/log.h"
 #include "elasticdl/common/status.h"
 #include "elasticdl/elastic/control_word.h"
+#include "table_fit.h"
 
 namespace elasticdl::worker {
 namespace {
@@ -185,7 +186,25 @@ checkpoint::Snapshot Replica::View() const {
   return snapshot;
 }
 
-absl::Status Replica::Restore(const checkpoint::Loaded& loaded) {
+absl::Status Replica::FitTables(checkpoint::Loaded& loaded) const {
+  if (!network_->tables().empty()) {
+    return SplitTables(network_->tables(), loaded);
+  }
+  if (loaded.embedding_tables.empty()) return absl::OkStatus();
+  // Only such a network knows which of its parameters are tables.
+  ELASTICDL_ASSIGN_OR_RETURN(
+      const auto sharded,
+      model_.CreateNetwork({seed_, /*sharded_embeddings=*/true}));
+  std::vector<std::pair<std::string, float>> slots;
+  for (size_t i = 0; i < slots_.size(); ++i) {
+    slots.emplace_back(optimizer_->slot_names()[i],
+                       optimizer_->initial_slot_value(i));
+  }
+  return JoinTables(sharded->tables(), seed_, slots, loaded);
+}
+
+absl::Status Replica::Restore(checkpoint::Loaded& loaded) {
+  ELASTICDL_RETURN_IF_ERROR(FitTables(loaded));
   const std::vector<checkpoint::NamedTensor> variables = Variables();
   ELASTICDL_RETURN_IF_ERROR(checkpoint::CheckCompatible(loaded, variables));
   for (const checkpoint::NamedTensor& variable : variables) {

@@ -62,9 +62,11 @@ class Replica {
   // The optimizer's state is elsewhere.
   checkpoint::Snapshot ViewWithoutSlots() const;
   // Takes over variables, optimizer state (when it is of the same optimizer;
-  // else it starts anew, with a warning) and step. FAILED_PRECONDITION for a
-  // checkpoint of another model.
-  absl::Status Restore(const checkpoint::Loaded& loaded);
+  // else it starts anew, with a warning) and step. Tables are converted in
+  // `loaded` if they are of another strategy (table_fit.h); rows that live on
+  // servers are not taken over. FAILED_PRECONDITION for a checkpoint of another
+  // model.
+  absl::Status Restore(checkpoint::Loaded& loaded);
 
   // Back to the weights that Create made, step 0.
   absl::Status StartAnew();
@@ -83,6 +85,7 @@ class Replica {
           uint64_t seed)
       : model_(model), network_(std::move(network)), seed_(seed) {}
   absl::Status SetUpOptimizer();
+  absl::Status FitTables(checkpoint::Loaded& loaded) const;
   void RestoreSlots(const checkpoint::Loaded& loaded);
   void SetTraining(bool training);
   std::vector<checkpoint::NamedTensor> Variables() const;

@@ -129,7 +129,7 @@ void ServerSaver::Flush() {
 
 // ---- restoring ----
 
-absl::Status ServerSaver::Restore(const checkpoint::Loaded& loaded) {
+absl::Status ServerSaver::Restore(checkpoint::Loaded& loaded) {
   // Checks that it is of this model, and puts parameters, slots and buffers
   // where they are sent from.
   ELASTICDL_RETURN_IF_ERROR(deps_.replica.Restore(loaded));
@@ -148,7 +148,9 @@ absl::Status ServerSaver::RestoreTable(const checkpoint::Loaded& loaded,
   const ShardedTable& info = deps_.replica.network().tables()[table];
   for (const checkpoint::EmbeddingRows& part : loaded.embedding_tables) {
     if (part.name != info.name) continue;
-    if (part.rows.shape.size() != 2 || part.rows.shape[1] != info.dim) {
+    const std::vector<int64_t> shape = {static_cast<int64_t>(part.ids.size()),
+                                        info.dim};
+    if (part.rows.dtype != v1::DT_FLOAT || part.rows.shape != shape) {
       return absl::FailedPreconditionError(
           absl::StrCat(loaded.path, " is of another model: table ",
                        checkpoint::Describe(part.rows), " has rows of ",

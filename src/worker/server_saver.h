@@ -43,7 +43,7 @@ class ServerSaver {
 
   // Gives the servers the model of a checkpoint, unless they have one.
   // FAILED_PRECONDITION when it is of another model.
-  absl::Status Restore(const checkpoint::Loaded& loaded);
+  absl::Status Restore(checkpoint::Loaded& loaded);
 
  private:
   absl::StatusOr<checkpoint::OwnedSnapshot> Read();

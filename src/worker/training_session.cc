@@ -275,7 +275,7 @@ absl::Status TrainingSession::StartCold(const elastic::World& world,
       return absl::OkStatus();
     };
     ELASTICDL_ASSIGN_OR_RETURN(
-        const checkpoint::Loaded loaded,
+        checkpoint::Loaded loaded,
         environment_.LoadCheckpoint(world.restore_from, progress));
     ELASTICDL_RETURN_IF_ERROR(replica_.Restore(loaded));
     LogInfo("restored ", world.restore_from, " (step ", replica_.step(), ")");

@@ -148,5 +148,8 @@ std::optional<int64_t> BadRecord(const absl::Status& status);
 // for TorchScript) and <dir>/state_dict.pt (a dictionary for Python's
 // torch.load). Each file is replaced atomically.
 absl::Status ExportTo(const std::string& dir, const Network& network);
+// Writes a dictionary of tensors for Python's torch.load, atomically.
+absl::Status ExportTensors(const std::string& path,
+                           const Network::Tensors& tensors);
 
 }  // namespace elasticdl::model

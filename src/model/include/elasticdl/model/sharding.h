@@ -17,6 +17,8 @@ struct ShardedTable {
   std::string name;
   // Width of a row.
   int64_t dim = 0;
+  // Ids are in [0, input_dim). 0: any id.
+  int64_t input_dim = 0;
   // Text for elasticdl::ps::Initializer::Parse.
   std::string initializer;
 };

@@ -39,6 +39,7 @@ inline EmbeddingImpl::EmbeddingImpl(EmbeddingOptions options)
                                         options_.initial_scale());
   if (sharded_) {
     table_.dim = options_.output_dim();
+    table_.input_dim = options_.input_dim();
     table_.initializer = initial.ToString();
     return;
   }

@@ -1,0 +1,166 @@
+#include "server_export.h"
+
+#include <torch/torch.h>
+
+#include <algorithm>
+#include <cstring>
+#include <map>
+#include <memory>
+#include <utility>
+#include <vector>
+
+#include "absl/strings/str_cat.h"
+#include "absl/strings/str_replace.h"
+#include "elasticdl/common/file.h"
+#include "elasticdl/common/log.h"
+#include "elasticdl/common/status.h"
+#include "elasticdl/ps/bucket.h"
+#include "elasticdl/ps/initializer.h"
+
+namespace elasticdl::worker {
+namespace {
+
+// Of values in one file of rows.
+constexpr size_t kMaxFileValues = size_t{1} << 28;
+
+using Tensors = std::map<std::string, torch::Tensor>;
+
+Tensors ByName(const model::Network& network) {
+  Tensors tensors;
+  for (const auto& [name, tensor] : network.parameters()) {
+    tensors[name] = tensor;
+  }
+  for (const auto& [name, tensor] : network.buffers()) tensors[name] = tensor;
+  return tensors;
+}
+
+absl::Status FillTable(const ServerModel& served, uint32_t number,
+                       torch::Tensor parameter) {
+  const ShardedTable& table = served.network.tables()[number];
+  const auto dim = static_cast<size_t>(table.dim);
+  ELASTICDL_ASSIGN_OR_RETURN(const ps::Initializer initializer,
+                             ps::Initializer::Parse(table.initializer));
+  torch::Tensor whole = torch::empty({table.input_dim, table.dim});
+  auto* values = whole.data_ptr<float>();
+  const uint64_t hash = ps::HashName(table.name);
+  for (int64_t id = 0; id < table.input_dim; ++id) {
+    initializer.Fill(served.seed, ps::HashRow(hash, id),
+                     values + static_cast<size_t>(id) * dim, dim);
+  }
+  ELASTICDL_RETURN_IF_ERROR(
+      served.client
+          .ReadTable(number,
+                     [&](absl::Span<const int64_t> ids, const float* rows,
+                         absl::Span<const float* const>) {
+                       for (size_t i = 0; i < ids.size(); ++i) {
+                         if (ids[i] < 0 || ids[i] >= table.input_dim) continue;
+                         std::memcpy(values + static_cast<size_t>(ids[i]) * dim,
+                                     rows + i * dim, dim * sizeof(float));
+                       }
+                       return absl::OkStatus();
+                     })
+          .status());
+  parameter.copy_(whole);
+  return absl::OkStatus();
+}
+
+absl::Status ExportWhole(const std::string& dir, const ServerModel& served) {
+  ELASTICDL_ASSIGN_OR_RETURN(const auto whole,
+                             served.model.CreateNetwork({served.seed}));
+  const torch::NoGradGuard no_grad;
+  Tensors to = ByName(*whole);
+  for (const auto& [name, tensor] : ByName(served.network)) {
+    const auto found = to.find(name);
+    if (found == to.end()) {
+      return absl::InternalError(
+          absl::StrCat("the model without parameter servers has no ", name));
+    }
+    found->second.copy_(tensor);
+  }
+  const std::vector<ShardedTable>& tables = served.network.tables();
+  for (size_t i = 0; i < tables.size(); ++i) {
+    const auto found = to.find(tables[i].name);
+    if (found == to.end()) {
+      return absl::InternalError(absl::StrCat(
+          "the model without parameter servers has no ", tables[i].name));
+    }
+    ELASTICDL_RETURN_IF_ERROR(
+        FillTable(served, static_cast<uint32_t>(i), found->second));
+  }
+  return model::ExportTo(dir, *whole);
+}
+
+// Rows of one table, in files of a bounded size.
+class RowFiles {
+ public:
+  RowFiles(std::string prefix, int64_t dim)
+      : prefix_(std::move(prefix)), dim_(static_cast<size_t>(dim)) {}
+
+  absl::Status Add(absl::Span<const int64_t> ids, const float* rows) {
+    ids_.insert(ids_.end(), ids.begin(), ids.end());
+    rows_.insert(rows_.end(), rows, rows + ids.size() * dim_);
+    return rows_.size() < kMaxFileValues ? absl::OkStatus() : Write();
+  }
+  absl::Status Write() {
+    const auto count = static_cast<int64_t>(ids_.size());
+    const torch::Tensor ids =
+        torch::from_blob(ids_.data(), {count}, torch::kLong);
+    const torch::Tensor rows = torch::from_blob(
+        rows_.data(), {count, static_cast<int64_t>(dim_)}, torch::kFloat);
+    ELASTICDL_RETURN_IF_ERROR(
+        model::ExportTensors(absl::StrCat(prefix_, "-", files_++, ".pt"),
+                             {{"ids", ids}, {"rows", rows}}));
+    total_ += ids_.size();
+    ids_.clear();
+    rows_.clear();
+    return absl::OkStatus();
+  }
+  bool pending() const { return files_ == 0 || !ids_.empty(); }
+  size_t total() const { return total_; }
+
+ private:
+  const std::string prefix_;
+  const size_t dim_;
+  std::vector<int64_t> ids_;
+  std::vector<float> rows_;
+  int files_ = 0;
+  size_t total_ = 0;
+};
+
+absl::Status ExportRows(const std::string& dir, const ServerModel& served) {
+  ELASTICDL_RETURN_IF_ERROR(RemoveTree(dir));
+  ELASTICDL_RETURN_IF_ERROR(MakeDirectories(dir));
+  const std::vector<ShardedTable>& tables = served.network.tables();
+  for (size_t i = 0; i < tables.size(); ++i) {
+    RowFiles files(
+        JoinPath(dir, absl::StrReplaceAll(tables[i].name, {{"/", "_"}})),
+        tables[i].dim);
+    ELASTICDL_RETURN_IF_ERROR(
+        served.client
+            .ReadTable(static_cast<uint32_t>(i),
+                       [&](absl::Span<const int64_t> ids, const float* rows,
+                           absl::Span<const float* const>) {
+                         return files.Add(ids, rows);
+                       })
+            .status());
+    if (files.pending()) ELASTICDL_RETURN_IF_ERROR(files.Write());
+    LogInfo("exported ", files.total(), " rows of ", tables[i].name);
+  }
+  return absl::OkStatus();
+}
+
+}  // namespace
+
+absl::Status ExportFromServers(const std::string& dir,
+                               const ServerModel& served) {
+  const std::vector<ShardedTable>& tables = served.network.tables();
+  if (tables.empty()) return model::ExportTo(dir, served.network);
+  const bool bounded = std::all_of(
+      tables.begin(), tables.end(),
+      [](const ShardedTable& table) { return table.input_dim > 0; });
+  if (bounded) return ExportWhole(dir, served);
+  ELASTICDL_RETURN_IF_ERROR(model::ExportTo(dir, served.network));
+  return ExportRows(JoinPath(dir, "tables"), served);
+}
+
+}  // namespace elasticdl::worker

@@ -1,0 +1,28 @@
+// --output of a job with parameter servers.
+#pragma once
+
+#include <cstdint>
+#include <string>
+
+#include "absl/status/status.h"
+#include "elasticdl/model/loader.h"
+#include "elasticdl/ps/client.h"
+
+namespace elasticdl::worker {
+
+struct ServerModel {
+  model::Model& model;
+  // With the newest dense values.
+  const model::Network& network;
+  ps::Client& client;
+  uint64_t seed = 0;
+};
+
+// If the ids of all tables are bounded (input_dim), the files of ExportTo with
+// the whole model, as any other strategy writes them. Otherwise these files
+// have no tables; `tables/<table>-<i>.pt` have their rows: dictionaries
+// of `ids` and `rows`.
+absl::Status ExportFromServers(const std::string& dir,
+                               const ServerModel& served);
+
+}  // namespace elasticdl::worker
