@@ -3,12 +3,27 @@
 #include <nlohmann/json.hpp>
 
 #include "absl/strings/match.h"
+#include "absl/strings/numbers.h"
 #include "absl/strings/str_cat.h"
+#include "absl/strings/strip.h"
 
 namespace elasticdl::cli {
 namespace {
 
 using Json = nlohmann::json;
+
+constexpr char kPsPrefix[] = "elasticdl-ps-";
+
+// Of a server's pod: the name that its first one had.
+absl::string_view WithoutAttempt(absl::string_view pod) {
+  const size_t end = pod.rfind("-r");
+  int64_t attempt = 0;
+  if (end == absl::string_view::npos ||
+      !absl::SimpleAtoi(pod.substr(end + 2), &attempt)) {
+    return pod;
+  }
+  return pod.substr(0, end);
+}
 
 // {"error": "…"} of the status server, or the body as it is.
 std::string ErrorOf(const std::string& body) {
@@ -30,7 +45,17 @@ absl::Status WaitStopped(JobHandle& job, absl::Duration timeout) {
 
 bool MatchesPod(absl::string_view pod, absl::string_view wanted) {
   if (wanted.empty() || pod == wanted) return true;
-  return pod != "master" && absl::EndsWith(pod, absl::StrCat("-", wanted));
+  if (pod == "master") return false;
+  int64_t id = 0;
+  // A number is a worker's.
+  if (absl::SimpleAtoi(wanted, &id) && absl::StartsWith(pod, kPsPrefix)) {
+    return false;
+  }
+  if (absl::EndsWith(pod, absl::StrCat("-", wanted))) return true;
+  // ps-1 is elasticdl-ps-<job>-1, and what came after it: …-1-r2.
+  return absl::ConsumePrefix(&wanted, "ps-") && absl::SimpleAtoi(wanted, &id) &&
+         absl::StartsWith(pod, kPsPrefix) &&
+         absl::EndsWith(WithoutAttempt(pod), absl::StrCat("-", wanted));
 }
 
 absl::Status HttpAnswerToStatus(int code, const std::string& body,

@@ -61,7 +61,8 @@ class JobHandle {
 // name.
 absl::Status WaitStopped(JobHandle& job, absl::Duration timeout);
 
-// Does `pod`, "master" or the name of one, match LogRequest::pod?
+// Does `pod`, "master" or the name of one, match LogRequest::pod? 1 is worker
+// 1, ps-1 is server 1.
 bool MatchesPod(absl::string_view pod, absl::string_view wanted);
 
 // An answer of the master's HTTP API as Status; `job` begins the message. OK

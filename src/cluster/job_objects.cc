@@ -17,7 +17,7 @@ constexpr size_t kMaxLabel = 63;
 // Files of a Secret belong to root; a user that the image names must read them.
 constexpr int kReadableByAll = 0444;
 // A worker that is told to go finishes its step and leaves the world.
-constexpr int kWorkerGraceSeconds = 30;
+constexpr int kReplicaGraceSeconds = 30;
 constexpr char kSecretVolume[] = "elasticdl-job";
 constexpr char kStateVolume[] = "elasticdl-state";
 
@@ -85,6 +85,13 @@ void AddSecretVolume(const JobOptions& options, bool only_token,
       {{"name", kSecretVolume}, {"mountPath", kSecretDir}, {"readOnly", true}});
 }
 
+// A folder that outlives the container, but not the pod.
+void AddStateVolume(Storage* storage) {
+  storage->volumes.push_back(
+      {{"name", kStateVolume}, {"emptyDir", Json::object()}});
+  storage->mounts.push_back({{"name", kStateVolume}, {"mountPath", kStateDir}});
+}
+
 Json ResourcesOf(const PodOptions& pod) {
   Json requests = Json::object();
   for (const auto& [name, quantity] : pod.request) requests[name] = quantity;
@@ -148,9 +155,7 @@ Json MakeMasterPod(const JobOptions& options) {
   const std::string name = MasterName(options.job_name);
   Storage storage;
   AddSecretVolume(options, /*only_token=*/false, &storage);
-  storage.volumes.push_back(
-      {{"name", kStateVolume}, {"emptyDir", Json::object()}});
-  storage.mounts.push_back({{"name", kStateVolume}, {"mountPath", kStateDir}});
+  AddStateVolume(&storage);
   AddUserVolumes(name, options.volumes, &storage);
   Json pod = MakePod(options, options.master, "master", name, storage);
   pod["metadata"]["labels"][kIndexLabel] = "0";
@@ -162,17 +167,30 @@ Json MakeMasterPod(const JobOptions& options) {
 
 // A worker or a parameter server: the master fills in the rest.
 Json MakeReplicaTemplate(const JobOptions& options, const PodOptions& pod,
-                         const std::string& type) {
+                         const std::string& type, bool has_state) {
   const std::string name =
       absl::StrCat("elasticdl-", type, "-", options.job_name);
   Storage storage;
   AddSecretVolume(options, /*only_token=*/true, &storage);
+  if (has_state) AddStateVolume(&storage);
   AddUserVolumes(name, options.volumes, &storage);
   Json made = MakePod(options, pod, type, name, storage);
-  made["spec"]["terminationGracePeriodSeconds"] = kWorkerGraceSeconds;
+  made["spec"]["terminationGracePeriodSeconds"] = kReplicaGraceSeconds;
   // Only the master talks to the cluster.
   made["spec"]["automountServiceAccountToken"] = false;
   return made;
+}
+
+Json MakeWorkerTemplate(const JobOptions& options) {
+  return MakeReplicaTemplate(options, options.worker, "worker",
+                             /*has_state=*/false);
+}
+
+Json MakePsTemplate(const JobOptions& options) {
+  Json pod = MakeReplicaTemplate(options, options.ps, "ps", /*has_state=*/true);
+  pod["spec"]["containers"][0]["ports"] =
+      Json::array({{{"name", "ps"}, {"containerPort", kPsPort}}});
+  return pod;
 }
 
 Json MakeService(const JobOptions& options) {
@@ -251,8 +269,8 @@ absl::StatusOr<JobObjects> MakeJobObjects(const JobOptions& options) {
   JobObjects objects;
   objects.service = MakeService(options);
   objects.master_pod = MakeMasterPod(options);
-  objects.worker_pod = MakeReplicaTemplate(options, options.worker, "worker");
-  objects.ps_pod = MakeReplicaTemplate(options, options.ps, "ps");
+  objects.worker_pod = MakeWorkerTemplate(options);
+  objects.ps_pod = MakePsTemplate(options);
   return objects;
 }
 

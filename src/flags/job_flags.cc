@@ -209,7 +209,7 @@ void AddPs(JobCommand command, JobFlags* f, FlagSet* set) {
   set->Add("ps_log", &f->ps_log,
            Info(kPs,
                 "Folder for the logs from which a restarted server goes on. "
-                "Default: the job's folder.")
+                "Default: the job's; on a cluster, its pod's.")
                .Value("DIR"));
 }
 

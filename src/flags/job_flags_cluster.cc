@@ -91,7 +91,7 @@ void AddClusterFlags(JobFlags* f, FlagSet* set) {
                .Choices({"Never", "IfNotPresent", "Always"}));
   set->Add("restart_policy", &f->restart_policy,
            Info(kCluster,
-                "Of all pods; when it is not given, OnFailure for the master.")
+                "Of all pods; not given: OnFailure for master and servers.")
                .Value("POLICY")
                .Choices({"Never", "OnFailure", "Always"}));
   set->Add("envs", &f->envs,

@@ -167,24 +167,6 @@ absl::Status AdjustStrategy(JobFlags* f, FlagSet* set) {
   return absl::OkStatus();
 }
 
-// What is not there yet is refused before a job is started.
-absl::Status CheckStrategy(const JobFlags& f) {
-  const std::string type = f.JobType();
-  const bool training =
-      type == "training_only" || type == "training_with_evaluation";
-  if (!training || f.RunsJobCommand() || f.Strategy() != kPsStrategy) {
-    return absl::OkStatus();
-  }
-  if (!f.OnCluster() && f.pod_backend != "kubernetes") return absl::OkStatus();
-  return absl::UnimplementedError(
-      absl::StrCat(f.distribution_strategy.empty() ? "--num_ps_pods"
-                                                   : "--distribution_strategy",
-                   ": ", kPsStrategy,
-                   " on a cluster is not in this version yet; train on this "
-                   "machine (without --image), or with "
-                   "--distribution_strategy=AllreduceStrategy"));
-}
-
 // A server would refuse such pods, those of workers only when the master makes
 // them. What was not given is made to fit.
 absl::Status CheckResources(const JobFlags& f, const FlagSet& set) {
@@ -272,6 +254,11 @@ std::string JobFlags::JobType() const {
 
 bool JobFlags::RunsJobCommand() const {
   return !job_command.empty() && !need_elasticdl_job_service;
+}
+
+bool JobFlags::HasServers() const {
+  return absl::StartsWith(JobType(), "training_") && !RunsJobCommand() &&
+         Strategy() == kPsStrategy;
 }
 
 std::string JobFlags::ModelFile() const {
@@ -378,7 +365,6 @@ absl::Status CheckJobFlags(JobCommand command,
     HintModelParams(*flags, set);
   }
   const bool starts_job = IsClient(command) || command == JobCommand::kMaster;
-  if (status.ok() && starts_job) status = CheckStrategy(*flags);
   if (status.ok() && starts_job && flags->job_name.empty()) {
     status =
         set->Set("job_name", DefaultJobName(flags->model_def, absl::Now()));

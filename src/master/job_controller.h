@@ -139,8 +139,9 @@ class JobController {
   void OnClosed(absl::Time now, ConnectionId connection,
                 const absl::Status& status);
   void OnWorkerEnded(absl::Time now, int64_t worker_id, const WorkerEnd& end);
-  // A parameter server has come (back); what it said since.
-  void OnServerAttached(absl::Time now, int server);
+  // A parameter server has come (back) with this version of the model, 0 for
+  // none; what it said since.
+  void OnServerAttached(absl::Time now, int server, int64_t version);
   void OnServerMessage(absl::Time now, int server,
                        const v1::WorkerMessage& message);
   // The answer to Options::search_checkpoint.

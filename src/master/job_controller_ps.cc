@@ -200,7 +200,22 @@ void JobController::SendPushResult(int64_t worker_id,
   port_.Send({registry_.ConnectionOf(worker_id)}, std::move(message));
 }
 
-void JobController::OnServerAttached(absl::Time now, int server) {
+void JobController::OnServerAttached(absl::Time now, int server,
+                                     int64_t version) {
+  // A server that has not applied the first version yet has what it needs in
+  // its log, and says so when it does not.
+  const bool trained = tasks_.step() > first_ledger_.step();
+  const bool first = versions_.open() && versions_.version() == 1;
+  if (version == 0 && trained && !first) {
+    return Fail(
+        now,
+        absl::StrCat(
+            "parameter server ", server,
+            " came back without its part of the model: its log is lost, with "
+            "its pod or by somebody's hand. Start again from the newest "
+            "checkpoint (--checkpoint_dir_for_init); --ps_log=DIR, on a "
+            "--volume if on a cluster, keeps logs when pods are lost"));
+  }
   if (versions_.open()) SendCommit(server);
 }
 

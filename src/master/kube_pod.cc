@@ -162,6 +162,30 @@ void DescribeEnd(const Json& pod, bool failed, PodEvent& event) {
   }
 }
 
+// How one run of a container ended that the cluster then started again.
+PodEvent DescribeRun(const Json& end) {
+  PodEvent event;
+  event.phase = PodPhase::kFailed;
+  event.exit_code = static_cast<int>(NumberAt(end, "/exitCode", -1));
+  event.reason = TextAt(end, "/reason") == "OOMKilled"
+                     ? PodEndReason::kOomKilled
+                     : PodEndReason::kError;
+  event.message = LastWords(end);
+  return event;
+}
+
+void DescribeRestarts(const Json& pod, PodEvent& event) {
+  const Json::json_pointer last("/lastState/terminated");
+  for (const Json& status : ListAt(pod, "/status/containerStatuses")) {
+    if (TextAt(status, "/name") != PodTypeName(event.type)) continue;
+    event.restarts = NumberAt(status, "/restartCount");
+    if (event.restarts == 0 || !status.contains(last)) return;
+    const PodEvent run = DescribeRun(status[last]);
+    event.restart_reason = DescribePodEnd(run);
+    event.restart_failure = IsProcessFailure(run);
+  }
+}
+
 }  // namespace
 
 absl::StatusOr<Json> MakePod(const Json& pod_template, const PodSpec& spec,
@@ -199,6 +223,7 @@ PodEvent DescribePod(const Json& pod) {
   } else if (phase == "Running") {
     event.phase = PodPhase::kRunning;
     event.message = WhyNoContainer(pod);
+    DescribeRestarts(pod, event);
   } else if (phase == "Unknown") {
     // Its node does not answer; the pod may well run.
     event.phase = PodPhase::kRunning;

@@ -129,6 +129,7 @@ class MasterImpl : public Master,
   void NoteLeaving(ConnectionId connection);
   void Execute(const std::vector<PodDecision>& decisions);
   void CreatePod(const PodDecision& decision);
+  void DeletePod(const PodDecision& decision);
   void CheckPods(absl::Time now);
   void BeginEnding(absl::Time now);
   void OnTimers(absl::Time now);
@@ -571,14 +572,9 @@ void MasterImpl::Execute(const std::vector<PodDecision>& decisions) {
       case PodDecision::Kind::kCreate:
         CreatePod(decision);
         break;
-      case PodDecision::Kind::kDelete: {
-        const absl::Status status =
-            backend_->Delete(decision.name, decision.grace);
-        if (!status.ok() && !absl::IsNotFound(status)) {
-          LogWarning("deleting ", decision.name, ": ", status.message());
-        }
+      case PodDecision::Kind::kDelete:
+        DeletePod(decision);
         break;
-      }
       case PodDecision::Kind::kEnded:
         reporter_->PodEnded(decision.name, decision.id, decision.reason,
                             decision.process_failure);
@@ -620,6 +616,19 @@ void MasterImpl::CreatePod(const PodDecision& decision) {
   if (status.ok()) return;
   LogWarning("creating ", decision.name, ": ", status.message());
   Execute(pods_->CreateFailed(decision.name, status, Clock::Real().Now()));
+}
+
+void MasterImpl::DeletePod(const PodDecision& decision) {
+  // In a cluster a pod that was deleted leaves no log; one that has ended does.
+  if (pod_ != nullptr && decision.type == PodType::kPs &&
+      controller_->succeeding() && pod_->servers_end_for_good() &&
+      servers_->Stop(static_cast<int>(decision.id))) {
+    return;
+  }
+  const absl::Status status = backend_->Delete(decision.name, decision.grace);
+  if (!status.ok() && !absl::IsNotFound(status)) {
+    LogWarning("deleting ", decision.name, ": ", status.message());
+  }
 }
 
 void MasterImpl::ShutDown() {

@@ -76,6 +76,11 @@ absl::StatusOr<std::unique_ptr<kube::Client>> MasterPod::MakeClient() const {
   return std::make_unique<kube::Client>(std::move(transport), options);
 }
 
+bool MasterPod::servers_end_for_good() const {
+  const std::string policy = kube::TextAt(ps_template_, "/spec/restartPolicy");
+  return policy == "Never" || policy == "OnFailure";
+}
+
 KubeJob MasterPod::job() const {
   KubeJob job;
   job.name = options_.job_name;

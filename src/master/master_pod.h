@@ -48,6 +48,8 @@ class MasterPod {
   const kube::Json& worker_template() const { return worker_template_; }
   // null when the client left none: there can be no servers then.
   const kube::Json& ps_template() const { return ps_template_; }
+  // The container of a server that ends with exit code 0 is not started again.
+  bool servers_end_for_good() const;
   // A client of its own: each has one transport.
   absl::StatusOr<std::unique_ptr<kube::Client>> MakeClient() const;
 

@@ -77,6 +77,11 @@ struct PodEvent {
   // Not OK: not a pod's event but the news that Create, which had returned OK,
   // has failed for this reason. Means what Create would have returned.
   absl::Status create_error;
+  // kRunning: how often the cluster has started its container again, and how
+  // the one before ended.
+  int64_t restarts = 0;
+  std::string restart_reason;
+  bool restart_failure = false;
   // Its deletion has begun, by whoever.
   bool terminating = false;
   // What a cluster knows about pods of an earlier run of the master; a local

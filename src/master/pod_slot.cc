@@ -34,6 +34,7 @@ PodSlot::PodSlot(std::shared_ptr<const SlotRules> rules, const PodEvent& pod)
       id_(pod.id),
       attempt_(pod.attempt),
       may_exist_(true),
+      restarts_(pod.restarts),
       terminating_(pod.terminating),
       message_(pod.message) {}
 
@@ -98,6 +99,7 @@ void PodSlot::Name(int64_t id, int64_t attempt) {
   previous_id_ = id_;
   id_ = id;
   attempt_ = attempt;
+  restarts_ = 0;
   name_ = PodName(rules_->type, rules_->job_name, id, attempt);
 }
 
@@ -159,12 +161,32 @@ void PodSlot::OnAlive(const PodEvent& event, absl::Time now,
   } else if (state_ == State::kWaiting) {
     state_ = State::kCreating;
   }
+  if (event.restarts > restarts_) OnRestarted(event, out);
   // Reasons may alternate (ErrImagePull, ImagePullBackOff) for hours: each is
   // reported once.
   if (event.message.empty() || !reported_.insert(event.message).second) return;
   PodDecision note =
       Decide(PodDecision::Kind::kDelayed,
              absl::StrCat(PodPhaseName(event.phase), ": ", event.message));
+  note.at = absl::InfiniteFuture();
+  out.push_back(std::move(note));
+}
+
+// A worker's successor has another id, so only servers may be started again in
+// their pods.
+void PodSlot::OnRestarted(const PodEvent& event, PodDecisions& out) {
+  restarts_ = event.restarts;
+  if (rules_->type != PodType::kPs || retired_ || deleting_) return;
+  const std::string reason = absl::StrCat(
+      "started again in its pod", event.restart_reason.empty() ? "" : " after ",
+      event.restart_reason);
+  if (event.restart_failure && ++failures_ > rules_->max_failures) {
+    return GiveUp(absl::StrCat(name_, " was ", reason, "; failure ", failures_,
+                               " in its place, --relaunch_on_worker_failure=",
+                               rules_->max_failures),
+                  out);
+  }
+  PodDecision note = Decide(PodDecision::Kind::kDelayed, reason);
   note.at = absl::InfiniteFuture();
   out.push_back(std::move(note));
 }

@@ -13,6 +13,9 @@
 //              API server that is away)
 //   kCreating  creating it failed for good (no image)     kGaveUp   kGaveUp
 //   kCreating  the pod runs                               kRunning
+//   kRunning   a server's container crashed, and the      kRunning  kDelayed
+//              cluster has started it again
+//   kRunning   the same, more than max_failures times     kGaveUp   kGaveUp
 //   kRunning   not attached within attach_timeout, or     kRunning  kDelete
 //              Replace
 //   has pod *  it ended, and (see below) is replaced      kWaiting  kEnded
@@ -143,6 +146,7 @@ class PodSlot {
   PodDecision Decide(PodDecision::Kind kind, const std::string& reason) const;
   void Delete(const std::string& reason, absl::Duration grace,
               PodDecisions& out);
+  void OnRestarted(const PodEvent& event, PodDecisions& out);
   // `own_fault`: the pod crashed or hung; else somebody took it away.
   void Relaunch(const std::string& reason, bool own_fault, absl::Time now,
                 PodDecisions& out);
@@ -166,6 +170,8 @@ class PodSlot {
   pid_t pid_ = 0;
 
   int64_t failures_ = 0;
+  // Of the present pod's container.
+  int64_t restarts_ = 0;
   // Ended soon after its start so often in a row: by its own fault (a crash, a
   // hang), and by being taken away.
   int64_t quick_failures_ = 0;

@@ -48,10 +48,18 @@ void ServerStreams::Send(int server, v1::MasterMessage message) {
   if (connection.has_value()) port_.Send({*connection}, std::move(message));
 }
 
-void ServerStreams::StopAll() {
+bool ServerStreams::Stop(int server) {
+  const auto connection = directory_.ConnectionOf(server);
+  if (connection.has_value()) SendStop({*connection});
+  return connection.has_value();
+}
+
+void ServerStreams::StopAll() { SendStop(directory_.connections()); }
+
+void ServerStreams::SendStop(const std::vector<ConnectionId>& connections) {
   v1::MasterMessage message;
   message.mutable_stop()->set_reason("the job is over");
-  port_.Send(directory_.connections(), std::move(message));
+  port_.Send(connections, std::move(message));
 }
 
 void ServerStreams::OnHello(absl::Time now, ConnectionId connection,
@@ -76,8 +84,8 @@ void ServerStreams::OnHello(absl::Time now, ConnectionId connection,
   if (change->addresses) TellAddresses();
   if (hello.address().empty()) return;
   LogInfo("server ", hello.server(), " (pid ", hello.pid(), ") is at ",
-          hello.address());
-  controller_.OnServerAttached(now, hello.server());
+          hello.address(), " with version ", hello.version());
+  controller_.OnServerAttached(now, hello.server(), hello.version());
 }
 
 void ServerStreams::TellAddresses() {

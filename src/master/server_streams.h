@@ -4,6 +4,7 @@
 
 #include <cstdint>
 #include <map>
+#include <vector>
 
 #include "absl/status/status.h"
 #include "absl/time/time.h"
@@ -29,13 +30,16 @@ class ServerStreams {
 
   // WorkerPort::SendToServer.
   void Send(int server, v1::MasterMessage message);
-  // The job is over. Those that are pods hear it by a signal as well.
+  // The job is over. Those that are pods of this machine hear it by a signal as
+  // well. False: it is away.
+  bool Stop(int server);
   void StopAll();
 
  private:
   void OnHello(absl::Time now, ConnectionId connection,
                const v1::ServerHello& hello);
   void TellAddresses();
+  void SendStop(const std::vector<ConnectionId>& connections);
 
   JobController& controller_;
   WorkerPort& port_;

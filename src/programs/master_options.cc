@@ -63,10 +63,7 @@ v1::JobSpec MakeJobSpec(const flags::JobFlags& flags, v1::JobType type) {
   job.set_step_timeout_seconds(flags.step_timeout);
   job.set_load_timeout_seconds(flags.load_timeout);
   job.set_master_timeout_seconds(flags.master_timeout);
-  const bool training =
-      type == v1::TRAINING_ONLY || type == v1::TRAINING_WITH_EVALUATION;
-  if (training && !flags.RunsJobCommand() &&
-      flags.Strategy() == "ParameterServerStrategy") {
+  if (flags.HasServers()) {
     job.set_num_ps_pods(static_cast<int32_t>(flags.num_ps_pods));
     job.set_use_async(flags.use_async);
     job.set_grads_to_wait(static_cast<int32_t>(flags.grads_to_wait));

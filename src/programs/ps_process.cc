@@ -47,7 +47,7 @@ PsProcess::PsProcess(PsOptions options)
 int PsProcess::Run() {
   // Without an address yet: where the log is follows from the answer.
   const absl::StatusOr<v1::Welcome> welcome =
-      master_.Attach(Hello(""), options_.connect_timeout);
+      master_.Attach(Hello("", 0), options_.connect_timeout);
   if (!welcome.ok()) {
     if (stopping()) return 0;
     LogError(welcome.status().message());
@@ -95,12 +95,14 @@ bool PsProcess::stopping() const {
   return stopping_;
 }
 
-v1::WorkerMessage PsProcess::Hello(const std::string& address) const {
+v1::WorkerMessage PsProcess::Hello(const std::string& address,
+                                   int64_t version) const {
   v1::WorkerMessage message;
   v1::ServerHello& hello = *message.mutable_server_hello();
   hello.set_server(options_.server);
   hello.set_pid(getpid());
   hello.set_address(address);
+  hello.set_version(version);
   return message;
 }
 
@@ -117,11 +119,10 @@ absl::StatusOr<std::unique_ptr<ps::Server>> PsProcess::StartServer(
 }
 
 int PsProcess::Converse(const v1::Welcome& welcome, ps::Server& server) {
-  const net::Address address = {options_.host, server.port()};
-  const v1::WorkerMessage hello = Hello(address.ToString());
-  LogInfo("version ", server.version(), ", for workers at ",
-          address.ToString());
-  master_.Send(hello);
+  const std::string address =
+      net::Address{options_.host, server.port()}.ToString();
+  LogInfo("version ", server.version(), ", for workers at ", address);
+  master_.Send(Hello(address, server.version()));
   while (true) {
     while (auto message = master_.Receive(absl::InfiniteDuration())) {
       if (message->has_commit()) Commit(message->commit(), server);
@@ -131,7 +132,8 @@ int PsProcess::Converse(const v1::Welcome& welcome, ps::Server& server) {
       }
     }
     if (stopping()) return 0;
-    const absl::Status back = AttachAgain(welcome, hello);
+    const absl::Status back =
+        AttachAgain(welcome, Hello(address, server.version()));
     if (stopping()) return 0;
     if (!back.ok()) {
       LogError("no master: ", back.message());

@@ -49,7 +49,7 @@ class PsProcess {
   void Stop();
 
  private:
-  v1::WorkerMessage Hello(const std::string& address) const;
+  v1::WorkerMessage Hello(const std::string& address, int64_t version) const;
   absl::StatusOr<std::unique_ptr<ps::Server>> StartServer(
       const std::string& run);
   // Until the conversation has ended for good; the exit code.

@@ -51,8 +51,9 @@ class ClusterJobTest : public ::testing::Test {
     return SubmitJob(*client_, "j", secret_, objects_,
                      [this](const std::string& words) { said_ += words; });
   }
-  absl::Status Check() {
-    return CheckSubmission(*client_, {"j", secret_, objects_, {""}});
+  absl::Status Check(bool has_servers = false) {
+    return CheckSubmission(*client_,
+                           {"j", secret_, objects_, {""}, has_servers});
   }
   // The exit code of following the job; its output in out_ and err_.
   int Follow() {
@@ -204,6 +205,17 @@ TEST_F(ClusterJobTest, CheckFindsMissingRightsOfBothParties) {
       "user ann may not get pods/log, create secrets in namespace ns; an "
       "administrator can grant it: elasticdl rbac --client --namespace=ns "
       "--user=ann --apply");
+}
+
+TEST_F(ClusterJobTest, CheckTriesServersOfJobsThatHaveThem) {
+  const auto tries = [&](bool has_servers) {
+    const auto before = cluster_.calls().size();
+    EXPECT_TRUE(Check(has_servers).ok());
+    const auto calls = cluster_.calls();
+    return std::count(calls.begin() + static_cast<int64_t>(before), calls.end(),
+                      "TRY pods");
+  };
+  EXPECT_EQ(tries(true), tries(false) + 1);
 }
 
 TEST_F(ClusterJobTest, CheckFindsWhatTheServerWouldRefuse) {

@@ -415,6 +415,24 @@ TEST_F(JobCommandsTest, LogsByPodNameOrItsEnd) {
   EXPECT_EQ(RunLogs(Args({"7"})), 1);
 }
 
+TEST_F(JobCommandsTest, LogsOfAServerByItsNumber) {
+  for (const char* pod :
+       {"elasticdl-worker-j-0", "elasticdl-ps-j-0", "elasticdl-ps-j-0-r1"}) {
+    ASSERT_TRUE(WriteFileAtomic(dir_.LogFile(pod), "x\n").ok());
+  }
+  const auto logs = [&](const std::string& pod) {
+    ::testing::internal::CaptureStdout();
+    EXPECT_EQ(RunLogs(Args({pod})), 0);
+    return ::testing::internal::GetCapturedStdout();
+  };
+  EXPECT_EQ(logs("0"), "x\n");
+  EXPECT_EQ(logs("ps-j-0"), "x\n");
+  EXPECT_THAT(logs("ps-0"), AllOf(HasSubstr("==> elasticdl-ps-j-0 <=="),
+                                  HasSubstr("==> elasticdl-ps-j-0-r1 <=="),
+                                  Not(HasSubstr("worker"))));
+  EXPECT_EQ(RunLogs(Args({"ps-1"})), 1);
+}
+
 TEST_F(JobCommandsTest, LogsFollowUntilTheMasterEnds) {
   const std::string log = dir_.LogFile("master");
   ASSERT_TRUE(WriteFileAtomic(log, "one\n").ok());

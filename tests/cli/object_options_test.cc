@@ -78,6 +78,46 @@ TEST(ClusterJobOptionsTest, WorkersGetTokenAndLog) {
   EXPECT_THAT(parsed->options.master.args, Contains("--log_file_path=/logs/l"));
 }
 
+TEST(ClusterJobOptionsTest, ServersGetTheirAddressAndAFolder) {
+  const auto parsed =
+      Parse({"--distribution_strategy=ParameterServerStrategy",
+             "--num_ps_pods=2", "--ps_resource_request=cpu=200m,memory=1Gi",
+             "--ps_resource_limit=cpu=1,memory=2Gi"});
+  const cluster::PodOptions& ps = parsed->options.ps;
+  EXPECT_THAT(ps.command, ElementsAre("elasticdl-ps"));
+  EXPECT_THAT(ps.args,
+              ElementsAre("--token_file=/etc/elasticdl/job/token",
+                          "--log_level=INFO", "--worker_address=$(MY_POD_IP)",
+                          "--port=2222", "--ps_log=/var/lib/elasticdl/ps"));
+  EXPECT_EQ(ps.request.at("cpu"), "200m");
+  EXPECT_EQ(ps.limit.at("memory"), "2Gi");
+  EXPECT_EQ(ps.restart_policy, "OnFailure");
+  EXPECT_THAT(parsed->options.master.args, Contains("--num_ps_pods=2"));
+  // The server understands its arguments.
+  std::vector<std::string> args = ps.args;
+  args.push_back("--ps_id=1");
+  args.push_back("--master_addr=1.2.3.4:50001");
+  flags::JobFlags flags;
+  flags::FlagSet set("elasticdl-ps", "");
+  const absl::Status status =
+      flags::CheckJobFlags(flags::JobCommand::kPs, args, &flags, &set);
+  EXPECT_TRUE(status.ok()) << status;
+  EXPECT_EQ(flags.port, 2222);
+}
+
+TEST(ClusterJobOptionsTest, ServersLogOnAVolumeIsTheJobsOwn) {
+  const auto parsed =
+      Parse({"--num_ps_pods=2", "--ps_log=/logs/ps", "--restart_policy=Never",
+             "--volume=claim_name=c,mount_path=/logs"});
+  EXPECT_THAT(parsed->options.ps.args, Contains("--ps_log=/logs/ps/j"));
+  EXPECT_EQ(parsed->options.ps.restart_policy, "Never");
+  // Which removes those of old runs.
+  EXPECT_THAT(parsed->options.master.args, Contains("--ps_log=/logs/ps"));
+  EXPECT_THAT(ClusterJobHints(parsed->flags), IsEmpty());
+  EXPECT_THAT(ClusterJobHints(Parse({"--ps_log=/tmp/ps"})->flags),
+              ElementsAre(HasSubstr("--ps_log=/tmp/ps is in no --volume")));
+}
+
 TEST(ClusterJobOptionsTest, DefaultsAreThoseOfTheOriginal) {
   const auto parsed = Parse();
   const cluster::JobOptions& options = parsed->options;

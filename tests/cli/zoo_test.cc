@@ -225,7 +225,6 @@ TEST_F(ZooCommandTest, NothingIsBuiltForAJobThatCannotBeSubmitted) {
               HasSubstr("there is no zoo/mnist/no_such.cc"));
   EXPECT_THAT(train({"--cluster_spec_json={\"pod_spec\":7}"}),
               HasSubstr("pod_spec"));
-  EXPECT_THAT(train({"--num_ps_pods=1"}), HasSubstr("not in this version"));
   unsetenv("KUBECONFIG");
 }
 

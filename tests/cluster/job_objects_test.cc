@@ -130,6 +130,20 @@ TEST(JobObjectsTest, PodsDifferInWhatTheyRun) {
       objects.master_pod["spec"].contains("automountServiceAccountToken"));
 }
 
+TEST(JobObjectsTest, ServersKeepTheirLogWhenTheirContainerEnds) {
+  const JobObjects objects = Make(Example());
+  const Json& pod = objects.ps_pod;
+  EXPECT_EQ(Named(pod["spec"]["volumes"], "elasticdl-state")["emptyDir"],
+            Json::object());
+  const Json mounts = Container(pod)["volumeMounts"];
+  EXPECT_EQ(Named(mounts, "elasticdl-state")["mountPath"],
+            "/var/lib/elasticdl");
+  EXPECT_EQ(Named(mounts, "elasticdl-job")["readOnly"], true);
+  EXPECT_EQ(Container(pod)["ports"],
+            Json::array({{{"name", "ps"}, {"containerPort", 2222}}}));
+  EXPECT_EQ(pod["spec"]["automountServiceAccountToken"], false);
+}
+
 TEST(JobObjectsTest, LimitsDefaultToTheRequest) {
   JobOptions options = Example();
   options.worker.request = {{"cpu", "1"}, {"memory", "1Gi"}};

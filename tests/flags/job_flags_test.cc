@@ -476,25 +476,26 @@ TEST(ValidateTest, RequestAboveItsLimitIsRefused) {
   }
 }
 
-TEST(ValidateTest, ParameterServersAreForThisMachineOnly) {
-  const auto check = [](JobCommand command, const std::string& more) {
+TEST(ValidateTest, WhichJobsHaveParameterServers) {
+  const auto servers = [](const std::vector<std::string>& more) {
     std::vector<std::string> args = kGood;
-    args.insert(args.end(), {"--num_ps_pods=1", "--job_name=j"});
-    if (!more.empty()) args.push_back(more);
+    args.insert(args.end(), {"--job_name=j", "--num_ps_pods=1"});
+    args.insert(args.end(), more.begin(), more.end());
     JobFlags flags;
     FlagSet set("test", "");
-    return CheckJobFlags(command, args, &flags, &set);
+    const absl::Status status =
+        CheckJobFlags(JobCommand::kTrain, args, &flags, &set);
+    EXPECT_TRUE(status.ok()) << status;
+    return flags.HasServers();
   };
-  for (const JobCommand command : {JobCommand::kTrain, JobCommand::kMaster}) {
-    EXPECT_TRUE(check(command, "").ok()) << check(command, "");
-    const absl::Status status = check(command, "--image=reg.example.com/a:1");
-    EXPECT_EQ(status.code(), absl::StatusCode::kUnimplemented) << status;
-    EXPECT_THAT(std::string(status.message()),
-                AllOf(HasSubstr("on a cluster"),
-                      HasSubstr("--distribution_strategy=AllreduceStrategy")));
-  }
-  EXPECT_EQ(check(JobCommand::kMaster, "--pod_backend=kubernetes").code(),
-            absl::StatusCode::kUnimplemented);
+  EXPECT_TRUE(servers({}));
+  EXPECT_TRUE(servers({"--image=reg.example.com/a:1",
+                       "--distribution_strategy=ParameterServerStrategy"}));
+  EXPECT_TRUE(servers({"--validation_data=/v"}));
+  EXPECT_FALSE(servers({"--distribution_strategy=AllreduceStrategy"}));
+  EXPECT_FALSE(servers(
+      {"--distribution_strategy=ParameterServerStrategy", "--num_ps_pods=0"}));
+  EXPECT_FALSE(servers({"--job_command=true"}));
 }
 
 TEST(ValidateTest, Corrections) {

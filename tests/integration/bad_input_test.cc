@@ -165,15 +165,6 @@ TEST_F(BadInputTest, CheckpointOfAnotherModel) {
       AllOf(HasSubstr(checkpoints), HasSubstr("hidden."), HasSubstr("16")));
 }
 
-TEST_F(BadInputTest, StrategyThatIsNotThereYet) {
-  const auto job =
-      Train("bad", {"--distribution_strategy=ParameterServerStrategy",
-                    "--num_ps_pods=1", "--image=reg.example.com/a:1"});
-  ExpectFailure(*job, 2,
-                AllOf(HasSubstr("ParameterServerStrategy"),
-                      HasSubstr("not in this version")));
-}
-
 TEST_F(BadInputTest, RunningJobKeepsItsName) {
   const std::string gate = MakeGate();
   const auto job = Train(

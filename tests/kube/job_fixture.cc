@@ -103,6 +103,10 @@ std::string KubeJob::Worker(int id) const {
   return absl::StrCat("elasticdl-worker-", name_, "-", id);
 }
 
+std::string KubeJob::Server(int id) const {
+  return absl::StrCat("elasticdl-ps-", name_, "-", id);
+}
+
 Json KubeJob::WaitForEvent(const std::string& event,
                            const std::function<bool(const Json&)>& wanted) {
   size_t& next = next_[event];
@@ -178,7 +182,7 @@ void KubeJobTest::TearDown() {
   // The next test shall find an idle cluster; a master that dies first makes no
   // new workers.
   const auto gone = [](const PodBoard::PodMap& pods) { return pods.empty(); };
-  for (const char* type : {"master", "worker"}) {
+  for (const char* type : {"master", "worker", "ps"}) {
     for (const auto& [name, pod] : pods().Now()) {
       if (TextAt(pod, "/metadata/labels/elasticdl-replica-type") != type) {
         continue;

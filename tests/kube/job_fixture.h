@@ -88,6 +88,8 @@ class KubeJob {
   std::string audit() const { return audit_; }
   std::string Master() const { return "elasticdl-master-" + name_; }
   std::string Worker(int id) const;
+  // Its first pod; the next have -r1, -r2, …
+  std::string Server(int id) const;
 
   // The next event called `event` that `wanted` accepts, after the last one of
   // this name that was returned; events of other names may come in any order. A

@@ -249,7 +249,7 @@ TEST_F(JobControllerPsTest, AServerThatComesBackHearsTheOpenVersionAgain) {
   Stage(1, tasks[0], 0, 0);
   Applied(0, 1);
   output_.to_servers.clear();
-  controller_->OnServerAttached(now_, 1);
+  controller_->OnServerAttached(now_, 1, 0);
   ASSERT_THAT(output_.to_servers[1], SizeIs(1));
   EXPECT_EQ(output_.to_servers[1][0].commit().version(), 1);
   Applied(1, 1);
@@ -297,6 +297,45 @@ TEST_F(JobControllerPsTest, AServerThatCannotApplyAVersionFailsTheJob) {
   controller_->OnServerMessage(now_, 0, message);
   EXPECT_TRUE(controller_->ending());
   EXPECT_FALSE(controller_->succeeding());
+}
+
+TEST_F(JobControllerPsTest, AServerThatHasLostItsLogFailsTheJob) {
+  options_.job.set_use_async(true);
+  Start();
+  // Before there is anything to lose, all are empty.
+  controller_->OnServerAttached(now_, 0, 0);
+  controller_->OnServerAttached(now_, 1, 0);
+  Attach(1, 0);
+  controller_->OnServerAttached(now_, 1, 0);
+  EXPECT_FALSE(controller_->ending());
+  Pushed(1, 0, 10);
+  controller_->OnServerAttached(now_, 0, 1);
+  EXPECT_FALSE(controller_->ending());
+  controller_->OnServerAttached(now_, 1, 0);
+  EXPECT_TRUE(controller_->ending());
+  EXPECT_FALSE(controller_->succeeding());
+  Close(1);
+  ASSERT_TRUE(controller_->result().has_value());
+  EXPECT_THAT(controller_->result()->message,
+              AllOf(testing::HasSubstr("parameter server 1 came back without"),
+                    testing::HasSubstr("--ps_log")));
+}
+
+TEST_F(JobControllerPsTest, AServerMayComeBackBeforeItsFirstVersion) {
+  options_.job.set_grads_to_wait(1);
+  Start();
+  Attach(1, 0);
+  const auto tasks = Tasks(1);
+  Stage(1, tasks[0], 0, 0);
+  ASSERT_EQ(controller_->progress().step, 1);
+  Applied(0, 1);
+  output_.to_servers.clear();
+  controller_->OnServerAttached(now_, 1, 0);
+  EXPECT_FALSE(controller_->ending()) << "the gradient is in its log";
+  EXPECT_THAT(output_.to_servers[1], SizeIs(1));
+  Applied(1, 1);
+  controller_->OnServerAttached(now_, 1, 0);
+  EXPECT_TRUE(controller_->ending());
 }
 
 TEST_F(JobControllerPsTest, EndsWhenAllIsCommitted) {

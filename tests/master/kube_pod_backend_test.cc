@@ -27,10 +27,11 @@ using ::testing::UnorderedElementsAre;
 
 constexpr absl::Duration kPatience = absl::Seconds(20);
 
-Json Template() {
+Json Template(const std::string& type = "worker",
+              const std::string& image = "i") {
   return {{"apiVersion", "v1"},
           {"kind", "Pod"},
-          {"spec", {{"containers", {{{"name", "worker"}, {"image", "i"}}}}}}};
+          {"spec", {{"containers", {{{"name", type}, {"image", image}}}}}}};
 }
 
 Json Running() { return {{"phase", "Running"}}; }
@@ -70,6 +71,7 @@ class KubePodBackendTest : public ::testing::Test {
     options.client = std::make_unique<kube::Client>(cluster_.Connect(), client);
     options.job = Job();
     options.worker_template = Template();
+    options.ps_template = ps_template_;
     options.retry_initial = absl::Milliseconds(2);
     options.retry_max = absl::Milliseconds(20);
     options.stop_timeout = stop_timeout_;
@@ -108,6 +110,7 @@ class KubePodBackendTest : public ::testing::Test {
     EXPECT_EQ(NextShown(), absl::StrCat(id, " Running"));
   }
 
+  Json ps_template_;
   absl::Duration stop_timeout_ = kPatience;
   FakeCluster cluster_;
   Queue<PodEvent> events_{1000};
@@ -135,6 +138,35 @@ TEST_F(KubePodBackendTest, LifeOfAPod) {
             absl::StatusCode::kNotFound);
   // What ended and was removed is forgotten.
   CreateRunning(3);
+}
+
+TEST_F(KubePodBackendTest, ServersHaveTheirOwnTemplate) {
+  ps_template_ = Template("ps", "server");
+  Start();
+  PodSpec spec;
+  spec.name = PodName(PodType::kPs, "j", 1, 2);
+  spec.type = PodType::kPs;
+  spec.id = 1;
+  ASSERT_TRUE(backend_->Create(spec).ok());
+  EXPECT_EQ(Next().name, "elasticdl-ps-j-1-r2");
+  const Json pod = cluster_.Get(spec.name);
+  const Json& container = pod["spec"]["containers"][0];
+  EXPECT_EQ(container["image"], "server");
+  EXPECT_EQ(container["args"], Json({"--ps_id=1", "--master_addr=10.0.0.1:1"}));
+  EXPECT_EQ(kube::TextAt(pod, "/metadata/labels/elasticdl-replica-type"), "ps");
+  EXPECT_TRUE(cluster::IsReplicaOf(Job(), pod));
+  // Started again in its pod: one life, with news.
+  Json status = Running();
+  status["containerStatuses"] = {
+      {{"name", "ps"},
+       {"restartCount", 1},
+       {"state", {{"running", Json::object()}}},
+       {"lastState", {{"terminated", {{"exitCode", 137}}}}}}};
+  cluster_.SetStatus(spec.name, status);
+  const PodEvent event = Next();
+  EXPECT_EQ(event.type, PodType::kPs);
+  EXPECT_EQ(event.phase, PodPhase::kRunning);
+  EXPECT_EQ(event.restarts, 1);
 }
 
 TEST_F(KubePodBackendTest, DeleteByUsAndByOthers) {

@@ -164,6 +164,30 @@ TEST(DescribePodTest, IdentityComesFromTheLabels) {
   EXPECT_EQ(again.attempt, 4);
 }
 
+TEST(DescribePodTest, ContainersThatWereStartedAgain) {
+  const auto restarted = [](const std::string& end) {
+    return DescribePod(Parse(absl::StrCat(
+        R"({"metadata": {"name": "elasticdl-ps-j-1", "labels": {
+            "elasticdl-replica-type": "ps", "elasticdl-replica-index": "1"}},
+            "status": {"phase": "Running", "containerStatuses": [
+            {"name": "helper", "restartCount": 7},
+            {"name": "ps", "restartCount": 2, "state": {"running": {}},
+             "lastState": {"terminated": )",
+        end, "}}]}}")));
+  };
+  PodEvent event = restarted(
+      R"({"exitCode": 1, "reason": "Error", "message": "no space\n"})");
+  EXPECT_EQ(event.phase, PodPhase::kRunning);
+  EXPECT_EQ(event.restarts, 2);
+  EXPECT_EQ(event.restart_reason, "exit code 1: no space");
+  EXPECT_TRUE(event.restart_failure);
+  event = restarted(R"({"exitCode": 137, "reason": "Error"})");
+  EXPECT_FALSE(event.restart_failure);
+  event = restarted(R"({"exitCode": 137, "reason": "OOMKilled"})");
+  EXPECT_TRUE(event.restart_failure);
+  EXPECT_EQ(event.restart_reason, "OOMKilled, exit code 137");
+}
+
 TEST(DescribePodTest, PendingSaysWhy) {
   // As the scheduler of 1.20 writes it.
   PodEvent event = Describe(R"({"phase": "Pending", "qosClass": "Burstable",

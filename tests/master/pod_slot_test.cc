@@ -215,6 +215,41 @@ TEST_F(PodSlotTest, ExitZeroEndsAWorkerButNotAServer) {
   EXPECT_EQ(server.state(), State::kWaiting);
 }
 
+TEST_F(PodSlotTest, AServersContainerThatCrashesInItsPodCounts) {
+  rules_.max_failures = 1;
+  const auto restarted = [](int64_t times, bool failure) {
+    PodEvent event = Alive(PodPhase::kRunning);
+    event.restarts = times;
+    event.restart_reason = failure ? "exit code 3" : "exit code 137";
+    event.restart_failure = failure;
+    return event;
+  };
+  PodSlot server = Running(PodType::kPs);
+  server.OnAlive(restarted(1, /*failure=*/false), At(1), out_);
+  EXPECT_THAT(Kinds(), ElementsAre(Kind::kDelayed));
+  EXPECT_EQ(server.info().failures, 0);
+  // The same again is no news.
+  server.OnAlive(restarted(1, /*failure=*/false), At(2), out_);
+  EXPECT_THAT(Kinds(), IsEmpty());
+  server.OnAlive(restarted(2, /*failure=*/true), At(3), out_);
+  EXPECT_THAT(Kinds(), ElementsAre(Kind::kDelayed));
+  server.OnAlive(restarted(3, /*failure=*/true), At(4), out_);
+  ASSERT_THAT(out_, testing::SizeIs(1));
+  EXPECT_THAT(out_[0].reason, HasSubstr("exit code 3; failure 2"));
+  EXPECT_THAT(Kinds(), ElementsAre(Kind::kGaveUp));
+  // Its pod is deleted with the others.
+  server.Remove("the job is ending", out_);
+  EXPECT_THAT(Kinds(), ElementsAre(Kind::kDelete));
+  EXPECT_EQ(server.state(), State::kGone);
+  // What happened under another master does not count.
+  PodEvent pod = restarted(5, /*failure=*/true);
+  pod.name = "elasticdl-ps-j-0";
+  pod.id = 0;
+  PodSlot adopted(std::make_shared<const SlotRules>(rules_), pod);
+  adopted.OnAlive(pod, At(0), out_);
+  EXPECT_THAT(Kinds(), IsEmpty());
+}
+
 TEST_F(PodSlotTest, IsRemovedWhenItsPodHasEnded) {
   PodSlot slot = Running();
   slot.Remove("scaled down", out_);

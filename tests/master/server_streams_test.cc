@@ -130,6 +130,16 @@ TEST_F(ServerStreamsTest, NewStreamOfAServerReplacesTheOldOne) {
   EXPECT_TRUE(outbox_.sent[11][1].has_stop());
 }
 
+TEST_F(ServerStreamsTest, StopsOneThatIsThere) {
+  EXPECT_TRUE(Hello(10, 0, "h:0"));
+  outbox_.sent.clear();
+  EXPECT_TRUE(streams_->Stop(0));
+  EXPECT_FALSE(streams_->Stop(1));
+  ASSERT_THAT(outbox_.sent[10], SizeIs(1));
+  EXPECT_TRUE(outbox_.sent[10][0].has_stop());
+  EXPECT_THAT(outbox_.sent, SizeIs(1));
+}
+
 TEST_F(ServerStreamsTest, StrangersAreRefused) {
   EXPECT_TRUE(Hello(10, 2, "h:2"));
   EXPECT_EQ(outbox_.closed[10].code(), absl::StatusCode::kFailedPrecondition);

@@ -130,7 +130,11 @@ absl::Status CheckObjects(kube::Client& client, const SubmissionPlan& plan) {
     if (absl::IsResourceExhausted(status)) continue;
     ELASTICDL_RETURN_IF_ERROR(Annotate(status, "a worker"));
   }
-  return absl::OkStatus();
+  if (!plan.has_servers) return absl::OkStatus();
+  const absl::Status status =
+      WouldCreate(client, kube::Pods(), plan.objects.ps_pod);
+  if (absl::IsResourceExhausted(status)) return absl::OkStatus();
+  return Annotate(status, "a parameter server");
 }
 
 }  // namespace

@@ -84,6 +84,7 @@ absl::StatusOr<SubmissionPlan> PlanJob(const flags::JobFlags& flags,
       MakeClusterJobOptions(flags, set, name_space, token));
   SubmissionPlan plan;
   plan.job_name = flags.job_name;
+  plan.has_servers = flags.HasServers();
   ELASTICDL_ASSIGN_OR_RETURN(plan.worker_classes, WorkerClasses(flags));
   ELASTICDL_ASSIGN_OR_RETURN(plan.objects, cluster::MakeJobObjects(options));
   if (!flags.cluster_spec.empty()) {

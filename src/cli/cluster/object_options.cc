@@ -82,6 +82,20 @@ std::vector<std::string> ReplicaArgs(const flags::JobFlags& flags) {
   return args;
 }
 
+// Besides: where workers reach it, and where its log is.
+std::vector<std::string> PsArgs(const flags::JobFlags& flags) {
+  std::vector<std::string> args = ReplicaArgs(flags);
+  // The cluster fills in the variable.
+  args.push_back("--worker_address=$(MY_POD_IP)");
+  args.push_back(absl::StrCat("--port=", cluster::kPsPort));
+  // As the master of the job names it, which removes old ones from a volume.
+  args.push_back(
+      absl::StrCat("--ps_log=", flags.ps_log.empty()
+                                    ? cluster::kPsLogDir
+                                    : JoinPath(flags.ps_log, flags.job_name)));
+  return args;
+}
+
 // Without a limit the request is the limit; but the default request of a worker
 // is low so that two fit on a node of two cores, where they may use one each.
 constexpr char kWorkerCpuLimit[] = "1";
@@ -129,9 +143,10 @@ absl::Status FillPods(const flags::JobFlags& flags, const flags::FlagSet& set,
   options->master.priority_class = flags.master_pod_priority;
   options->ps.priority_class = flags.ps_pod_priority;
   const bool given = set.IsSet("restart_policy");
+  // In its pod, a program that is started again finds what it had written.
   options->master.restart_policy = given ? flags.restart_policy : "OnFailure";
+  options->ps.restart_policy = options->master.restart_policy;
   options->worker.restart_policy = flags.restart_policy;
-  options->ps.restart_policy = flags.restart_policy;
   const flags::Resources& cores = options->worker.limit.empty()
                                       ? options->worker.request
                                       : options->worker.limit;
@@ -145,7 +160,7 @@ absl::Status FillPods(const flags::JobFlags& flags, const flags::FlagSet& set,
     options->worker.args = ReplicaArgs(flags);
   }
   options->ps.command = {"elasticdl-ps"};
-  options->ps.args = ReplicaArgs(flags);
+  options->ps.args = PsArgs(flags);
   return absl::OkStatus();
 }
 
@@ -187,7 +202,8 @@ std::vector<std::string> ClusterJobHints(const flags::JobFlags& flags) {
       {"prediction_output_dir", flags.prediction_output_dir},
       {"tensorboard_log_dir", flags.tensorboard_log_dir},
       {"ledger_audit", flags.ledger_audit},
-      {"event_log", flags.event_log}};
+      {"event_log", flags.event_log},
+      {"ps_log", flags.ps_log}};
   std::vector<std::string> hints;
   for (const auto& [name, path] : kResults) {
     bool kept = path.empty();

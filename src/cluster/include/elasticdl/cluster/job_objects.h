@@ -17,9 +17,13 @@ using Json = nlohmann::json;
 // Ports of the master, in its pod and in its Service.
 inline constexpr int kRpcPort = 50001;
 inline constexpr int kHttpPort = 8080;
-// Where pods find the job's Secret, and where the master keeps its state.
+// Port of a parameter server, in its pod.
+inline constexpr int kPsPort = 2222;
+// Where pods find the job's Secret, and where the master and the parameter
+// servers keep their state.
 inline constexpr char kSecretDir[] = "/etc/elasticdl/job";
 inline constexpr char kStateDir[] = "/var/lib/elasticdl";
+inline constexpr char kPsLogDir[] = "/var/lib/elasticdl/ps";
 // Keys of the Secret.
 inline constexpr char kTokenKey[] = "token";
 inline constexpr char kWorkerPodKey[] = "worker-pod.json";

@@ -191,6 +191,8 @@ struct JobFlags {
   std::string JobType() const;
   // Workers run --job_command instead of the built-in training loop.
   bool RunsJobCommand() const;
+  // It trains with parameter servers.
+  bool HasServers() const;
   // The source file that --model_zoo and --model_def name; "" when they name
   // something else (a TorchScript file).
   std::string ModelFile() const;
