@@ -78,7 +78,8 @@ JobController::JobController(Options options, TaskManager tasks,
                  options_.job.num_ps_pods(), options_.restore_step}),
       saves_({options_.job.checkpoint_steps(),
               !options_.job.checkpoint_dir().empty()},
-             options_.restore_from.empty() ? 0 : options_.restore_step),
+             options_.restore_from.empty() ? 0 : options_.restore_step,
+             absl::ToUnixMicros(now)),
       first_ledger_(tasks_.Snapshot()) {
   // Of worlds, each tells it. Servers never lose their model.
   if (HasServers()) checkpoints_.SetLineage(1);
@@ -129,10 +130,17 @@ void JobController::OnMessage(absl::Time now, ConnectionId connection,
       OnEvaluationDue(now, worker, message.evaluation_due());
       break;
     case v1::WorkerMessage::kCheckpointBegin:
-      OnCheckpointBegin(connection, message.checkpoint_begin());
-      if (HasServers()) EndServerSave(message.checkpoint_begin().step());
+      if (HasServers()) {
+        OnServerModelRead(now, connection, worker.id,
+                          message.checkpoint_begin());
+      } else {
+        OnCheckpointBegin(connection, message.checkpoint_begin());
+      }
       break;
     case v1::WorkerMessage::kCheckpointDone:
+      if (HasServers()) {
+        EndServerSave(now, worker.id, message.checkpoint_done().step());
+      }
       OnCheckpointDone(message.checkpoint_done());
       break;
     case v1::WorkerMessage::kStopTraining:
@@ -141,6 +149,8 @@ void JobController::OnMessage(absl::Time now, ConnectionId connection,
       tasks_.StopTraining(message.stop_training().reason());
       break;
     case v1::WorkerMessage::kFatal:
+      // What it was doing was cut off: that is no failure.
+      if (worker.stop_sent) break;
       Fail(now,
            absl::StrCat("worker ", worker.id, ": ", message.fatal().message()));
       break;
@@ -236,8 +246,7 @@ void JobController::OnHello(absl::Time now, ConnectionId connection,
   if (!IsTraining()) {
     welcome.set_restore_from(options_.restore_from);
   } else if (HasServers()) {
-    // Only until the servers have a model.
-    welcome.set_restore_from(options_.restore_from);
+    WelcomeToServers(worker.id, welcome);
   } else if (worker.resumed) {
     // It is as warm as can be.
   } else if (const auto sample = tasks_.Sample();
@@ -394,8 +403,6 @@ void JobController::OnCheckpointBegin(ConnectionId connection,
 }
 
 void JobController::OnCheckpointDone(const v1::CheckpointDone& done) {
-  // It could not read the model.
-  if (HasServers() && !done.error().empty()) EndServerSave(done.step());
   if (checkpoints_.Report(done.lineage(), done.step(), done.error())) {
     v1::JournalRecord record;
     record.set_saved(done.step());
@@ -478,7 +485,9 @@ void JobController::OnTimer(absl::Time now) {
     const bool had_level = membership().HasLevelMember();
     Execute(now, had_level, membership().OnTimer(now));
   }
-  for (const OverdueTask& overdue : tasks_.Expire(now)) {
+  const auto all_overdue =
+      TasksStandStill() ? std::vector<OverdueTask>() : tasks_.Expire(now);
+  for (const OverdueTask& overdue : all_overdue) {
     // Members of a world wait for each other: which of them hangs is for them
     // to say (Stuck).
     if (overdue.type == v1::TRAINING && world_.size() > 1) continue;
@@ -492,9 +501,9 @@ void JobController::OnTimer(absl::Time now) {
 
 absl::Time JobController::NextTimer() const {
   // See OnTimer for the tasks of a world.
-  absl::Time next = world_.size() > 1 && !evaluation_.running()
-                        ? absl::InfiniteFuture()
-                        : tasks_.NextExpiry();
+  const bool watched =
+      !TasksStandStill() && (world_.size() <= 1 || evaluation_.running());
+  absl::Time next = watched ? tasks_.NextExpiry() : absl::InfiniteFuture();
   next = std::min({next, MembershipTimer(), resumption_.deadline(),
                    departed_.next_deadline()});
   if (StopHasDeadline()) next = std::min(next, stopping_->deadline);

@@ -142,6 +142,8 @@ class JobController {
   // A parameter server has come (back) with this version of the model, 0 for
   // none; what it said since.
   void OnServerAttached(absl::Time now, int server, int64_t version);
+  // Its stream is broken.
+  void OnServerDetached(int server);
   void OnServerMessage(absl::Time now, int server,
                        const v1::WorkerMessage& message);
   // The answer to Options::search_checkpoint.
@@ -231,12 +233,22 @@ class JobController {
   void OnStaged(absl::Time now, ConnectionId connection, const Worker& worker,
                 const v1::Staged& staged);
   void AdvanceServers(absl::Time now);
-  void DropFromServers(int64_t worker_id);
-  void AdvanceServerSave();
+  void DropFromServers(absl::Time now, int64_t worker_id);
+  void AdvanceServerSave(absl::Time now);
   void BeginServerSave();
-  void EndServerSave(int64_t step);
-  void CancelServerSave();
-  void SendResume();
+  // The worker has the model that it was told to save; it gets the ledger.
+  void OnServerModelRead(absl::Time now, ConnectionId connection,
+                         int64_t worker_id, const v1::CheckpointBegin& begin);
+  void EndServerSave(absl::Time now, int64_t worker_id, int64_t step);
+  void CancelServerSave(absl::Time now);
+  void SendResume(absl::Time now);
+  // Workers wait for something that is not their fault: a server that is away,
+  // a version that one has not applied, a model that is read.
+  bool TasksStandStill() const;
+  // What the journal does not tell of servers.
+  void ResumeServers(absl::Time now);
+  // One worker gives the checkpoint to the servers, the others wait for it.
+  void WelcomeToServers(int64_t worker_id, v1::Welcome& welcome);
   // Makes the next version if it is complete.
   void AdvanceVersions(absl::Time now);
   // All records of these gradients are in the model.
@@ -383,6 +395,12 @@ class JobController {
   std::vector<VersionRounds::Gradient> in_open_version_;
   std::vector<VersionRounds::Gradient> stale_;
   ServerCheckpoints saves_;
+  // What each server must have when it comes (back): every push that was
+  // committed before it was missed.
+  std::map<int, int64_t> least_version_;
+  std::set<int> servers_away_;
+  // Gives the servers the checkpoint that the job begins with; -1 = nobody.
+  int64_t restorer_ = -1;
   // The ledger to fall back to without any checkpoint.
   v1::Ledger first_ledger_;
   std::optional<JobResult> ending_;

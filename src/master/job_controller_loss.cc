@@ -61,7 +61,7 @@ void JobController::Depart(absl::Time now, int64_t worker_id,
   departed.reason = reason;
   departed.deadline = now + options_.end_grace;
   AddDeparted(worker_id, departed);
-  if (HasServers()) DropFromServers(worker_id);
+  if (HasServers()) DropFromServers(now, worker_id);
   if (!HasWorld()) {
     FinishDeparted(now);
     return;

@@ -106,18 +106,19 @@ void JobController::SendStale() {
   }
 }
 
-void JobController::DropFromServers(int64_t worker_id) {
+void JobController::DropFromServers(absl::Time now, int64_t worker_id) {
   versions_.Drop(worker_id);
   if (!options_.job.use_async()) return;
-  // Its last push may have reached some of the servers only.
-  if (const auto next = tasks_.NextUncommitted(worker_id)) {
-    saves_.AddSuspect(*next);
-    CancelServerSave();
+  // Pushes that it had not reported yet are on all servers; the last one may be
+  // on some of them only.
+  for (const v1::LedgerRange& range : tasks_.Uncommitted(worker_id)) {
+    saves_.AddSuspect(range);
+    CancelServerSave(now);
   }
 }
 
 void JobController::AdvanceServers(absl::Time now) {
-  AdvanceServerSave();
+  AdvanceServerSave(now);
   AdvanceVersions(now);
 }
 
@@ -202,21 +203,78 @@ void JobController::SendPushResult(int64_t worker_id,
 
 void JobController::OnServerAttached(absl::Time now, int server,
                                      int64_t version) {
-  // A server that has not applied the first version yet has what it needs in
-  // its log, and says so when it does not.
+  if (servers_away_.erase(server) > 0) tasks_.RestartClocks(now);
   const bool trained = tasks_.step() > first_ledger_.step();
-  const bool first = versions_.open() && versions_.version() == 1;
-  if (version == 0 && trained && !first) {
+  const bool ahead =
+      !options_.job.use_async() && version > versions_.version() && trained;
+  if (trained && (ahead || version < least_version_[server])) {
     return Fail(
         now,
         absl::StrCat(
-            "parameter server ", server,
-            " came back without its part of the model: its log is lost, with "
-            "its pod or by somebody's hand. Start again from the newest "
+            "parameter server ", server, " came back with version ", version,
+            " of its part of the model instead of ",
+            ahead ? versions_.version() : least_version_[server],
+            ": its log, or the end of it, is lost. Start again from the newest "
             "checkpoint (--checkpoint_dir_for_init); --ps_log=DIR, on a "
             "--volume if on a cluster, keeps logs when pods are lost"));
   }
   if (versions_.open()) SendCommit(server);
+}
+
+void JobController::OnServerDetached(int server) {
+  servers_away_.insert(server);
+  // Whatever is committed by now, it had acknowledged before. Of a version that
+  // is open it may have the gradients only.
+  least_version_[server] =
+      options_.job.use_async() ? tasks_.step() : versions_.version() - 1;
+}
+
+void JobController::ResumeServers(absl::Time now) {
+  for (int server = 0; server < options_.job.num_ps_pods(); ++server) {
+    OnServerDetached(server);
+  }
+  if (options_.job.use_async()) {
+    // The journal does not tell who pushed what it had not reported.
+    const v1::Ledger ledger = tasks_.Snapshot();
+    for (const v1::LedgerRange& range : ledger.outstanding()) {
+      saves_.AddSuspect(range);
+    }
+    return;
+  }
+  if (!versions_.open()) return;
+  // The master before may have recorded the version and not all its commits.
+  commit_step_ = versions_.version();
+  commit_generation_ = 0;
+  for (const v1::PsRanges& push : versions_.commit().pushes()) {
+    v1::LedgerRange range;
+    range.set_shard(push.shard());
+    range.set_epoch(push.epoch());
+    range.set_begin(push.bounds(0));
+    range.set_end(push.bounds(1));
+    const auto committed = tasks_.CommitRange(now, range);
+    if (committed.ok() && committed->has_value()) {
+      observer_.OnCommit(**committed, commit_step_, /*generation=*/0);
+    }
+  }
+  const absl::Status status = tasks_.SetStep(versions_.version());
+  if (!status.ok()) LogWarning(status.message());
+}
+
+void JobController::WelcomeToServers(int64_t worker_id, v1::Welcome& welcome) {
+  if (options_.restore_from.empty()) return;
+  // When something is committed, the servers have a model.
+  if (tasks_.step() > first_ledger_.step()) return;
+  if (restorer_ >= 0 && registry_.IsReachable(restorer_)) {
+    welcome.set_await_model(true);
+    return;
+  }
+  restorer_ = worker_id;
+  welcome.set_restore_from(options_.restore_from);
+}
+
+bool JobController::TasksStandStill() const {
+  return HasServers() && (saves_.holds_training() || versions_.open() ||
+                          !servers_away_.empty());
 }
 
 void JobController::OnServerMessage(absl::Time now, int server,
@@ -234,16 +292,20 @@ void JobController::OnServerMessage(absl::Time now, int server,
     SendPushResult(gradient.worker_id, gradient.range, versions_.version());
   }
   SendStale();
+  tasks_.RestartClocks(now);
   Advance(now);
 }
 
 // ---- checkpoints ----
 
-void JobController::AdvanceServerSave() {
+void JobController::AdvanceServerSave(absl::Time now) {
   using State = ServerCheckpoints::State;
+  if (saves_.writer() >= 0 && !registry_.IsAttached(saves_.writer())) {
+    saves_.WriterLost();
+  }
   if (saves_.state() == State::kSaving &&
       !registry_.IsReachable(saves_.saver())) {
-    CancelServerSave();
+    CancelServerSave(now);
   }
   if (saves_.state() == State::kIdle) {
     const bool over = tasks_.TrainingDone() && WorkersAtRest();
@@ -271,27 +333,48 @@ void JobController::BeginServerSave() {
     if (!worker.ready || worker.leaving || worker.stop_sent) continue;
     saves_.BeginSave(worker.id);
     v1::MasterMessage message;
-    message.mutable_save_now()->set_step(tasks_.step());
-    message.mutable_save_now()->set_lineage(checkpoints_.lineage());
+    v1::SaveNow& save = *message.mutable_save_now();
+    save.set_step(tasks_.step());
+    save.set_lineage(checkpoints_.lineage());
+    save.set_versions_may_differ(saves_.has_suspects());
     return port_.Send({connection}, std::move(message));
   }
-  // Until somebody comes who can.
-  CancelServerSave();
+  // Until somebody comes who can. Nobody is there who would have to hear it.
+  saves_.Cancel();
 }
 
-void JobController::EndServerSave(int64_t step) {
-  if (saves_.state() != ServerCheckpoints::State::kSaving) return;
-  saves_.End(step);
-  SendResume();
+void JobController::OnServerModelRead(absl::Time now, ConnectionId connection,
+                                      int64_t worker_id,
+                                      const v1::CheckpointBegin& begin) {
+  // Otherwise others may have trained on while it was read.
+  const bool expected = saves_.state() == ServerCheckpoints::State::kSaving &&
+                        saves_.saver() == worker_id &&
+                        begin.step() == tasks_.step();
+  if (!expected) {
+    v1::MasterMessage message;
+    message.mutable_ledger()->set_step(begin.step());
+    return port_.Send({connection}, std::move(message));
+  }
+  OnCheckpointBegin(connection, begin);
+  saves_.EndRead(begin.step());
+  SendResume(now);
 }
 
-void JobController::CancelServerSave() {
+void JobController::EndServerSave(absl::Time now, int64_t worker_id,
+                                  int64_t step) {
+  const bool held = saves_.holds_training();
+  saves_.End(worker_id, step);
+  if (held && !saves_.holds_training()) SendResume(now);
+}
+
+void JobController::CancelServerSave(absl::Time now) {
   if (!saves_.holds_training()) return;
   saves_.Cancel();
-  SendResume();
+  SendResume(now);
 }
 
-void JobController::SendResume() {
+void JobController::SendResume(absl::Time now) {
+  tasks_.RestartClocks(now);
   v1::MasterMessage message;
   message.mutable_resume();
   port_.Send(registry_.ReadyConnections(), std::move(message));

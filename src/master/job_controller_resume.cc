@@ -108,7 +108,11 @@ std::vector<v1::JournalRecord> JobController::StateRecords() const {
   state.set_generation(world_.last_generation());
   *state.mutable_active() = world_.last_world();
   *state.mutable_checkpoints() = checkpoints_.ToProto();
-  if (versions_.open()) *state.mutable_version() = versions_.commit();
+  if (versions_.open()) {
+    *state.mutable_version() = versions_.commit();
+  } else if (HasServers()) {
+    state.mutable_version()->set_version(versions_.version());
+  }
   if (ending_.has_value()) {
     const JobResult result = WithLastCheckpoint(*ending_);
     state.mutable_outcome()->set_exit_code(result.exit_code);
@@ -244,6 +248,7 @@ absl::Status JobController::Replay(absl::Time now,
 }
 
 void JobController::BeginResume(absl::Time now) {
+  if (HasServers()) ResumeServers(now);
   reported_quarantined_ = tasks_.Summary().quarantined.size();
   if (ending_.has_value()) return;
   // Who trained has shards.
@@ -345,6 +350,7 @@ void JobController::EndResume(absl::Time now) {
   // Brought level in a world that the old master did not hear of any more; not
   // one whose model is behind what the ledger says.
   for (const auto& [id, back] : waiting.back) {
+    if (!HasWorld()) break;
     const bool known =
         std::any_of(waiting.members.begin(), waiting.members.end(),
                     [id = id](int64_t member) { return member == id; });

@@ -79,6 +79,7 @@ class MasterImpl : public Master,
       if (message.has_leaving()) NoteLeaving(connection);
       if (message.has_hello()) {
         worker_of_[connection] = message.hello().worker_id();
+        if (message.hello().resuming()) servers_->OnWorkerBack(connection);
       }
     });
   }

@@ -5,10 +5,10 @@
 namespace elasticdl::master {
 
 bool ServerCheckpoints::Due(int64_t step, bool last) const {
-  if (!options_.wanted || !suspects_.empty() || step <= last_step_) {
-    return false;
-  }
+  if (!options_.wanted || step <= last_step_) return false;
+  // What is suspect then will never be committed.
   if (last) return true;
+  if (!suspects_.empty()) return false;
   // Not "at a multiple": steps may pass while a save goes on.
   return options_.interval > 0 &&
          step / options_.interval >
@@ -25,9 +25,23 @@ void ServerCheckpoints::BeginSave(int64_t worker_id) {
   saver_ = worker_id;
 }
 
-void ServerCheckpoints::End(int64_t step) {
+void ServerCheckpoints::EndRead(int64_t step) {
+  step_before_ = last_step_;
+  last_step_ = step;
+  writer_ = saver_;
+  Cancel();
+}
+
+void ServerCheckpoints::End(int64_t worker_id, int64_t step) {
+  if (worker_id == writer_ && step == last_step_) writer_ = -1;
+  if (state_ != State::kSaving || worker_id != saver_) return;
   last_step_ = std::max(last_step_, step);
   Cancel();
+}
+
+void ServerCheckpoints::WriterLost() {
+  writer_ = -1;
+  last_step_ = step_before_;
 }
 
 void ServerCheckpoints::Cancel() {
@@ -36,7 +50,9 @@ void ServerCheckpoints::Cancel() {
 }
 
 void ServerCheckpoints::AddSuspect(const v1::LedgerRange& range) {
-  suspects_.emplace(range.shard(), range.epoch(), range.begin());
+  // Not twice: after a restart the same ranges are handed out again.
+  Clear(range.shard(), range.epoch(), range.begin(), range.end());
+  suspects_[{range.epoch(), range.shard()}][range.begin()] = range.end();
 }
 
 void ServerCheckpoints::OnCommit(const CommittedRange& range) {
@@ -49,9 +65,22 @@ void ServerCheckpoints::OnQuarantined(const v1::LedgerRange& range) {
 
 void ServerCheckpoints::Clear(const std::string& shard, int32_t epoch,
                               int64_t begin, int64_t end) {
-  const auto from = suspects_.lower_bound(Place(shard, epoch, begin));
-  const auto to = suspects_.lower_bound(Place(shard, epoch, end));
-  suspects_.erase(from, to);
+  const auto found = suspects_.find({epoch, shard});
+  if (found == suspects_.end()) return;
+  std::map<int64_t, int64_t>& ranges = found->second;
+  auto it = ranges.upper_bound(begin);
+  if (it != ranges.begin()) --it;
+  while (it != ranges.end() && it->first < end) {
+    const auto [from, to] = *it;
+    if (to <= begin) {
+      ++it;
+      continue;
+    }
+    it = ranges.erase(it);
+    if (from < begin) ranges[from] = begin;
+    if (to > end) it = ranges.emplace(end, to).first;
+  }
+  if (ranges.empty()) suspects_.erase(found);
 }
 
 }  // namespace elasticdl::master

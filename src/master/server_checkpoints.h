@@ -13,16 +13,16 @@
 //                                                       reads the model
 //   kPausing,  a worker crashed: some servers may have  kIdle; it is due again
 //   kSaving    its last push and others not
-//   kSaving    the model is read, or cannot be read     kIdle: all train on
+//   kSaving    the model is read, or cannot be read     kIdle: all train on;
+//                                                       the worker writes it
 //   kSaving    the worker that reads it is gone         kIdle; it is due again
+//   any        the worker that writes it is gone        it is due again
 #pragma once
 
 #include <cstdint>
-#include <optional>
-#include <set>
+#include <map>
 #include <string>
-#include <tuple>
-#include <vector>
+#include <utility>
 
 #include "elasticdl/v1/ledger.pb.h"
 #include "task_types.h"
@@ -41,46 +41,60 @@ class ServerCheckpoints {
   enum class State { kIdle, kPausing, kSaving };
 
   // `start_step`: the job begins with a saved model of that step.
-  ServerCheckpoints(const Options& options, int64_t start_step)
-      : options_(options), last_step_(start_step) {}
+  // `first_pause`: no master before this one has used this number, or a larger
+  // one, for a pause.
+  ServerCheckpoints(const Options& options, int64_t start_step,
+                    int64_t first_pause = 0)
+      : options_(options), pause_(first_pause), last_step_(start_step) {}
 
   State state() const { return state_; }
   // Nobody may begin a minibatch; no version may be made.
   bool holds_training() const { return state_ != State::kIdle; }
   // Pauses are numbered: an answer to an earlier one says nothing.
   int64_t pause() const { return pause_; }
-  // The worker that reads the model.
+  // The worker that reads the model, and the one that writes it; -1 = none.
   int64_t saver() const { return saver_; }
+  int64_t writer() const { return writer_; }
+  // Some records may be in the model that the ledger does not know.
+  bool has_suspects() const { return !suspects_.empty(); }
 
   // Is it time for a checkpoint? `last`: training is over.
   bool Due(int64_t step, bool last) const;
   void BeginPause();
   void BeginSave(int64_t worker_id);
-  // The model of `step` is read, or cannot be: it is not tried again.
-  void End(int64_t step);
+  // The model of `step` is read; the worker writes it now.
+  void EndRead(int64_t step);
+  // It is written, or cannot be read or written: it is not tried again.
+  void End(int64_t worker_id, int64_t step);
+  // The worker that writes is gone, and nobody knows how far it came.
+  void WriterLost();
   // It is tried again when that is possible.
   void Cancel();
 
-  // The worker crashed before it reported these records, the next of its
-  // tasks: no checkpoint until they are committed.
+  // A worker crashed before it reported these records: any of them may be in
+  // the model of some or all servers. No checkpoint until they are committed,
+  // unless training is over.
   void AddSuspect(const v1::LedgerRange& range);
   void OnCommit(const CommittedRange& range);
   // They will never be committed.
   void OnQuarantined(const v1::LedgerRange& range);
 
  private:
-  // shard, epoch, first record.
-  using Place = std::tuple<std::string, int32_t, int64_t>;
+  // epoch, shard.
+  using Place = std::pair<int32_t, std::string>;
   void Clear(const std::string& shard, int32_t epoch, int64_t begin,
              int64_t end);
 
   const Options options_;
   State state_ = State::kIdle;
-  int64_t pause_ = 0;
+  int64_t pause_;
   int64_t saver_ = -1;
-  // The last step that was read, or that could not be.
+  int64_t writer_ = -1;
+  // The last step that was read, or that could not be, and the one before.
   int64_t last_step_;
-  std::set<Place> suspects_;
+  int64_t step_before_ = 0;
+  // begin -> end; they do not overlap.
+  std::map<Place, std::map<int64_t, int64_t>> suspects_;
 };
 
 }  // namespace elasticdl::master

@@ -38,6 +38,7 @@ bool ServerStreams::OnClosed(ConnectionId connection,
   if (server.has_value()) {
     LogInfo("server ", *server, " is away",
             status.ok() ? "" : absl::StrCat(": ", status.message()));
+    controller_.OnServerDetached(*server);
   }
   if (directory_.OnClosed(connection)) TellAddresses();
   return true;
@@ -86,6 +87,12 @@ void ServerStreams::OnHello(absl::Time now, ConnectionId connection,
   LogInfo("server ", hello.server(), " (pid ", hello.pid(), ") is at ",
           hello.address(), " with version ", hello.version());
   controller_.OnServerAttached(now, hello.server(), hello.version());
+}
+
+void ServerStreams::OnWorkerBack(ConnectionId connection) {
+  v1::MasterMessage message;
+  *message.mutable_servers() = directory_.addresses();
+  port_.Send({connection}, std::move(message));
 }
 
 void ServerStreams::TellAddresses() {

@@ -34,6 +34,8 @@ class ServerStreams {
   // well. False: it is away.
   bool Stop(int server);
   void StopAll();
+  // A worker that lost its master may have missed where servers are.
+  void OnWorkerBack(ConnectionId connection);
 
  private:
   void OnHello(absl::Time now, ConnectionId connection,

@@ -171,13 +171,37 @@ absl::StatusOr<std::vector<CommittedRange>> TaskManager::CommitNext(
 
 std::optional<v1::LedgerRange> TaskManager::NextUncommitted(
     int64_t worker_id) const {
+  const std::vector<v1::LedgerRange> ranges = Uncommitted(worker_id);
+  if (ranges.empty()) return std::nullopt;
+  return ranges.front();
+}
+
+std::vector<v1::LedgerRange> TaskManager::Uncommitted(int64_t worker_id) const {
+  std::vector<v1::LedgerRange> ranges;
   const auto worker = workers_.find(worker_id);
-  if (worker == workers_.end()) return std::nullopt;
+  if (worker == workers_.end()) return ranges;
   for (const int64_t task_id : worker->second.tasks) {
     const Held& held = held_.at(task_id);
     if (held.type == v1::TRAINING) {
-      return training_.blocks().ToProto(held.range);
+      ranges.push_back(training_.blocks().ToProto(held.range));
     }
+  }
+  return ranges;
+}
+
+absl::StatusOr<std::optional<CommittedRange>> TaskManager::CommitRange(
+    absl::Time now, const v1::LedgerRange& range) {
+  for (const auto& [task_id, held] : held_) {
+    if (held.type != v1::TRAINING || held.range.epoch != range.epoch() ||
+        held.range.begin != range.begin() ||
+        training_.blocks().at(held.range.block).shard->name() !=
+            range.shard()) {
+      continue;
+    }
+    ELASTICDL_ASSIGN_OR_RETURN(
+        CommittedRange committed,
+        Commit(now, held.worker_id, task_id, range.end()));
+    return std::make_optional(std::move(committed));
   }
   return std::nullopt;
 }

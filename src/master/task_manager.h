@@ -65,6 +65,12 @@ class TaskManager {
   // The first record of the worker's training tasks that is not committed, up
   // to the end of its task.
   std::optional<v1::LedgerRange> NextUncommitted(int64_t worker_id) const;
+  // All that is not committed of the worker's training tasks.
+  std::vector<v1::LedgerRange> Uncommitted(int64_t worker_id) const;
+  // Commits [begin, end) for whoever holds it as the next part of a training
+  // task; nothing when nobody does.
+  absl::StatusOr<std::optional<CommittedRange>> CommitRange(
+      absl::Time now, const v1::LedgerRange& range);
   // The first epoch with a record that is not committed.
   int32_t OldestEpoch() const;
   // At most a minibatch of records that were committed before, for a warm-up;

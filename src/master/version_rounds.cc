@@ -68,7 +68,8 @@ bool VersionRounds::Applied(int server, int64_t version) {
 
 void VersionRounds::Resume(const v1::PsCommit& commit) {
   version_ = commit.version();
-  open_ = commit;
+  open_.reset();
+  if (commit.pushes_size() > 0) open_ = commit;
   applied_.clear();
 }
 

@@ -70,6 +70,7 @@ class VersionRounds {
   bool Applied(int server, int64_t version);
 
   // A master before this one made `commit` last: servers may not have it.
+  // Without pushes: they have.
   void Resume(const v1::PsCommit& commit);
 
  private:

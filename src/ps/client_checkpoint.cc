@@ -139,7 +139,10 @@ absl::Status Client::RestoreSome(int64_t version, uint32_t table,
 absl::StatusOr<int64_t> Client::CommonVersion(
     const std::vector<Call>& calls) const {
   for (size_t i = 1; i < calls.size(); ++i) {
-    if (calls[i].reply.version() == calls[0].reply.version()) continue;
+    if (versions_may_differ_ ||
+        calls[i].reply.version() == calls[0].reply.version()) {
+      continue;
+    }
     return absl::AbortedError(absl::StrCat(
         "parameter server 0 has version ", calls[0].reply.version(),
         ", parameter server ", i, " version ", calls[i].reply.version()));

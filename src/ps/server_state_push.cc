@@ -229,6 +229,10 @@ ServerState::Gradient ServerState::View(const v1::PsPush& push,
 
 void ServerState::ForgetBefore(int32_t epoch) {
   if (epoch <= applied_.oldest_epoch()) return;
+  // Of records that were given up.
+  for (auto it = staged_.begin(); it != staged_.end();) {
+    it = it->second.push.epoch() < epoch ? staged_.erase(it) : std::next(it);
+  }
   applied_.ForgetBefore(epoch);
   for (auto it = arrived_.begin(); it != arrived_.end();) {
     it->second.there.ForgetBefore(epoch);

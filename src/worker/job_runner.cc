@@ -65,7 +65,9 @@ absl::Status JobRunner::SetUp(const v1::Welcome& welcome) {
         data_.MakePipeline(job_.validation_data(), Mode::kEvaluation,
                            Event::Kind::kOther));
     evaluator_ = std::make_unique<Evaluator>(
-        Evaluator::Deps{*replica_, reports_, watchdog_.get()},
+        // Rows come from servers, and one of them may be away for long.
+        Evaluator::Deps{*replica_, reports_,
+                        HasServers(job_) ? nullptr : watchdog_.get()},
         std::move(metrics), std::move(source));
   }
   return job_.prediction_data().empty() ? absl::OkStatus() : SetUpPrediction();
@@ -98,10 +100,11 @@ absl::Status JobRunner::SetUpTrained(const std::string& path) {
 absl::Status JobRunner::SetUpTraining(const v1::Welcome& welcome) {
   if (HasServers(job_)) {
     ELASTICDL_ASSIGN_OR_RETURN(
-        trainer_, PsTrainer::Create(
-                      {job_, worker_id_, deps_.link.secret, welcome.servers(),
-                       welcome.restore_from(), deps_.model, *replica_, data_,
-                       reports_, deps_.events, deps_.send, deps_.environment}));
+        trainer_, PsTrainer::Create({job_, worker_id_, deps_.link.secret,
+                                     welcome.servers(), welcome.restore_from(),
+                                     welcome.await_model(), deps_.model,
+                                     *replica_, data_, reports_, deps_.events,
+                                     deps_.send, deps_.environment}));
     return absl::OkStatus();
   }
   ELASTICDL_ASSIGN_OR_RETURN(
@@ -228,7 +231,12 @@ absl::Status JobRunner::Handle(const Event& event) {
     case Event::Kind::kMessage:
       return HandleMessage(event);
     case Event::Kind::kOther:
-      if (trainer_ != nullptr) ELASTICDL_RETURN_IF_ERROR(trainer_->Refresh());
+      if (trainer_ != nullptr) {
+        const absl::Status refreshed = trainer_->Refresh();
+        // Stop is on its way through the queue.
+        if (absl::IsCancelled(refreshed)) return absl::OkStatus();
+        ELASTICDL_RETURN_IF_ERROR(refreshed);
+      }
       return event.minibatch->task().type() == v1::EVALUATION
                  ? evaluator_->Evaluate(*event.minibatch)
                  : predictor_->Predict(*event.minibatch);

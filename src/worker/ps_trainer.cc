@@ -4,6 +4,7 @@
 #include <utility>
 
 #include "absl/strings/str_cat.h"
+#include "elasticdl/common/backoff.h"
 #include "elasticdl/common/failpoint.h"
 #include "elasticdl/common/log.h"
 #include "elasticdl/common/status.h"
@@ -18,6 +19,8 @@ constexpr absl::Duration kReportInterval = absl::Milliseconds(200);
 ps::Client::Options ClientOptions(const std::string& secret, ServerBook& book) {
   ps::Client::Options options;
   options.secret = secret;
+  // The master decides when a server is given up; then it says Stop.
+  options.patience = absl::Hours(24);
   options.find = [&book](int server, absl::Duration timeout) {
     return book.Find(server, timeout);
   };
@@ -93,29 +96,56 @@ v1::PsDefinition PsTrainer::Definition() const {
 absl::Status PsTrainer::Connect() {
   if (connected_) return absl::OkStatus();
   ELASTICDL_RETURN_IF_ERROR(client_.Define(Definition()));
-  ELASTICDL_ASSIGN_OR_RETURN(const std::vector<v1::PsReply> servers,
-                             client_.Status(/*digest=*/false));
-  connected_ = std::all_of(
-      servers.begin(), servers.end(),
-      [](const v1::PsReply& reply) { return reply.status().initialized(); });
-  if (connected_) return absl::OkStatus();
-  if (deps_.restore_from.empty()) {
-    // The same on every worker: they follow from the seed.
-    ELASTICDL_RETURN_IF_ERROR(
-        client_.SetInitialValues(deps_.replica.parameters().values()));
-  } else {
-    ELASTICDL_ASSIGN_OR_RETURN(
-        checkpoint::Loaded loaded,
-        deps_.environment.LoadCheckpoint(deps_.restore_from, {}));
-    ELASTICDL_RETURN_IF_ERROR(saver_->Restore(loaded));
-    LogInfo("gave ", deps_.restore_from, " (step ", loaded.version,
-            ") to the servers");
-  }
+  ELASTICDL_RETURN_IF_ERROR(deps_.await_model ? AwaitModel() : GiveModel());
   connected_ = true;
   return absl::OkStatus();
 }
 
+absl::StatusOr<bool> PsTrainer::HaveModel() {
+  ELASTICDL_ASSIGN_OR_RETURN(const std::vector<v1::PsReply> servers,
+                             client_.Status(/*digest=*/false));
+  return std::all_of(
+      servers.begin(), servers.end(),
+      [](const v1::PsReply& reply) { return reply.status().initialized(); });
+}
+
+absl::Status PsTrainer::AwaitModel() {
+  Backoff backoff(Backoff::Options(), static_cast<uint64_t>(deps_.worker_id));
+  while (true) {
+    ELASTICDL_ASSIGN_OR_RETURN(const bool there, HaveModel());
+    if (there) return absl::OkStatus();
+    ELASTICDL_RETURN_IF_ERROR(book_.Wait(backoff.Next()));
+  }
+}
+
+absl::Status PsTrainer::GiveModel() {
+  ELASTICDL_ASSIGN_OR_RETURN(const bool there, HaveModel());
+  if (there) return absl::OkStatus();
+  if (deps_.restore_from.empty()) {
+    // The same on every worker: they follow from the seed.
+    return client_.SetInitialValues(deps_.replica.parameters().values());
+  }
+  ELASTICDL_ASSIGN_OR_RETURN(
+      checkpoint::Loaded loaded,
+      deps_.environment.LoadCheckpoint(deps_.restore_from, {}));
+  ELASTICDL_RETURN_IF_ERROR(saver_->Restore(loaded));
+  LogInfo("gave ", deps_.restore_from, " (step ", loaded.version,
+          ") to the servers");
+  return absl::OkStatus();
+}
+
 absl::Status PsTrainer::PullDense() {
+  absl::Status status = PullOnce();
+  if (absl::IsNotFound(status)) {
+    // A server has lost its log. If anything was committed, the master fails
+    // the job; else the model begins again.
+    connected_ = false;
+    status = PullOnce();
+  }
+  return status;
+}
+
+absl::Status PsTrainer::PullOnce() {
   ELASTICDL_RETURN_IF_ERROR(Connect());
   ELASTICDL_RETURN_IF_ERROR(Failpoint("worker.pull"));
   ELASTICDL_ASSIGN_OR_RETURN(
@@ -127,7 +157,7 @@ absl::Status PsTrainer::PullDense() {
 
 absl::Status PsTrainer::Refresh() {
   rows_.Begin();
-  return UnlessCancelled(PullDense());
+  return PullDense();
 }
 
 absl::Status PsTrainer::UnlessCancelled(const absl::Status& status) const {
@@ -257,6 +287,8 @@ absl::Status PsTrainer::TrainEnd(const v1::Task& task) {
   const std::string& output = deps_.job.output();
   if (!output.empty()) {
     ELASTICDL_RETURN_IF_ERROR(PullDense());
+    // Nobody pushes any more; a crashed worker may have left a push half done.
+    client_.AllowDifferentVersions();
     ELASTICDL_RETURN_IF_ERROR(ExportFromServers(
         output,
         {deps_.model, deps_.replica.network(), client_, deps_.job.seed()}));

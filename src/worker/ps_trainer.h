@@ -42,6 +42,8 @@ class PsTrainer : public Trainer {
     v1::Servers servers;
     // A checkpoint for servers that have no model; empty = initial weights.
     std::string restore_from;
+    // Another worker gives one to the servers.
+    bool await_model = false;
     model::Model& model;
     Replica& replica;
     DataSources& data;
@@ -81,6 +83,10 @@ class PsTrainer : public Trainer {
   // Tells the servers what the model is and how it begins, unless they know.
   absl::Status Connect();
   v1::PsDefinition Definition() const;
+  // Every server has values.
+  absl::StatusOr<bool> HaveModel();
+  absl::Status AwaitModel();
+  absl::Status GiveModel();
   absl::Status HandleMessage(const v1::MasterMessage& message);
   absl::Status OnPushResult(const v1::PushResult& result);
   absl::Status OnEvaluationDone(const v1::EvaluationDone& done);
@@ -88,6 +94,7 @@ class PsTrainer : public Trainer {
   absl::Status Train(Pending& next);
   // The newest dense values.
   absl::Status PullDense();
+  absl::Status PullOnce();
   absl::Status Compute(const Pending& next, double& loss);
   absl::Status Push(const Minibatch& minibatch);
   void AfterMinibatch(int64_t records);

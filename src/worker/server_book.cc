@@ -32,6 +32,17 @@ absl::StatusOr<net::Address> ServerBook::Find(int server,
   return absl::CancelledError("cancelled");
 }
 
+absl::Status ServerBook::Wait(absl::Duration time) {
+  const absl::Time end = Clock::Real().Now() + time;
+  MutexLock lock(mu_);
+  while (!cancelled_) {
+    const absl::Duration left = end - Clock::Real().Now();
+    if (left <= absl::ZeroDuration()) return absl::OkStatus();
+    changed_.WaitFor(mu_, left);
+  }
+  return absl::CancelledError("cancelled");
+}
+
 void ServerBook::Cancel() {
   {
     MutexLock lock(mu_);

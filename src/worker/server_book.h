@@ -4,6 +4,7 @@
 #include <string>
 #include <vector>
 
+#include "absl/status/status.h"
 #include "absl/status/statusor.h"
 #include "absl/time/time.h"
 #include "elasticdl/common/mutex.h"
@@ -21,6 +22,8 @@ class ServerBook {
   // Waits until the server is there. UNAVAILABLE after `timeout`; CANCELLED
   // after Cancel.
   absl::StatusOr<net::Address> Find(int server, absl::Duration timeout);
+  // Waits that long. CANCELLED after Cancel.
+  absl::Status Wait(absl::Duration time);
   // Nobody waits any more.
   void Cancel();
 

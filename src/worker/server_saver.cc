@@ -14,6 +14,7 @@ namespace elasticdl::worker {
 // ---- saving ----
 
 void ServerSaver::OnSaveNow(const v1::SaveNow& save) {
+  if (save.versions_may_differ()) deps_.client.AllowDifferentVersions();
   absl::StatusOr<checkpoint::OwnedSnapshot> model = Read();
   if (!model.ok()) {
     // Cancelled: this worker is to stop, and another will be asked.
@@ -63,13 +64,18 @@ absl::StatusOr<checkpoint::OwnedSnapshot> ServerSaver::Read() {
   }
   const size_t tables = deps_.replica.network().tables().size();
   for (size_t table = 0; table < tables; ++table) {
-    ELASTICDL_RETURN_IF_ERROR(ReadTable(static_cast<uint32_t>(table), model));
+    ELASTICDL_ASSIGN_OR_RETURN(const int64_t same,
+                               ReadTable(static_cast<uint32_t>(table), model));
+    if (same != version) {
+      return absl::AbortedError(absl::StrCat("version ", version, " became ",
+                                             same, " while it was read"));
+    }
   }
   return model;
 }
 
-absl::Status ServerSaver::ReadTable(uint32_t table,
-                                    checkpoint::OwnedSnapshot& into) {
+absl::StatusOr<int64_t> ServerSaver::ReadTable(
+    uint32_t table, checkpoint::OwnedSnapshot& into) {
   const ShardedTable& info = deps_.replica.network().tables()[table];
   const std::vector<std::string>& slots = deps_.replica.slot_names();
   const auto dim = static_cast<size_t>(info.dim);
@@ -78,24 +84,22 @@ absl::Status ServerSaver::ReadTable(uint32_t table,
   rows.dim = info.dim;
   rows.initializer = info.initializer;
   for (const std::string& slot : slots) rows.slots.push_back({slot, {}});
-  ELASTICDL_RETURN_IF_ERROR(
-      deps_.client
-          .ReadTable(table,
-                     [&](absl::Span<const int64_t> ids, const float* values,
-                         absl::Span<const float* const> parts) {
-                       const size_t size = ids.size() * dim;
-                       rows.ids.insert(rows.ids.end(), ids.begin(), ids.end());
-                       rows.values.insert(rows.values.end(), values,
-                                          values + size);
-                       for (size_t i = 0; i < parts.size(); ++i) {
-                         rows.slots[i].values.insert(rows.slots[i].values.end(),
-                                                     parts[i], parts[i] + size);
-                       }
-                       return absl::OkStatus();
-                     })
-          .status());
+  ELASTICDL_ASSIGN_OR_RETURN(
+      const int64_t version,
+      deps_.client.ReadTable(
+          table, [&](absl::Span<const int64_t> ids, const float* values,
+                     absl::Span<const float* const> parts) {
+            const size_t size = ids.size() * dim;
+            rows.ids.insert(rows.ids.end(), ids.begin(), ids.end());
+            rows.values.insert(rows.values.end(), values, values + size);
+            for (size_t i = 0; i < parts.size(); ++i) {
+              rows.slots[i].values.insert(rows.slots[i].values.end(), parts[i],
+                                          parts[i] + size);
+            }
+            return absl::OkStatus();
+          }));
   into.AddTable(std::move(rows));
-  return absl::OkStatus();
+  return version;
 }
 
 void ServerSaver::OnLedger(const v1::LedgerReply& reply) {
@@ -159,7 +163,9 @@ absl::Status ServerSaver::RestoreTable(const checkpoint::Loaded& loaded,
     std::vector<const void*> slots;
     for (const std::string& name : deps_.replica.slot_names()) {
       for (const checkpoint::NamedTensor& slot : part.slots) {
-        if (slot.name == checkpoint::SlotName(info.name, name)) {
+        if (slot.name == checkpoint::SlotName(info.name, name) &&
+            slot.dtype == v1::DT_FLOAT &&
+            slot.bytes.size() == part.rows.bytes.size()) {
           slots.push_back(slot.bytes.data());
         }
       }

@@ -47,7 +47,9 @@ class ServerSaver {
 
  private:
   absl::StatusOr<checkpoint::OwnedSnapshot> Read();
-  absl::Status ReadTable(uint32_t table, checkpoint::OwnedSnapshot& into);
+  // The version that was read.
+  absl::StatusOr<int64_t> ReadTable(uint32_t table,
+                                    checkpoint::OwnedSnapshot& into);
   absl::Status RestoreTable(const checkpoint::Loaded& loaded, uint32_t table);
 
   const Deps deps_;

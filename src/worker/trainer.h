@@ -32,7 +32,7 @@ class Trainer {
   // Does it. An error fails the job.
   virtual absl::Status Work() = 0;
   // Before an evaluation: this worker gets the newest model, if it is
-  // elsewhere.
+  // elsewhere. CANCELLED: the worker is to stop.
   virtual absl::Status Refresh() = 0;
   // Nothing is to be done before the next event.
   virtual void BeforeWaiting() = 0;

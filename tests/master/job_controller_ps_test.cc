@@ -2,7 +2,9 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <map>
+#include <memory>
 #include <string>
 #include <utility>
 #include <vector>
@@ -28,7 +30,9 @@ class Recorder : public WorkerPort, public JobObserver {
     to_servers[server].push_back(std::move(message));
   }
   void Close(ConnectionId, const absl::Status&) override {}
-  void KillWorker(int64_t, const std::string&) override {}
+  void KillWorker(int64_t worker_id, const std::string&) override {
+    killed.push_back(worker_id);
+  }
   void OnWorkerReady(int64_t, int64_t, int64_t) override {}
   void OnWorkerLost(int64_t, const std::string&) override {}
   void OnCommit(const CommittedRange& range, int64_t step, int64_t) override {
@@ -64,6 +68,7 @@ class Recorder : public WorkerPort, public JobObserver {
   std::vector<std::pair<int64_t, int64_t>> committed;
   std::vector<int64_t> steps;
   std::vector<int64_t> evaluated;
+  std::vector<int64_t> killed;
 };
 
 class JobControllerPsTest : public testing::Test {
@@ -336,6 +341,189 @@ TEST_F(JobControllerPsTest, AServerMayComeBackBeforeItsFirstVersion) {
   Applied(1, 1);
   controller_->OnServerAttached(now_, 1, 0);
   EXPECT_TRUE(controller_->ending());
+}
+
+TEST_F(JobControllerPsTest, AServerMustHaveWhatItAcknowledged) {
+  options_.job.set_use_async(true);
+  Start();
+  controller_->OnServerAttached(now_, 0, 0);
+  controller_->OnServerAttached(now_, 1, 0);
+  Attach(1, 0);
+  Pushed(1, 0, 30);
+  controller_->OnServerDetached(1);
+  // It comes back with more than is reported.
+  controller_->OnServerAttached(now_, 1, 4);
+  EXPECT_FALSE(controller_->ending());
+  controller_->OnServerDetached(0);
+  controller_->OnServerAttached(now_, 0, 2);
+  EXPECT_TRUE(controller_->ending());
+}
+
+TEST_F(JobControllerPsTest, NobodyIsLateWhileAServerIsAway) {
+  options_.job.set_use_async(true);
+  options_.tasks.task_timeout = absl::Seconds(10);
+  Start();
+  controller_->OnServerAttached(now_, 0, 0);
+  Attach(1, 0);
+  EXPECT_LT(controller_->NextTimer(), absl::InfiniteFuture());
+  controller_->OnServerDetached(0);
+  EXPECT_EQ(controller_->NextTimer(), absl::InfiniteFuture());
+  now_ += absl::Minutes(30);
+  controller_->OnTimer(now_);
+  controller_->OnServerAttached(now_, 0, 0);
+  controller_->OnTimer(now_ + absl::Seconds(9));
+  EXPECT_THAT(output_.killed, IsEmpty());
+  controller_->OnTimer(now_ + absl::Seconds(11));
+  EXPECT_THAT(output_.killed, ElementsAre(0));
+}
+
+TEST_F(JobControllerPsTest, WhatAReleasedWorkerSaysIsNoFailure) {
+  options_.job.set_use_async(true);
+  Start();
+  Attach(1, 0);
+  v1::WorkerMessage leaving;
+  leaving.mutable_leaving()->set_reason("SIGTERM");
+  Say(1, leaving);
+  v1::WorkerMessage fatal;
+  fatal.mutable_fatal()->set_message("cancelled");
+  Say(1, fatal);
+  EXPECT_FALSE(controller_->ending());
+}
+
+// ---- checkpoints ----
+
+class JobControllerPsSaveTest : public JobControllerPsTest {
+ protected:
+  void SetUp() override {
+    JobControllerPsTest::SetUp();
+    options_.job.set_use_async(true);
+    options_.job.set_checkpoint_dir("checkpoints");
+    options_.job.set_checkpoint_steps(2);
+    options_.run = "run";
+  }
+  void Paused(ConnectionId connection) {
+    const auto pauses = output_.Take(connection, v1::MasterMessage::kPause);
+    ASSERT_THAT(pauses, SizeIs(1));
+    v1::WorkerMessage message;
+    message.mutable_paused()->set_number(pauses[0].pause().number());
+    Say(connection, message);
+  }
+  void Read(ConnectionId connection, int64_t step) {
+    v1::WorkerMessage message;
+    message.mutable_checkpoint_begin()->set_step(step);
+    message.mutable_checkpoint_begin()->set_lineage(1);
+    Say(connection, message);
+  }
+  void Written(ConnectionId connection, int64_t step) {
+    v1::WorkerMessage message;
+    message.mutable_checkpoint_done()->set_step(step);
+    message.mutable_checkpoint_done()->set_lineage(1);
+    Say(connection, message);
+  }
+  std::vector<v1::MasterMessage> Saves(ConnectionId connection) {
+    return output_.Take(connection, v1::MasterMessage::kSaveNow);
+  }
+  // With a ledger.
+  size_t Ledgers(ConnectionId connection) {
+    size_t count = 0;
+    for (const auto& message :
+         output_.Take(connection, v1::MasterMessage::kLedger)) {
+      count += message.ledger().has_ledger();
+    }
+    return count;
+  }
+};
+
+TEST_F(JobControllerPsSaveTest, OneWorkerReadsWhileAllArePaused) {
+  Start();
+  Attach(1, 0);
+  Attach(2, 1);
+  Pushed(1, 0, 20);
+  Paused(1);
+  EXPECT_THAT(Saves(1), IsEmpty()) << "worker 1 still trains";
+  Paused(2);
+  ASSERT_THAT(Saves(1), SizeIs(1));
+  EXPECT_THAT(output_.Take(2, v1::MasterMessage::kResume), IsEmpty());
+  Read(1, 2);
+  EXPECT_EQ(Ledgers(1), 1);
+  EXPECT_THAT(output_.Take(1, v1::MasterMessage::kResume), SizeIs(1));
+  EXPECT_THAT(output_.Take(2, v1::MasterMessage::kResume), SizeIs(1));
+}
+
+TEST_F(JobControllerPsSaveTest, OnlyTheSaverGetsALedger) {
+  Start();
+  Attach(1, 0);
+  Attach(2, 1);
+  Read(2, 0);
+  EXPECT_EQ(Ledgers(2), 0) << "nobody asked for it";
+  Pushed(1, 0, 20);
+  Paused(1);
+  Paused(2);
+  Read(2, 2);
+  EXPECT_EQ(Ledgers(2), 0);
+  EXPECT_THAT(output_.Take(2, v1::MasterMessage::kResume), IsEmpty());
+}
+
+TEST_F(JobControllerPsSaveTest, NoneIsBegunWhileACrashedWorkersPushesAreOpen) {
+  Start();
+  Attach(1, 0);
+  Attach(2, 1);
+  const auto first = Tasks(1);
+  Pushed(1, 0, 10);
+  Close(1);
+  Pushed(2, 1, 10);
+  EXPECT_THAT(output_.Take(2, v1::MasterMessage::kPause), IsEmpty());
+}
+
+TEST_F(JobControllerPsSaveTest, ACrashEndsThePause) {
+  Start();
+  Attach(1, 0);
+  Attach(2, 1);
+  Pushed(1, 0, 20);
+  Paused(1);
+  Close(2);
+  EXPECT_THAT(output_.Take(1, v1::MasterMessage::kResume), SizeIs(1));
+  EXPECT_THAT(Saves(1), IsEmpty());
+}
+
+TEST_F(JobControllerPsSaveTest, TheLastModelIsSavedAgainWhenItsWriterDies) {
+  options_.job.set_checkpoint_steps(0);
+  Start();
+  Attach(1, 0);
+  Attach(2, 1);
+  for (int64_t total = 10; total <= 80 && Saves(1).empty(); total += 10) {
+    // Worker 1 trains what is left to it.
+    Pushed(1, 0, std::min<int64_t>(total, 40));
+    if (total > 40) Pushed(2, 1, total - 40);
+  }
+  ASSERT_FALSE(controller_->ending());
+  Read(1, 8);
+  EXPECT_EQ(Ledgers(1), 1);
+  Close(1);
+  ASSERT_THAT(Saves(2), SizeIs(1));
+  Read(2, 8);
+  EXPECT_FALSE(controller_->ending());
+  Written(2, 8);
+  EXPECT_TRUE(controller_->succeeding());
+}
+
+TEST_F(JobControllerPsSaveTest, TrainingThatIsStoppedIsSavedInAnyCase) {
+  options_.tasks.max_step = 2;
+  options_.job.set_checkpoint_steps(0);
+  Start();
+  Attach(1, 0);
+  Attach(2, 1);
+  Close(1);
+  Pushed(2, 1, 20);
+  v1::WorkerMessage idle;
+  idle.mutable_idle();
+  Say(2, idle);
+  const auto saves = Saves(2);
+  ASSERT_THAT(saves, SizeIs(1));
+  EXPECT_TRUE(saves[0].save_now().versions_may_differ());
+  Read(2, 2);
+  Written(2, 2);
+  EXPECT_TRUE(controller_->succeeding());
 }
 
 TEST_F(JobControllerPsTest, EndsWhenAllIsCommitted) {

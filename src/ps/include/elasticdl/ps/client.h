@@ -90,6 +90,8 @@ class Client {
   absl::Status Push(const v1::PsPush& push, const float* gradients,
                     absl::Span<const PushRows> rows);
 
+  // From now on, reading does not mind servers of different versions.
+  void AllowDifferentVersions() { versions_may_differ_ = true; }
   // Reading for a checkpoint, at a moment when nobody pushes. Each returns the
   // servers' version; ABORTED when they have several, or when it changes
   // meanwhile.
@@ -138,6 +140,7 @@ class Client {
   v1::PsDefinition definition_;
   // Of the optimizer.
   size_t slots_ = 0;
+  bool versions_may_differ_ = false;
   // By server.
   std::vector<std::unique_ptr<Lane>> lanes_;
 };
