@@ -226,7 +226,9 @@ void JobController::OnServerDetached(int server) {
   // Whatever is committed by now, it had acknowledged before. Of a version that
   // is open it may have the gradients only.
   least_version_[server] =
-      options_.job.use_async() ? tasks_.step() : versions_.version() - 1;
+      options_.job.use_async()
+          ? tasks_.step()
+          : versions_.version() - (versions_.open() ? 1 : 0);
 }
 
 void JobController::ResumeServers(absl::Time now) {

@@ -71,6 +71,7 @@ void ServerStreams::OnHello(absl::Time now, ConnectionId connection,
     return port_.Close(connection, change.status());
   }
   if (change->replaced.has_value()) {
+    controller_.OnServerDetached(hello.server());
     port_.Close(*change->replaced,
                 absl::FailedPreconditionError(
                     absl::StrCat("server ", hello.server(), " came back")));

@@ -95,6 +95,10 @@ TEST(VersionRoundsTest, GoesOnWithWhatAMasterBeforeHasDecided) {
   v1::PsCommit commit;
   commit.set_version(7);
   rounds.Resume(commit);
+  EXPECT_FALSE(rounds.open()) << "all servers had it";
+  EXPECT_EQ(rounds.version(), 7);
+  commit.add_pushes()->set_shard("s");
+  rounds.Resume(commit);
   ASSERT_TRUE(rounds.open());
   EXPECT_EQ(rounds.commit().version(), 7);
   EXPECT_FALSE(rounds.Add(Make(0, 0, 6)));
