@@ -74,14 +74,13 @@ TaskKinds TaskGranter::KindsFor(const World& world,
                                 const Worker& worker) const {
   const bool trained = tasks_.TrainingDone() && world.at_rest;
   TaskKinds kinds;
-  kinds.training =
-      !worker.waiting && !world.holds_training && (HasRoom(world, worker.id, v1::TRAINING) ||
-                          (worker.starving && !IsCareful(v1::TRAINING)));
+  kinds.training = !worker.waiting && !world.holds_training &&
+                   (HasRoom(world, worker.id, v1::TRAINING) ||
+                    (worker.starving && !IsCareful(v1::TRAINING)));
   // A worker evaluates the version it stands at: when it waits for that, or
   // when there is nothing to train.
-  kinds.evaluation =
-      (worker.waiting || trained || world.shared_model) &&
-      HasRoom(world, worker.id, v1::EVALUATION);
+  kinds.evaluation = (worker.waiting || trained || world.shared_model) &&
+                     HasRoom(world, worker.id, v1::EVALUATION);
   kinds.prediction = HasRoom(world, worker.id, v1::PREDICTION);
   // If its worker dies before the last model is saved, that is trained again;
   // what the callback has done could not be undone.
