@@ -3,6 +3,7 @@
 #include <utility>
 
 #include "allreduce_trainer.h"
+#include "checkpoint_rows.h"
 #include "elasticdl/common/failpoint.h"
 #include "elasticdl/common/log.h"
 #include "elasticdl/common/status.h"

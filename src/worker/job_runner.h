@@ -10,7 +10,6 @@
 
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
-#include "checkpoint_rows.h"
 #include "data_sources.h"
 #include "elasticdl/checkpoint/snapshot.h"
 #include "elasticdl/elastic/watchdog.h"
@@ -91,7 +90,7 @@ class JobRunner {
   std::unique_ptr<Replica> replica_;
   // A checkpoint whose rows are used where they are.
   checkpoint::Loaded trained_;
-  std::unique_ptr<CheckpointRows> rows_;
+  std::unique_ptr<RowSource> rows_;
 
   // Something is wrong for good; the master has been told this.
   std::optional<std::string> failure_;
