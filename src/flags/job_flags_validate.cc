@@ -151,6 +151,12 @@ absl::Status AdjustStrategy(JobFlags* f, FlagSet* set) {
       set->AddHint(
           absl::StrCat("--num_ps_pods has no effect under ", f->Strategy()));
     }
+    if (f->use_async) {
+      set->AddHint(absl::StrCat("--use_async has no effect under ",
+                                f->Strategy(),
+                                "; --num_ps_pods=N makes it a job with "
+                                "parameter servers"));
+    }
     return absl::OkStatus();
   }
   if (!f->use_async && f->get_model_steps != 1) {

@@ -129,6 +129,9 @@ void JobController::Execute(absl::Time now,
 std::string JobController::Activity() const {
   const bool works =
       HasWorld() ? world_.generation() > 0 : registry_.num_ready() > 0;
+  if (works && !servers_away_.empty() && !ending_.has_value()) {
+    return absl::StrCat("waiting for server ", *servers_away_.begin());
+  }
   if (works || ending_.has_value()) return "";
   if (resumption_.waiting()) return "waiting for the workers to come back";
   if (searching_) return "looking for a checkpoint to go on from";

@@ -85,7 +85,7 @@ class MasterImpl : public Master,
   }
   void OnClosed(ConnectionId connection, const absl::Status& status) override {
     Post([this, connection, status](absl::Time now) {
-      if (servers_->OnClosed(connection, status)) return;
+      if (servers_->OnClosed(now, connection, status)) return;
       controller_->OnClosed(now, connection, status);
       worker_of_.erase(connection);
     });
@@ -134,6 +134,7 @@ class MasterImpl : public Master,
   void CheckPods(absl::Time now);
   void BeginEnding(absl::Time now);
   void OnTimers(absl::Time now);
+  void ReplaceHangingServers(absl::Time now);
   absl::Time NextWake() const;
   bool Over(absl::Time now) const;
   void ShutDown();
@@ -436,6 +437,7 @@ void MasterImpl::OnTimers(absl::Time now) {
     Execute(pods_->OnTimer(
         now, [this](int64_t id) { return controller_->IsAttached(id); }));
   }
+  ReplaceHangingServers(now);
   reporter_->Activity(controller_->Activity());
   reporter_->Tick(now, controller_->progress(),
                   controller_->evaluation_progress(),
@@ -443,8 +445,33 @@ void MasterImpl::OnTimers(absl::Time now) {
                   pods_ == nullptr ? std::vector<PodInfo>() : pods_->pods());
 }
 
+// A cluster restarts containers in their pods; what hangs there is for the
+// user's liveness probes to find.
+void MasterImpl::ReplaceHangingServers(absl::Time now) {
+  for (const ServerStreams::Hanging& hanging : servers_->TakeHanging(now)) {
+    if (pods_ == nullptr || options_.cluster.has_value() ||
+        controller_->ending()) {
+      continue;
+    }
+    // Its successor may be reading the log, however long that takes.
+    const std::vector<PodInfo> pods = pods_->pods();
+    const bool same =
+        std::any_of(pods.begin(), pods.end(), [&](const PodInfo& pod) {
+          return pod.type == PodType::kPs && pod.id == hanging.server &&
+                 pod.pid == hanging.pid;
+        });
+    if (!same) continue;
+    reporter_->OnMessage(
+        absl::StrCat("server ", hanging.server, " hangs and is replaced"));
+    auto decisions =
+        pods_->Replace(hanging.server, "does not answer", now, PodType::kPs);
+    if (decisions.ok()) Execute(*decisions);
+  }
+}
+
 absl::Time MasterImpl::NextWake() const {
-  absl::Time next = std::min(controller_->NextTimer(), reporter_->next_tick());
+  absl::Time next = std::min({controller_->NextTimer(), reporter_->next_tick(),
+                              servers_->next_hanging()});
   if (pods_ != nullptr) next = std::min(next, pods_->next_wake());
   if (give_up_.has_value()) next = std::min(next, *give_up_);
   return next;

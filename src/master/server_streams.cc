@@ -1,5 +1,6 @@
 #include "server_streams.h"
 
+#include <algorithm>
 #include <optional>
 #include <utility>
 #include <vector>
@@ -8,6 +9,12 @@
 #include "elasticdl/common/log.h"
 
 namespace elasticdl::master {
+namespace {
+
+// A process that was killed is gone within this time of its stream.
+constexpr absl::Duration kDyingTime = absl::Seconds(5);
+
+}  // namespace
 
 ServerStreams::ServerStreams(JobController& controller, WorkerPort& port,
                              const std::map<ConnectionId, int64_t>& workers)
@@ -31,7 +38,7 @@ bool ServerStreams::OnMessage(absl::Time now, ConnectionId connection,
   return directory_.IsServer(connection);
 }
 
-bool ServerStreams::OnClosed(ConnectionId connection,
+bool ServerStreams::OnClosed(absl::Time now, ConnectionId connection,
                              const absl::Status& status) {
   if (!directory_.IsServer(connection)) return false;
   const std::optional<int> server = directory_.ServerOf(connection);
@@ -39,6 +46,7 @@ bool ServerStreams::OnClosed(ConnectionId connection,
     LogInfo("server ", *server, " is away",
             status.ok() ? "" : absl::StrCat(": ", status.message()));
     controller_.OnServerDetached(*server);
+    away_until_[*server] = now + kDyingTime;
   }
   if (directory_.OnClosed(connection)) TellAddresses();
   return true;
@@ -83,11 +91,32 @@ void ServerStreams::OnHello(absl::Time now, ConnectionId connection,
     *welcome.mutable_job() = controller_.job();
     port_.Send({connection}, std::move(message));
   }
+  pids_[hello.server()] = hello.pid();
+  away_until_.erase(hello.server());
   if (change->addresses) TellAddresses();
   if (hello.address().empty()) return;
   LogInfo("server ", hello.server(), " (pid ", hello.pid(), ") is at ",
           hello.address(), " with version ", hello.version());
   controller_.OnServerAttached(now, hello.server(), hello.version());
+}
+
+std::vector<ServerStreams::Hanging> ServerStreams::TakeHanging(absl::Time now) {
+  std::vector<Hanging> hanging;
+  for (auto it = away_until_.begin(); it != away_until_.end();) {
+    if (it->second > now) {
+      ++it;
+      continue;
+    }
+    hanging.push_back({it->first, pids_[it->first]});
+    it = away_until_.erase(it);
+  }
+  return hanging;
+}
+
+absl::Time ServerStreams::next_hanging() const {
+  absl::Time next = absl::InfiniteFuture();
+  for (const auto& [server, until] : away_until_) next = std::min(next, until);
+  return next;
 }
 
 void ServerStreams::OnWorkerBack(ConnectionId connection) {

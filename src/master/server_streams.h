@@ -26,7 +26,8 @@ class ServerStreams {
   // True: it is of a server, and is done with.
   bool OnMessage(absl::Time now, ConnectionId connection,
                  const v1::WorkerMessage& message);
-  bool OnClosed(ConnectionId connection, const absl::Status& status);
+  bool OnClosed(absl::Time now, ConnectionId connection,
+                const absl::Status& status);
 
   // WorkerPort::SendToServer.
   void Send(int server, v1::MasterMessage message);
@@ -36,6 +37,16 @@ class ServerStreams {
   void StopAll();
   // A worker that lost its master may have missed where servers are.
   void OnWorkerBack(ConnectionId connection);
+
+  // A server whose stream broke some time ago and that has not said hello
+  // since: its process, if it still exists, hangs.
+  struct Hanging {
+    int server = 0;
+    int64_t pid = 0;
+  };
+  // Each once.
+  std::vector<Hanging> TakeHanging(absl::Time now);
+  absl::Time next_hanging() const;
 
  private:
   void OnHello(absl::Time now, ConnectionId connection,
@@ -47,6 +58,9 @@ class ServerStreams {
   WorkerPort& port_;
   const std::map<ConnectionId, int64_t>& workers_;
   ServerDirectory directory_;
+  // By server: of the last hello.
+  std::map<int, int64_t> pids_;
+  std::map<int, absl::Time> away_until_;
 };
 
 }  // namespace elasticdl::master

@@ -309,11 +309,7 @@ absl::Status PsTrainer::Work() {
     over_ = true;
     return shown;
   }
-  const Minibatch& minibatch = *pending_.front().minibatch;
-  return Annotate(
-      status,
-      absl::StrCat("training on records ", minibatch.begin(), " to ",
-                   minibatch.end(), " of ", minibatch.task().range().shard()));
+  return status;
 }
 
 absl::Status PsTrainer::Train(Pending& next) {
@@ -344,8 +340,18 @@ absl::Status PsTrainer::Train(Pending& next) {
 absl::Status PsTrainer::Compute(const Pending& next, double& loss) {
   rows_.Begin();
   deps_.replica.parameters().ZeroGradients();
-  ELASTICDL_ASSIGN_OR_RETURN(loss, deps_.replica.AddGradients(*next.batch, 1));
-  return absl::OkStatus();
+  const absl::StatusOr<double> computed =
+      deps_.replica.AddGradients(*next.batch, 1);
+  if (computed.ok()) {
+    loss = *computed;
+    return absl::OkStatus();
+  }
+  // A server's fault is not that of the records.
+  if (!rows_.status().ok()) return rows_.status();
+  return Annotate(computed.status(),
+                  absl::StrCat("training on records ", next.minibatch->begin(),
+                               " to ", next.minibatch->end(), " of ",
+                               next.minibatch->task().range().shard()));
 }
 
 absl::Status PsTrainer::Push(const Minibatch& minibatch) {

@@ -162,6 +162,25 @@ TEST_P(PsModeTest, AServerStopsForAWhile) {
   Finish(*job);
 }
 
+TEST_F(PsChaosTest, AServerThatHangsIsReplaced) {
+  const auto job =
+      StartPs("hangs", 2, 2, {"--use_async", "--worker_timeout=2"});
+  Walk();
+  ASSERT_TRUE(WaitForSteps(*job, 20));
+  const pid_t pid = PidOf(*job, "ps", 0);
+  Kill(*job, "ps", 0, SIGSTOP);
+  ASSERT_TRUE(job->WaitUntil("its successor", [&](const auto& events) {
+    for (const Json& event : events) {
+      if (event.at("event") == "pod_started" && event.at("type") == "ps" &&
+          event.at("id") == 0 && event.at("pid") != pid) {
+        return true;
+      }
+    }
+    return false;
+  }));
+  Finish(*job);
+}
+
 TEST_P(PsModeTest, WorkersComeAndGo) {
   const auto job = StartPs("scaled", 2, 1, GetParam().flags);
   Walk();

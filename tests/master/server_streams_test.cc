@@ -101,13 +101,13 @@ TEST_F(ServerStreamsTest, WorkersHearWhereServersAre) {
   ASSERT_THAT(outbox_.sent[1], SizeIs(1));
   EXPECT_THAT(outbox_.sent[1][0].servers().addresses(), ElementsAre("", "h:1"));
   EXPECT_THAT(WelcomeWorker(2).addresses(), ElementsAre("", "h:1"));
-  EXPECT_TRUE(streams_->OnClosed(10, absl::UnavailableError("gone")));
+  EXPECT_TRUE(streams_->OnClosed(now_, 10, absl::UnavailableError("gone")));
   for (const ConnectionId worker : {1, 2}) {
     ASSERT_THAT(outbox_.sent[worker], SizeIs(1));
     EXPECT_THAT(outbox_.sent[worker][0].servers().addresses(),
                 ElementsAre("", ""));
   }
-  EXPECT_FALSE(streams_->OnClosed(1, absl::OkStatus()));
+  EXPECT_FALSE(streams_->OnClosed(now_, 1, absl::OkStatus()));
 }
 
 TEST_F(ServerStreamsTest, NewStreamOfAServerReplacesTheOldOne) {
@@ -124,7 +124,7 @@ TEST_F(ServerStreamsTest, NewStreamOfAServerReplacesTheOldOne) {
   v1::WorkerMessage late;
   late.mutable_server_committed();
   EXPECT_TRUE(streams_->OnMessage(now_, 10, late));
-  EXPECT_TRUE(streams_->OnClosed(10, absl::OkStatus()));
+  EXPECT_TRUE(streams_->OnClosed(now_, 10, absl::OkStatus()));
   streams_->StopAll();
   ASSERT_THAT(outbox_.sent[11], SizeIs(2));
   EXPECT_TRUE(outbox_.sent[11][1].has_stop());
