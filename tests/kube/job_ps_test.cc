@@ -109,7 +109,7 @@ TEST_F(JobPsTest, AServerLostWithItsLogFailsTheJob) {
   ASSERT_TRUE(client().Delete(Pods(), job->Server(1)).ok());
   EXPECT_EQ(job->Wait(kWholeJob), 1) << job->Output();
   EXPECT_THAT(job->Output(),
-              AllOf(HasSubstr("parameter server 1 came back without"),
+              AllOf(HasSubstr("parameter server 1 came back with version 0"),
                     HasSubstr("--ps_log=DIR")));
 }
 
