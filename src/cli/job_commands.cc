@@ -221,9 +221,9 @@ int LogsCommand(const std::vector<std::string>& args, const JobFinder& find) {
 
 void PrintJobs(std::vector<JobSummary> jobs, bool json,
                const std::string& none) {
-  std::stable_partition(
-      jobs.begin(), jobs.end(),
-      [](const JobSummary& job) { return job.state == "running"; });
+  std::stable_partition(jobs.begin(), jobs.end(), [](const JobSummary& job) {
+    return job.state == "running";
+  });
   if (json) {
     Json list = Json::array();
     for (const JobSummary& job : jobs) {

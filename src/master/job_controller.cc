@@ -63,8 +63,8 @@ absl::StatusOr<std::unique_ptr<JobController>> JobController::Create(
   }
   options.job.set_run(options.run);
   // A restarted master has told it before.
-  const auto note = [&, resumed = !options.replay.empty()](
-                        const std::string& text) {
+  const auto note = [&, resumed =
+                            !options.replay.empty()](const std::string& text) {
     if (!resumed) observer.OnMessage(text);
   };
   ELASTICDL_ASSIGN_OR_RETURN(TaskManager tasks, CreateTasks(options, note));

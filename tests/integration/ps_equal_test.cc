@@ -128,18 +128,16 @@ TEST_F(PsEqualTest, DeepFm) {
   TrainExample("local", model, kLocal + flags);
   const int64_t begin = Versions(Path("local")).front();
   const int64_t end = begin + 30;
-  TrainExample(
-      "servers", model,
-      kServers + flags +
-          Flags{absl::StrCat("--checkpoint_dir_for_init=", Path("local"),
-                             "/version-", begin),
-                absl::StrCat("--max_step=", end)});
+  TrainExample("servers", model,
+               kServers + flags +
+                   Flags{absl::StrCat("--checkpoint_dir_for_init=",
+                                      Path("local"), "/version-", begin),
+                         absl::StrCat("--max_step=", end)});
   ASSERT_EQ(Versions(Path("servers")).back(), end);
-  TrainExample(
-      "back", model,
-      kLocal + flags +
-          Flags{absl::StrCat("--checkpoint_dir_for_init=", Path("servers"),
-                             "/version-", end)});
+  TrainExample("back", model,
+               kLocal + flags +
+                   Flags{absl::StrCat("--checkpoint_dir_for_init=",
+                                      Path("servers"), "/version-", end)});
   ASSERT_GT(Versions(Path("back")).back(), end);
   ExpectSame("local", "back");
 }

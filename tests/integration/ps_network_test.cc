@@ -85,8 +85,8 @@ class PsNetworkTest : public ChaosTest,
                   "--port=0", "--ps_log=" + Path("ps")};
     const Flags common = Common();
     argv.insert(argv.end(), common.begin(), common.end());
-    others_.push_back(Run(absl::StrCat("ps-", id),
-                          network_->OnHost(HostOfServer(id), argv)));
+    others_.push_back(
+        Run(absl::StrCat("ps-", id), network_->OnHost(HostOfServer(id), argv)));
   }
   void StartWorker(int id) {
     Flags argv = {Program("elasticdl-worker"), absl::StrCat("--worker_id=", id),

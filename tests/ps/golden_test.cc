@@ -59,10 +59,9 @@ class GoldenTest : public testing::Test {
     part.set_rows(ids.size());
     std::vector<float> values(kDense, dense);
     for (const float row : rows) values.insert(values.end(), kDim, row);
-    Feed(entry,
-         std::string(reinterpret_cast<const char*>(ids.data()),
-                     ids.size() * sizeof(int64_t)) +
-             Bytes(values));
+    Feed(entry, std::string(reinterpret_cast<const char*>(ids.data()),
+                            ids.size() * sizeof(int64_t)) +
+                    Bytes(values));
   }
   // A minibatch without any gradient: only the step goes on.
   void PushNothing() {
@@ -97,8 +96,8 @@ class GoldenTest : public testing::Test {
   void ExpectRow(int64_t id, float expected) {
     std::vector<float> row(kDim);
     state_.tables()[0]->Pull({&id, 1}, row.data());
-    EXPECT_THAT(row, Pointwise(FloatNear(1e-5f),
-                               std::vector<float>(kDim, expected)))
+    EXPECT_THAT(row,
+                Pointwise(FloatNear(1e-5f), std::vector<float>(kDim, expected)))
         << "row " << id;
   }
 
