@@ -171,6 +171,11 @@ void JobController::OnMessage(absl::Time now, ConnectionId connection,
     case v1::WorkerMessage::kLeaving: {
       worker.leaving = true;
       worker.leaving_reason = message.leaving().reason();
+      if (HasServers() && worker.ready && !resumption_.waiting()) {
+        // AdvanceLeavers: it may have to save the model first.
+        versions_.Drop(worker.id);
+        break;
+      }
       if (!HasWorld()) {
         Release(now, worker.id);
         break;
@@ -192,7 +197,7 @@ void JobController::OnMessage(absl::Time now, ConnectionId connection,
                          " (--step_timeout)"));
       break;
     case v1::WorkerMessage::kPaused:
-      worker.paused = message.paused().number();
+      saves_.OnPaused(worker.id, message.paused().number());
       break;
     case v1::WorkerMessage::kStaged:
       OnStaged(now, connection, worker, message.staged());
@@ -434,7 +439,9 @@ void JobController::OnCheckpointDone(const v1::CheckpointDone& done) {
 void JobController::Advance(absl::Time now) {
   if (ending_.has_value() || !shards_known_ || resumption_.waiting()) return;
   if (stopping_.has_value()) {
-    if (!membership().HasLevelMember()) FinishStop();
+    const bool saves =
+        HasServers() ? AdvanceServerStop(now) : membership().HasLevelMember();
+    if (!saves) FinishStop();
     return;
   }
   if (HasServers()) AdvanceServers(now);

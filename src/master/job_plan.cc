@@ -138,6 +138,7 @@ absl::StatusOr<JobController::Options> PlanJob(const MasterOptions& options) {
   tasks.shuffle = options.shuffle;
   tasks.seed = options.seed;
   tasks.max_step = job.max_step();
+  tasks.minibatches_are_steps = job.num_ps_pods() > 0 && job.use_async();
   tasks.task_max_failures = options.task_max_failures;
   tasks.task_timeout = options.task_timeout;
   tasks.final_evaluation = options.final_evaluation;
