@@ -44,8 +44,9 @@ struct JobSummary {
   std::string place_kind;
   std::string place;
 };
-// Prints them as text or as a JSON array; `none` is printed if there are none.
-void PrintJobs(const std::vector<JobSummary>& jobs, bool json,
+// Prints them as text or as a JSON array, running ones first; `none` is printed
+// if there are none.
+void PrintJobs(std::vector<JobSummary> jobs, bool json,
                const std::string& none);
 
 // Prints "elasticdl top: <error>" to stderr and returns the exit code 1.
