@@ -128,7 +128,7 @@ absl::Status TcpMesh::WaitFor(const std::vector<Awaited>& awaited,
   const int late = awaited.front().rank;
   return EndWith(Blame(
       late, absl::DeadlineExceededError(absl::StrCat(
-                "rank ", rank_, " heard nothing of rank ", late, " in time"))));
+                "rank ", rank_, " heard nothing from rank ", late, " in time"))));
 }
 
 absl::Status TcpMesh::Move(std::vector<TcpSend> sends,
