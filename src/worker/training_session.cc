@@ -13,7 +13,7 @@ namespace elasticdl::worker {
 namespace {
 
 // Often enough for a display, seldom enough to cost nothing.
-constexpr absl::Duration kReportInterval = absl::Milliseconds(200);
+constexpr absl::Duration kProgressInterval = absl::Milliseconds(200);
 
 }  // namespace
 
@@ -412,7 +412,7 @@ void TrainingSession::FinishRound(const Round& round, size_t used,
   report_soon_ = summary.report_wanted && !alone;
   last_round_end_ = environment_.clock().Now();
   if (was_due || (summary.report_wanted && alone) ||
-      last_round_end_ - last_report_ >= kReportInterval) {
+      last_round_end_ - last_report_ >= kProgressInterval) {
     Report();
   }
   if (summary.stop && halt_ != Halt::kOver) {
