@@ -138,8 +138,8 @@ absl::StatusOr<ScratchFolder> ScratchFolder::Create(const std::string& dir,
     return folder;
   }
   return absl::UnavailableError(absl::StrCat("make folder in ", dir,
-                                             ": removed by others ", kMaxRemovals,
-                                             " times in a row"));
+                                             ": removed by others ",
+                                             kMaxRemovals, " times in a row"));
 }
 
 absl::Status ScratchFolder::Publish(const std::string& final_path) {

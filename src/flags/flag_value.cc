@@ -34,12 +34,12 @@ std::string Format(double value) {
 absl::Status CheckBounds(const std::string& text, const FlagInfo& info,
                          double value) {
   if (info.min && value < *info.min) {
-    return BadValue(text,
-               absl::StrCat("is too small, the least is ", Format(*info.min)));
+    return BadValue(
+        text, absl::StrCat("is too small, the least is ", Format(*info.min)));
   }
   if (info.max && value > *info.max) {
-    return BadValue(text,
-               absl::StrCat("is too large, the most is ", Format(*info.max)));
+    return BadValue(
+        text, absl::StrCat("is too large, the most is ", Format(*info.max)));
   }
   return absl::OkStatus();
 }
@@ -61,10 +61,10 @@ absl::Status Parse(const std::string& text, const FlagInfo& info,
         if (!choice.empty()) shown.push_back(choice);
       }
       const std::string nearest = Nearest(text, shown);
-      return BadValue(text,
-                 absl::StrCat("is not one of ", absl::StrJoin(shown, ", "),
-                              nearest.empty() ? "" : "; did you mean ", nearest,
-                              nearest.empty() ? "" : "?"));
+      return BadValue(
+          text, absl::StrCat("is not one of ", absl::StrJoin(shown, ", "),
+                             nearest.empty() ? "" : "; did you mean ", nearest,
+                             nearest.empty() ? "" : "?"));
     }
   }
   if (info.check) ELASTICDL_RETURN_IF_ERROR(info.check(value));
@@ -75,7 +75,8 @@ absl::Status Parse(const std::string& text, const FlagInfo& info,
 absl::Status Parse(const std::string& text, const FlagInfo& info,
                    int64_t* target) {
   int64_t value = 0;
-  if (!absl::SimpleAtoi(text, &value)) return BadValue(text, "is not an integer");
+  if (!absl::SimpleAtoi(text, &value))
+    return BadValue(text, "is not an integer");
   ELASTICDL_RETURN_IF_ERROR(
       CheckBounds(text, info, static_cast<double>(value)));
   *target = value;
@@ -96,7 +97,8 @@ absl::Status Parse(const std::string& text, const FlagInfo& info,
 absl::Status Parse(const std::string& text, const FlagInfo& /*info*/,
                    bool* target) {
   if (!ParseBool(text, *target)) {
-    return BadValue(text, "is neither true (yes, t, y, 1) nor false (no, f, n, 0)");
+    return BadValue(text,
+                    "is neither true (yes, t, y, 1) nor false (no, f, n, 0)");
   }
   return absl::OkStatus();
 }
