@@ -65,7 +65,7 @@ asan: deps-dev
 
 # A shorter part of it: code that workers and master share memory, sockets and
 # files with. CI does not run it yet.
-ASAN_CI = checkpoint contracts elastic rendezvous worker
+ASAN_CI = checkpoint contracts elastic net ps rendezvous worker
 asan-ci: deps-dev
 	@cmake --preset asan > /dev/null
 	@cmake --build build-asan -j $(JOBS) --target $(ASAN_CI:=_tests)

@@ -73,6 +73,18 @@ function(elasticdl_library module)
     # has of its own.
     set_target_properties(${target} PROPERTIES
       UNITY_BUILD ON UNITY_BUILD_BATCH_SIZE 5)
+  elseif(ELASTICDL_UNITY)
+    # Files of one module include much the same: templates of JSON and messages
+    # are compiled once per group. Changing one file recompiles its group, so it
+    # is for builds from scratch.
+    set_target_properties(${target} PROPERTIES
+      UNITY_BUILD ON UNITY_BUILD_BATCH_SIZE 8)
+    # GCC takes the files of a group for headers.
+    target_compile_options(${target} PRIVATE
+      $<$<CXX_COMPILER_ID:GNU>:-Wno-subobject-linkage>)
+  endif()
+  if(arg_TORCH)
+    # It has a precompiled header of its own.
   elseif(arg_JSON AND TARGET elasticdl_pch_json)
     target_precompile_headers(${target} REUSE_FROM elasticdl_pch_json)
   elseif(TARGET elasticdl_pch)
