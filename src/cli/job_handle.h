@@ -44,7 +44,8 @@ class JobHandle {
   // FAILED_PRECONDITION when the job does not run, others with the master's
   // words.
   virtual absl::StatusOr<std::string> Status() = 0;
-  virtual absl::Status Scale(int64_t num_workers) = 0;
+  // 0: as many as there are.
+  virtual absl::Status Scale(int64_t num_workers, int64_t num_servers) = 0;
   // Asks the job to end, waits for it, and removes what it holds besides its
   // results; what to say then. DEADLINE_EXCEEDED: it has not ended in time.
   virtual absl::StatusOr<std::string> Stop(const StopRequest& request) = 0;

@@ -16,7 +16,8 @@ namespace {
 // Often enough for a display, seldom enough to cost nothing.
 constexpr absl::Duration kReportInterval = absl::Milliseconds(200);
 
-ps::Client::Options ClientOptions(const std::string& secret, ServerBook& book) {
+ps::Client::Options ClientOptions(const std::string& secret,
+                                  ps::ServerBook& book) {
   ps::Client::Options options;
   options.secret = secret;
   // The master decides when a server is given up; then it says Stop.
@@ -25,6 +26,14 @@ ps::Client::Options ClientOptions(const std::string& secret, ServerBook& book) {
     return book.Find(server, timeout);
   };
   return options;
+}
+
+// The newest that the master knew; servers tell of newer ones.
+ps::BucketMap FirstMap(const v1::Servers& servers, int num_servers) {
+  const v1::PsMap& map = servers.map();
+  auto made = ps::BucketMap::Make(map.version(), map.servers(),
+                                  {map.owners().begin(), map.owners().end()});
+  return made.ok() ? *std::move(made) : ps::BucketMap::Even(num_servers);
 }
 
 }  // namespace
@@ -40,7 +49,7 @@ PsTrainer::PsTrainer(const Deps& deps)
       async_(deps.job.use_async()),
       book_(deps.servers),
       client_(ClientOptions(deps.secret, book_),
-              ps::BucketMap::Even(deps.job.num_ps_pods())),
+              FirstMap(deps.servers, deps.job.num_ps_pods())),
       rows_(client_, deps.replica.network().tables()),
       last_report_(deps.environment.clock().Now()) {}
 
@@ -378,6 +387,7 @@ absl::Status PsTrainer::Push(const Minibatch& minibatch) {
       rows_.version() < 0 ? version_ : std::min(version_, rows_.version()));
   staged.set_loss(last_loss_);
   staged.set_learning_rate(learning_rate_);
+  staged.set_map_version(client_.map_version());
   SendStaged();
   return absl::OkStatus();
 }
