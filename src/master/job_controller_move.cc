@@ -45,8 +45,8 @@ void JobController::ReplayMoves(const v1::BucketState& state) {
 void JobController::AdvanceMoves(absl::Time now) {
   next_move_ = absl::InfiniteFuture();
   // Before the first commit, some server may have no values yet.
-  const bool trains =
-      tasks_.step() > first_ledger_.step() && !tasks_.TrainingDone();
+  const bool trains = tasks_.step() > first_ledger_.step() &&
+                      !tasks_.TrainingDone() && !stopping_.has_value();
   if (!trains || saves_.holds_training() || versions_.open()) return;
   // Gradients that wait would be computed again; there is a version between two
   // steps, so that training gets on.
