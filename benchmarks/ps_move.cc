@@ -75,7 +75,7 @@ class Servers {
         moved_.Push({i, std::move(moved)});
       };
       movers_.push_back(std::make_unique<ps::BucketMover>(
-          options, *servers_[static_cast<size_t>(i)], *book_));
+          options, *servers_[static_cast<size_t>(i)], addresses));
     }
   }
   ~Servers() { movers_.clear(); }
@@ -121,9 +121,10 @@ void Print(const char* what, std::vector<double>& ms, double usual) {
   const auto at = [&](double part) {
     return ms[static_cast<size_t>(part * static_cast<double>(ms.size() - 1))];
   };
-  std::printf("%-10s %8zu minibatches: %7.2f ms p50, %7.2f ms p99, %7.2f ms "
-              "longest; pause %7.2f ms p99\n",
-              what, ms.size(), at(0.5), at(0.99), ms.back(), at(0.99) - usual);
+  std::printf(
+      "%-10s %8zu minibatches: %7.2f ms p50, %7.2f ms p99, %7.2f ms "
+      "longest; pause %7.2f ms p99\n",
+      what, ms.size(), at(0.5), at(0.99), ms.back(), at(0.99) - usual);
 }
 
 void Run(int64_t table_rows, int64_t dim, int moves, size_t rows,
@@ -176,8 +177,8 @@ void Run(int64_t table_rows, int64_t dim, int moves, size_t rows,
     while (!over) {
       std::set<int64_t> some;
       while (some.size() < rows) {
-        some.insert(static_cast<int64_t>(random() %
-                                         static_cast<uint64_t>(table_rows)));
+        some.insert(
+            static_cast<int64_t>(random() % static_cast<uint64_t>(table_rows)));
       }
       const std::vector<int64_t> ids(some.begin(), some.end());
       const bool before = moving;
@@ -200,18 +201,19 @@ void Run(int64_t table_rows, int64_t dim, int moves, size_t rows,
     moving = true;
     const auto start = std::chrono::steady_clock::now();
     steps += servers.Scale(i % 2 == 0 ? 3 : 2);
-    seconds = std::chrono::duration<double>(std::chrono::steady_clock::now() -
-                                            start)
-                  .count();
+    seconds =
+        std::chrono::duration<double>(std::chrono::steady_clock::now() - start)
+            .count();
     moved_seconds += seconds;
     moving = false;
   }
   over = true;
   worker.Join();
-  std::printf("%d moves of a third of %ld rows of dim %ld (Adagrad): %.2f s "
-              "and %d steps each\n",
-              moves, static_cast<long>(table_rows), static_cast<long>(dim),
-              moved_seconds / moves, steps / moves);
+  std::printf(
+      "%d moves of a third of %ld rows of dim %ld (Adagrad): %.2f s "
+      "and %d steps each\n",
+      moves, static_cast<long>(table_rows), static_cast<long>(dim),
+      moved_seconds / moves, steps / moves);
   std::vector<double> sorted = at_rest;
   std::sort(sorted.begin(), sorted.end());
   const double usual = sorted.empty() ? 0 : sorted[sorted.size() / 2];

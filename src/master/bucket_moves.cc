@@ -116,8 +116,8 @@ void BucketMoves::Begin(absl::Time now) {
     move.set_from(map_.owner(bucket));
   }
   // Who was told of the last step still keeps buckets.
-  participants_ = keeps_ ? std::max(participants_, map_.servers())
-                         : map_.servers();
+  participants_ =
+      keeps_ ? std::max(participants_, map_.servers()) : map_.servers();
   participants_ = std::max(participants_, target_);
   const bool drops_only =
       step_.moves_size() == 0 && next.servers() == map_.servers();

@@ -6,7 +6,8 @@
 //   state       event                                 then
 //   ----------  ------------------------------------  -------------------------
 //   settled     SetTarget: another number             waiting
-//   waiting     every server that is to be is there,  open: a new map moves some
+//   waiting     every server that is to be is there,  open: a new map moves
+//   some
 //               and the rest since the last step is   buckets; those that moved
 //               over; buckets are to move             with the last are dropped
 //   waiting     no bucket is to move any more         open: those that moved

@@ -85,9 +85,8 @@ void JobController::SendStep(int server) {
 void JobController::OnServerMoved(absl::Time now, int server,
                                   const v1::ServerMoved& moved) {
   if (!moved.error().empty()) {
-    return Fail(now,
-                absl::StrCat("parameter server ", server,
-                             " cannot take its buckets: ", moved.error()));
+    return Fail(now, absl::StrCat("parameter server ", server,
+                                  " cannot take its buckets: ", moved.error()));
   }
   if (!moves_.Done(now, server, moved)) return;
   tasks_.RestartClocks(now);

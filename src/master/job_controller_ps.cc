@@ -321,8 +321,7 @@ void JobController::AdvanceServerSave(absl::Time now) {
   }
   if (saves_.state() == State::kIdle) {
     const ServerCheckpoints::When when = SaveMoment();
-    if (versions_.open() || moves_.open() ||
-        !saves_.Due(tasks_.step(), when)) {
+    if (versions_.open() || moves_.open() || !saves_.Due(tasks_.step(), when)) {
       return;
     }
     // The model of a synchronous job changes only when this master says so.

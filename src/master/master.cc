@@ -528,9 +528,8 @@ absl::Status MasterImpl::CheckServers(int64_t num_servers) const {
         "ParameterServerStrategy)");
   }
   if (num_servers < 1 || num_servers > kMaxParameterServers) {
-    return absl::OutOfRangeError(
-        absl::StrCat("num_ps_pods must be at least 1 and at most ",
-                     kMaxParameterServers));
+    return absl::OutOfRangeError(absl::StrCat(
+        "num_ps_pods must be at least 1 and at most ", kMaxParameterServers));
   }
   return absl::OkStatus();
 }
@@ -562,10 +561,8 @@ absl::Status MasterImpl::CheckWorkers(int64_t num_workers) const {
 
 void MasterImpl::Scale(absl::Time now, const ScaleRequest& request) {
   if (controller_->ending()) return;
-  if (request.num_servers.has_value() &&
-      *request.num_servers != num_servers_) {
-    const int64_t before =
-        std::exchange(num_servers_, *request.num_servers);
+  if (request.num_servers.has_value() && *request.num_servers != num_servers_) {
+    const int64_t before = std::exchange(num_servers_, *request.num_servers);
     controller_->ScaleServers(now, static_cast<int>(num_servers_));
     reporter_->ScalingServers(before, num_servers_);
   }

@@ -14,7 +14,6 @@
 #include "elasticdl/common/thread.h"
 #include "elasticdl/net/socket.h"
 #include "elasticdl/ps/bucket_mover.h"
-#include "elasticdl/ps/server_book.h"
 
 namespace elasticdl::programs {
 namespace {
@@ -124,7 +123,6 @@ int PsProcess::Converse(const v1::Welcome& welcome, ps::Server& server) {
   const std::string address =
       net::Address{options_.host, server.port()}.ToString();
   LogInfo("version ", server.version(), ", for workers at ", address);
-  ps::ServerBook book(welcome.servers());
   ps::BucketMover::Options moves;
   moves.server = options_.server;
   moves.secret = options_.token;
@@ -133,12 +131,12 @@ int PsProcess::Converse(const v1::Welcome& welcome, ps::Server& server) {
     *message.mutable_server_moved() = std::move(moved);
     master_.Send(std::move(message));
   };
-  ps::BucketMover mover(std::move(moves), server, book);
+  ps::BucketMover mover(std::move(moves), server, welcome.servers());
   master_.Send(Hello(address, server.version()));
   while (true) {
     while (auto message = master_.Receive(absl::InfiniteDuration())) {
       if (message->has_commit()) Commit(message->commit(), server);
-      if (message->has_servers()) book.Set(message->servers());
+      if (message->has_servers()) mover.SetServers(message->servers());
       if (message->has_move_buckets()) mover.Begin(message->move_buckets());
       if (message->has_stop()) {
         LogInfo("the master says stop: ", message->stop().reason());

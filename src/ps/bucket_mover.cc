@@ -74,8 +74,8 @@ class BucketMover::Source {
   }
 
   // The answer's payload is in `payload` until the next call.
-  absl::Status Ask(int server, const v1::PsRequest& request,
-                   v1::PsReply& reply, absl::string_view& payload) {
+  absl::Status Ask(int server, const v1::PsRequest& request, v1::PsReply& reply,
+                   absl::string_view& payload) {
     Client::Lane& lane = LaneTo(server);
     Client::Call call;
     call.request = request;
@@ -109,11 +109,12 @@ class BucketMover::Source {
   std::map<int, std::unique_ptr<Client::Lane>> lanes_ ABSL_GUARDED_BY(mu_);
 };
 
-BucketMover::BucketMover(Options options, Server& server, ServerBook& book)
+BucketMover::BucketMover(Options options, Server& server,
+                         const v1::Servers& servers)
     : options_(std::move(options)),
       server_(server),
-      book_(book),
-      source_(std::make_unique<Source>(options_.secret, book)),
+      book_(servers),
+      source_(std::make_unique<Source>(options_.secret, book_)),
       thread_("buckets", [this] { Run(); }) {}
 
 BucketMover::~BucketMover() {

@@ -132,9 +132,8 @@ absl::Status ServerState::Define(const v1::PsDefinition& definition) {
 absl::Status ServerState::CheckMapVersion(int64_t version) const {
   // It comes from the master, with all that this server needs.
   if (version > kFirstMapVersion && version > map_.version()) {
-    return absl::UnavailableError(
-        absl::StrCat("bucket map ", version, " is on its way to server ",
-                     options_.server));
+    return absl::UnavailableError(absl::StrCat(
+        "bucket map ", version, " is on its way to server ", options_.server));
   }
   if (!defined()) return absl::NotFoundError("the model is not defined yet");
   if (map_.empty()) return absl::NotFoundError("there is no bucket map yet");

@@ -180,16 +180,15 @@ absl::Status ServerState::Fetch(const v1::PsFetch& fetch, v1::PsReply& reply,
   const auto found = leaving_.find(fetch.bucket());
   if (found == leaving_.end() ||
       found->second.import.map_version() != fetch.map_version()) {
-    return absl::NotFoundError(absl::StrCat("bucket ", fetch.bucket(),
-                                            " is not kept on server ",
-                                            options_.server, " for map ",
-                                            fetch.map_version()));
+    return absl::NotFoundError(
+        absl::StrCat("bucket ", fetch.bucket(), " is not kept on server ",
+                     options_.server, " for map ", fetch.map_version()));
   }
   const std::string& payload = found->second.payload;
   char* const to = out.Resize(payload.size());
   if (to == nullptr && !payload.empty()) {
-    return absl::ResourceExhaustedError(absl::StrCat(
-        "no memory for an answer of ", payload.size(), " bytes"));
+    return absl::ResourceExhaustedError(
+        absl::StrCat("no memory for an answer of ", payload.size(), " bytes"));
   }
   if (!payload.empty()) std::memcpy(to, payload.data(), payload.size());
   *reply.mutable_entry()->mutable_import() = found->second.import;

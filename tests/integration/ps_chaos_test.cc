@@ -1,4 +1,6 @@
 // Training with parameter servers while processes are killed.
+#include "integration/ps_chaos.h"
+
 #include <signal.h>
 
 #include <cctype>
@@ -10,7 +12,6 @@
 
 #include "absl/strings/str_cat.h"
 #include "gmock/gmock.h"
-#include "integration/ps_chaos.h"
 
 namespace elasticdl::test {
 namespace {

@@ -88,12 +88,11 @@ TEST_P(PsMoveTest, CheckpointsAreMadeMeanwhile) {
   ScaleServers(*job, 2);
   ASSERT_TRUE(WaitForMove(*job, 2, 2)) << job->Output();
   Finish(*job);
-  const auto next =
-      StartPs("from", 3, 2,
-              {GetParam().flags[0],
-               "--checkpoint_dir_for_init=" + Path("checkpoints") +
-                   absl::StrCat("/version-",
-                                Versions(Path("checkpoints")).front())});
+  const auto next = StartPs(
+      "from", 3, 2,
+      {GetParam().flags[0],
+       "--checkpoint_dir_for_init=" + Path("checkpoints") +
+           absl::StrCat("/version-", Versions(Path("checkpoints")).front())});
   ASSERT_EQ(next->Wait(), 0) << next->Output();
   std::map<std::string, double> metrics = LastMetrics(*next);
   EXPECT_EQ(metrics["least"], -kMinibatches) << next->Output();
@@ -115,10 +114,9 @@ INSTANTIATE_TEST_SUITE_P(
     [](const auto& info) {
       return absl::StrCat(
           std::get<0>(info.param).name, "_",
-          absl::StrReplaceAll(std::get<1>(info.param), {{":", "_"},
-                                                        {".", "_"},
-                                                        {"=", "_"},
-                                                        {"@", "_"}}));
+          absl::StrReplaceAll(
+              std::get<1>(info.param),
+              {{":", "_"}, {".", "_"}, {"=", "_"}, {"@", "_"}}));
     });
 
 TEST_P(PsMoveKillTest, TheMoveGoesOn) {
@@ -145,7 +143,8 @@ TEST_F(PsChaosTest, NumbersThatCannotBe) {
     EXPECT_NE(scale->Wait(), 0);
     return scale->err();
   };
-  EXPECT_THAT(refused(job->name(), "--num_ps_pods=0"), HasSubstr("num_ps_pods"));
+  EXPECT_THAT(refused(job->name(), "--num_ps_pods=0"),
+              HasSubstr("num_ps_pods"));
   EXPECT_THAT(refused(job->name(), "--num_ps_pods=2000"), HasSubstr("1024"));
   Finish(*job);
 }

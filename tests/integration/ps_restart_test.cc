@@ -92,10 +92,10 @@ class PsRestartTest : public ChaosTest,
     Go();
     EXPECT_EQ(master_->Wait(), 0) << Everything();
     for (auto& other : others_) EXPECT_EQ(other->Wait(), 0) << Everything();
-    EXPECT_TRUE(CheckLedger(
-        Path("audit"),
-        {absl::StrCat("--epochs=", kEpochs),
-         absl::StrCat("--shard=", chaos_csv(), ":0:", kRecords)}))
+    EXPECT_TRUE(
+        CheckLedger(Path("audit"),
+                    {absl::StrCat("--epochs=", kEpochs),
+                     absl::StrCat("--shard=", chaos_csv(), ":0:", kRecords)}))
         << Everything();
     std::map<std::string, double> metrics;
     for (const std::string& line : Lines(Path("events"))) {

@@ -33,9 +33,8 @@ constexpr int kMostServers = 5;
 class BucketMovesTest : public testing::Test {
  protected:
   bool CanBegin() {
-    return moves_.CanBegin(now_, [this](int server) {
-      return away_.count(server) == 0;
-    });
+    return moves_.CanBegin(
+        now_, [this](int server) { return away_.count(server) == 0; });
   }
   v1::ServerMoved Answer() const {
     v1::ServerMoved moved;
@@ -98,9 +97,9 @@ TEST_F(BucketMovesTest, WaitsForNewServers) {
 TEST_F(BucketMovesTest, ServersGetEvenShares) {
   moves_.SetTarget(3);
   EXPECT_LT(Settle(), 40);
-  EXPECT_THAT(Shares(), testing::ElementsAre(testing::Pair(0, 342),
-                                             testing::Pair(1, 341),
-                                             testing::Pair(2, 341)));
+  EXPECT_THAT(Shares(),
+              testing::ElementsAre(testing::Pair(0, 342), testing::Pair(1, 341),
+                                   testing::Pair(2, 341)));
   moves_.SetTarget(1);
   Settle();
   EXPECT_THAT(Shares(), testing::ElementsAre(testing::Pair(0, ps::kBuckets)));
@@ -297,7 +296,9 @@ class Job {
   uint64_t Random(uint64_t below) { return random_() % below; }
   int AnyServer() { return static_cast<int>(Random(kMostServers)); }
   Life& life(int server) { return lives_[static_cast<size_t>(server)]; }
-  ps::TestServer& at(int server) { return servers_[static_cast<size_t>(server)]; }
+  ps::TestServer& at(int server) {
+    return servers_[static_cast<size_t>(server)];
+  }
 
   // ---- the master ----
 
@@ -383,10 +384,10 @@ class Job {
     Life& one = life(server);
     if (!one.up || !one.step.has_value()) return;
     const ps::ServerState& state = *at(server).state;
-    const auto action = ps::NextMoveAction(
-        server, *one.step,
-        {state.defined(), state.map().version(), state.awaited(),
-         state.leaving()});
+    const auto action =
+        ps::NextMoveAction(server, *one.step,
+                           {state.defined(), state.map().version(),
+                            state.awaited(), state.leaving()});
     ASSERT_TRUE(action.ok()) << action.status();
     Do(server, *action);
   }
@@ -445,11 +446,10 @@ class Job {
     if (pushes_.empty()) return;
     const size_t which = Random(pushes_.size());
     Push& push = pushes_[which];
-    const int to = static_cast<int>(
-        Random(static_cast<uint64_t>(push.map.servers())));
-    const ps::EntryBytes part =
-        ps::PartOf(ps::ExactGradient(definition_, push.number), definition_,
-                   push.map, to);
+    const int to =
+        static_cast<int>(Random(static_cast<uint64_t>(push.map.servers())));
+    const ps::EntryBytes part = ps::PartOf(
+        ps::ExactGradient(definition_, push.number), definition_, push.map, to);
     // Gone for good: the others tell of the new map.
     if (!life(to).up) return;
     const absl::Status status = at(to).Accept(part.entry, part.payload);

@@ -215,8 +215,8 @@ TEST_F(HttpStatusTest, CommandsReachTheMaster) {
                           "text/plain");
     EXPECT_EQ(reply->status, 200) << query;
   }
-  for (const char* query : {"", "num_ps_pods=0", "num_ps_pods=",
-                            "num_workers=2&num_ps_pods=x"}) {
+  for (const char* query :
+       {"", "num_ps_pods=0", "num_ps_pods=", "num_workers=2&num_ps_pods=x"}) {
     reply = client_->Post(absl::StrCat("/api/scale?", query), auth_, "",
                           "text/plain");
     EXPECT_EQ(reply->status, 400) << query;

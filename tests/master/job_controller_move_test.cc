@@ -53,9 +53,9 @@ class JobControllerMoveTest : public JobControllerPsTest {
   // Goes on until nothing is left to move.
   void MoveAll() {
     for (int i = 0; i < 200; ++i) {
-      now_ = std::max(now_ + absl::Milliseconds(1),
-                      std::min(controller_->NextTimer(),
-                               now_ + absl::Milliseconds(30)));
+      now_ = std::max(
+          now_ + absl::Milliseconds(1),
+          std::min(controller_->NextTimer(), now_ + absl::Milliseconds(30)));
       controller_->OnTimer(now_);
       for (int server = 0; server < 4; ++server) {
         for (const v1::MoveBuckets& step : Steps(server)) Moved(server, step);

@@ -1,4 +1,6 @@
 // Training with parameter servers: commits without worlds, versions, losses.
+#include "master/job_controller_ps.h"
+
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
@@ -10,7 +12,6 @@
 #include <vector>
 
 #include "job_controller.h"
-#include "master/job_controller_ps.h"
 
 namespace elasticdl::master {
 namespace {

@@ -42,7 +42,7 @@ Gradient ExactGradient(const v1::PsDefinition& definition, int64_t number) {
 }
 
 absl::Status TestServer::Accept(const v1::PsEntry& entry,
-                            const std::string& payload) {
+                                const std::string& payload) {
   const absl::Status checked = state->Check(entry, payload);
   if (!checked.ok()) return checked;
   log.push_back({entry, payload});

@@ -152,8 +152,7 @@ class Job {
     ASSERT_TRUE(server.state->Fetch(fetch, reply, payload).ok());
     const v1::PsEntry& entry = reply.entry();
     TestServer& to = servers_[static_cast<size_t>(map_.owner(bucket))];
-    const absl::Status status =
-        to.Accept(entry, std::string(payload.view()));
+    const absl::Status status = to.Accept(entry, std::string(payload.view()));
     // It has not heard of the map yet.
     if (absl::IsNotFound(status)) return;
     ASSERT_TRUE(status.ok() || absl::IsAlreadyExists(status)) << status;

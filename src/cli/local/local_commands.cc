@@ -50,7 +50,8 @@ class LocalJobHandle : public JobHandle {
     if (num_servers > 0) {
       query.push_back(absl::StrCat("num_ps_pods=", num_servers));
     }
-    return HttpPost(dir_, absl::StrCat("/api/scale?", absl::StrJoin(query, "&")))
+    return HttpPost(dir_,
+                    absl::StrCat("/api/scale?", absl::StrJoin(query, "&")))
         .status();
   }
   absl::StatusOr<std::string> Stop(const StopRequest& request) override {

@@ -50,9 +50,11 @@ class BucketMover {
     // Called on the mover's thread.
     std::function<void(v1::ServerMoved moved)> tell;
   };
-  // `server` and `book` must outlive it.
-  BucketMover(Options options, Server& server, ServerBook& book);
+  // `server` must outlive it; `servers`: where the others are.
+  BucketMover(Options options, Server& server, const v1::Servers& servers);
   ~BucketMover();
+
+  void SetServers(const v1::Servers& servers) { book_.Set(servers); }
 
   // Takes the place of a step that is under way: the master makes one at a
   // time, and says it again when either side was restarted.
@@ -74,7 +76,7 @@ class BucketMover {
 
   const Options options_;
   Server& server_;
-  ServerBook& book_;
+  ServerBook book_;
   const std::unique_ptr<Source> source_;
 
   Mutex mu_;

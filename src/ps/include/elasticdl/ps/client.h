@@ -124,9 +124,7 @@ class Client {
   bool TakeNewerMap();
   // A server's answer may have a newer map.
   void NoteMap(const v1::PsReply& reply);
-  bool has_newer_map() const {
-    return newer_map_.version() > map_.version();
-  }
+  bool has_newer_map() const { return newer_map_.version() > map_.version(); }
   void SetLayout();
   std::vector<Call> MakeCalls() const;
   // `answer_timeout`: without a byte of the answer.
