@@ -91,9 +91,11 @@ void JobController::OnServerMoved(absl::Time now, int server,
   if (!moves_.Done(now, server, moved)) return;
   tasks_.RestartClocks(now);
   SendStale();
+  // A new master must know that the buckets are there: whoever holds them takes
+  // pushes now and must not come back without them. And who is beyond the last
+  // map may go: it must not be waited for.
+  RecordMoves();
   if (!moves_.moving()) {
-    // Who is beyond the map may go: a new master must not wait for it.
-    RecordMoves();
     for (auto it = servers_away_.begin(); it != servers_away_.end();) {
       it = *it < moves_.servers() ? std::next(it) : servers_away_.erase(it);
     }

@@ -144,19 +144,21 @@ int PsProcess::Converse(const v1::Welcome& welcome, ps::Server& server) {
       }
     }
     if (stopping()) return 0;
-    const absl::Status back =
-        AttachAgain(welcome, Hello(address, server.version()));
+    const absl::StatusOr<v1::Welcome> back = AttachAgain(welcome);
     if (stopping()) return 0;
     if (!back.ok()) {
-      LogError("no master: ", back.message());
+      LogError("no master: ", back.status().message());
       return kPsExitMasterLost;
     }
     LogInfo("the master is back");
+    mover.SetServers(back->servers());
+    // Only now: workers may have pushed while the master was away, and the
+    // master knows how much the server must have.
+    master_.Send(Hello(address, server.version()));
   }
 }
 
-absl::Status PsProcess::AttachAgain(const v1::Welcome& welcome,
-                                    const v1::WorkerMessage& hello) {
+absl::StatusOr<v1::Welcome> PsProcess::AttachAgain(const v1::Welcome& welcome) {
   const absl::Duration patience =
       absl::Seconds(welcome.job().master_timeout_seconds());
   const absl::Status end = master_.status();
@@ -166,9 +168,10 @@ absl::Status PsProcess::AttachAgain(const v1::Welcome& welcome,
   }
   LogWarning("the master is gone (", end.message(), "); waiting up to ",
              absl::FormatDuration(patience), " for the next");
-  ELASTICDL_ASSIGN_OR_RETURN(const v1::Welcome again,
-                             master_.Attach(hello, patience));
-  if (again.job().run() == welcome.job().run()) return absl::OkStatus();
+  ELASTICDL_ASSIGN_OR_RETURN(
+      v1::Welcome again,
+      master_.Attach(Hello(/*address=*/"", /*version=*/0), patience));
+  if (again.job().run() == welcome.job().run()) return again;
   return absl::FailedPreconditionError(
       "another run of the job has begun, which needs other values");
 }

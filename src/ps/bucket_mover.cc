@@ -49,6 +49,11 @@ absl::StatusOr<MoveAction> NextMoveAction(int server,
     if (from < 0) return absl::NotFoundError("no other server has the model");
     return MoveAction{Kind::kDefine, 0, 0, from};
   }
+  if (moving.map_version > step.map().version()) {
+    return absl::FailedPreconditionError(absl::StrCat(
+        "it has bucket map ", moving.map_version, ", the master only ",
+        step.map().version(), ": the end of the master's journal is lost"));
+  }
   if (moving.map_version < step.map().version()) {
     return MoveAction{Kind::kMap, 0, 0, 0};
   }

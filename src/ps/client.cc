@@ -183,7 +183,9 @@ absl::Status Client::Round(std::vector<Call>& calls, absl::Time end,
           Annotate(calls[i].status, absl::StrCat("parameter server ", i));
     }
   }
-  return final_error.ok() ? another_map : final_error;
+  // With the new map, the server that refused may not be asked at all.
+  if (!another_map.ok() && !absl::IsCancelled(final_error)) return another_map;
+  return final_error;
 }
 
 absl::Status Client::Define(const v1::PsDefinition& definition) {

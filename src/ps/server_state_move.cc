@@ -9,6 +9,7 @@
 //
 // Each step is an entry of a log and may be repeated, so that either server may
 // die at any time. bucket_mover.h asks for it all.
+#include <algorithm>
 #include <cstring>
 #include <iterator>
 #include <optional>
@@ -238,17 +239,25 @@ absl::Status ServerState::CheckImport(const v1::PsImport& import,
   size_t at = 0;
   for (size_t t = 0; t < tables_.size(); ++t) {
     const EmbeddingTable& table = *tables_[t];
-    std::set<int64_t> ids;
+    const auto wrong = [&](int64_t id) {
+      return absl::InvalidArgumentError(
+          absl::StrCat("row ", id, " of table ", table.name(), " in bucket ",
+                       import.bucket()));
+    };
+    // Workers wait meanwhile: sorting is ten times as fast as a set.
+    std::vector<int64_t> ids;
+    ids.reserve(import.rows(static_cast<int>(t)));
     for (uint64_t i = 0; i < import.rows(static_cast<int>(t)); ++i) {
       const int64_t id = RowTable::IdOf(payload.data() + at);
-      if (BucketOf(HashRow(table.layout().table, id)) != import.bucket() ||
-          !ids.insert(id).second) {
-        return absl::InvalidArgumentError(
-            absl::StrCat("row ", id, " of table ", table.name(), " in bucket ",
-                         import.bucket()));
+      if (BucketOf(HashRow(table.layout().table, id)) != import.bucket()) {
+        return wrong(id);
       }
+      ids.push_back(id);
       at += table.stride();
     }
+    std::sort(ids.begin(), ids.end());
+    const auto twice = std::adjacent_find(ids.begin(), ids.end());
+    if (twice != ids.end()) return wrong(*twice);
   }
   return absl::OkStatus();
 }
