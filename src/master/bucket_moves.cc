@@ -43,7 +43,7 @@ bool BucketMoves::Holds(int server) const {
   if (open_) {
     for (const v1::BucketMove& move : step_.moves()) {
       if (move.from() == server) return true;
-      coming.insert(move.bucket());
+      if (done_.count(server) == 0) coming.insert(move.bucket());
     }
   }
   for (int bucket = 0; bucket < ps::kBuckets; ++bucket) {

@@ -116,8 +116,9 @@ TEST_F(BucketMovesTest, EveryNewServerGetsABucketWithTheFirstMap) {
   // They have not said yet that they have it; the others must not lose it.
   EXPECT_FALSE(moves_.Holds(6));
   EXPECT_TRUE(moves_.Holds(0));
-  DoStep();
+  EXPECT_FALSE(moves_.Done(now_, 6, Answer()));
   EXPECT_TRUE(moves_.Holds(6));
+  EXPECT_FALSE(moves_.Holds(5));
 }
 
 TEST_F(BucketMovesTest, LongStepsGetFewerBuckets) {
@@ -369,9 +370,13 @@ class Job {
     life(server).step.reset();
     at(server).Restart();
   }
-  // What a server that holds nothing has logged may be lost.
+  // What a server that holds nothing has logged may be lost, unless it has
+  // begun to take pushes.
   void LoseLog(int server) {
-    if (moves_.Holds(server)) return;
+    const ps::ServerState& state = *at(server).state;
+    const bool takes_pushes = server < moves_.map().servers() &&
+                              state.awaited().empty() && state.defined();
+    if (moves_.Holds(server) || takes_pushes) return;
     if (life(server).up) Detach(server);
     life(server).step.reset();
     at(server).log.clear();
