@@ -14,6 +14,7 @@
 #include <cstdlib>
 #include <cstring>
 #include <future>
+#include <system_error>
 #include <thread>
 #include <utility>
 #include <vector>
@@ -93,9 +94,14 @@ absl::StatusOr<OwnPage*> OwnPage::Make() {
   auto* const own = new OwnPage(std::move(fd), page);
   std::promise<int> promise;
   std::future<int> held = promise.get_future();
-  std::thread([own, promise = std::move(promise)]() mutable {
-    own->Hold(std::move(promise));
-  }).detach();
+  try {
+    std::thread([own, promise = std::move(promise)]() mutable {
+      own->Hold(std::move(promise));
+    }).detach();
+  } catch (const std::system_error& error) {
+    // Too many threads: the job does without.
+    return absl::ResourceExhaustedError(error.what());
+  }
   const int error = held.get();
   if (error != 0) return ErrnoToStatus(error, "register a robust list");
   return own;
@@ -162,15 +168,21 @@ struct LifeWatch::Page {
 absl::StatusOr<std::shared_ptr<LifeWatch::Page>> LifeWatch::Page::Open(
     const LifeSign& sign) {
   const std::string path = absl::StrCat("/proc/", sign.pid, "/fd/", sign.fd);
-  // The number may be of anything by now; opening a pipe would block.
-  const Fd fd(open(path.c_str(), O_RDWR | O_CLOEXEC | O_NONBLOCK | O_NOCTTY));
-  if (!fd.valid()) return ErrnoToStatus(errno, path);
   const absl::Status other =
       absl::NotFoundError(absl::StrCat(path, " is not the life sign"));
+  // The number may be of anything by now, and opening a device may have
+  // effects: first look, then open.
   struct stat file;
-  if (fstat(fd.get(), &file) != 0) return ErrnoToStatus(errno, path);
-  if (!S_ISREG(file.st_mode) || file.st_size < static_cast<off_t>(kPageBytes) ||
-      sign.id.size() != kIdBytes) {
+  if (stat(path.c_str(), &file) != 0) return ErrnoToStatus(errno, path);
+  if (!S_ISREG(file.st_mode) || sign.id.size() != kIdBytes) return other;
+  const Fd fd(open(path.c_str(), O_RDWR | O_CLOEXEC | O_NONBLOCK | O_NOCTTY));
+  if (!fd.valid()) return ErrnoToStatus(errno, path);
+  // Only a page that nobody can cut may be mapped: reading beyond the end of a
+  // file is a SIGBUS.
+  const int seals = fcntl(fd.get(), F_GET_SEALS);
+  if (seals < 0 || (seals & F_SEAL_SHRINK) == 0 ||
+      fstat(fd.get(), &file) != 0 ||
+      file.st_size < static_cast<off_t>(kPageBytes)) {
     return other;
   }
   ELASTICDL_ASSIGN_OR_RETURN(SharedPage* const shared, MapPage(fd.get()));
@@ -207,26 +219,41 @@ absl::StatusOr<int64_t> LifeWatch::Add(const LifeSign& sign,
       return absl::ResourceExhaustedError(
           absl::StrCat(kMostWatched, " processes are watched already"));
     }
+    if (next_number_ == 1) {
+      try {
+        thread_ = Thread("edl-lifewatch", [this] { Run(); });
+      } catch (const std::system_error& error) {
+        return absl::ResourceExhaustedError(error.what());
+      }
+    }
     number = next_number_++;
     watched_[number] = {std::move(page), std::move(died)};
-    if (number == 1) thread_ = Thread("edl-lifewatch", [this] { Run(); });
   }
   Rearm();
   return number;
 }
 
 void LifeWatch::Remove(int64_t number) {
-  MutexLock calling(calling_);
-  MutexLock lock(mu_);
-  // The thread may still wait for its word, which is harmless: it holds the
-  // page until it looks at the list again.
-  watched_.erase(number);
+  {
+    MutexLock calling(calling_);
+    MutexLock lock(mu_);
+    if (watched_.erase(number) == 0) return;
+  }
+  // Until the thread looks at the list again it waits for the word, and would
+  // take the kernel's only wake-up away from others.
+  Rearm();
 }
 
 void LifeWatch::Run() {
+  std::vector<std::shared_ptr<Page>> pages;
   while (true) {
+    // The kernel wakes only one of those who wait. It may have been this one,
+    // even if it does not watch the process any more.
+    for (const std::shared_ptr<Page>& page : pages) {
+      if ((page->word().load() & FUTEX_OWNER_DIED) != 0) WakeAll(page->word());
+    }
+    pages.clear();
     const uint32_t changes = changes_.load();
-    std::vector<std::shared_ptr<Page>> pages;
     std::vector<futex_waitv> words;
     const auto wait_for = [&words](std::atomic<uint32_t>& word,
                                    uint32_t value) {
@@ -291,11 +318,7 @@ void LifeWatch::CallDied() {
       it = watched_.erase(it);
     }
   }
-  for (const Watched& watched : dead) {
-    // The kernel wakes only one of those who wait.
-    WakeAll(watched.page->word());
-    watched.died();
-  }
+  for (const Watched& watched : dead) watched.died();
 }
 
 }  // namespace elasticdl

@@ -634,7 +634,7 @@ void MasterImpl::CheckPods(absl::Time now) {
 // A worker on this host that is killed is lost at once: its stream would stay
 // open until the kernel has freed its memory.
 void MasterImpl::WatchProcess(ConnectionId connection, const v1::Hello& hello) {
-  if (hello.life_sign_id().empty()) return;
+  if (hello.life_sign_id().empty() || sign_of_.count(connection) > 0) return;
   LifeSign sign;
   sign.pid = static_cast<int32_t>(hello.pid());
   sign.fd = hello.life_sign_fd();

@@ -23,6 +23,7 @@
 #include "elasticdl/common/status.h"
 #include "elasticdl/common/thread.h"
 #include "elasticdl/net/handshake.h"
+#include "push_audit.h"
 #include "push_log.h"
 #include "server_state.h"
 #include "wire.h"
@@ -77,6 +78,7 @@ class ServerImpl : public Server {
     return {options.server, options.memory_limit};
   }
 
+  absl::Status OpenLog();
   void AcceptAll();
   void Serve(int64_t id, net::Socket& socket);
   absl::Status ServeOne(net::Socket& socket, Buffer& payload, Buffer& answer);
@@ -94,6 +96,9 @@ class ServerImpl : public Server {
   void WantSnapshot();
   absl::Status Accept(const v1::PsEntry& entry, absl::string_view payload)
       ABSL_EXCLUSIVE_LOCKS_REQUIRED(state_mu_);
+  // Memory is nearly used up, and nobody was told.
+  bool WantsWarning() ABSL_EXCLUSIVE_LOCKS_REQUIRED(state_mu_);
+  void Warn() const;
   void HandleStatus(const v1::PsStatusRequest& request, v1::PsReply& reply);
   void WriteSnapshots();
   void FillMap(v1::PsReply& reply) const ABSL_SHARED_LOCKS_REQUIRED(state_mu_);
@@ -109,8 +114,14 @@ class ServerImpl : public Server {
   ServerState state_ ABSL_GUARDED_BY(state_mu_);
   // Half an entry may be in the state or in the log: nobody may see them.
   bool broken_ ABSL_GUARDED_BY(state_mu_) = false;
+  // That memory is nearly used up.
+  bool warned_ ABSL_GUARDED_BY(state_mu_) = false;
   // Null: none.
   std::unique_ptr<PushLog> log_ ABSL_GUARDED_BY(state_mu_);
+  // Null: none.
+  std::unique_ptr<PushAudit> audit_ ABSL_GUARDED_BY(state_mu_);
+  // For the audit of a server without a log.
+  int64_t entries_ ABSL_GUARDED_BY(state_mu_) = 0;
   std::atomic<int64_t> pulls_ = 0;
   std::atomic<int64_t> pushes_ = 0;
   std::atomic<int64_t> repeated_ = 0;
@@ -135,12 +146,24 @@ class ServerImpl : public Server {
   Thread acceptor_;
 };
 
-absl::Status ServerImpl::SetUp() {
+absl::Status ServerImpl::OpenLog() {
+  WriterMutexLock lock(state_mu_);
+  if (!options_.audit.empty()) {
+    ELASTICDL_ASSIGN_OR_RETURN(
+        audit_, PushAudit::Open(options_.audit, options_.server));
+  }
   if (!options_.log_dir.empty()) {
     PushLog::Options log;
     log.dir = options_.log_dir;
     log.snapshot_bytes = options_.snapshot_bytes;
-    WriterMutexLock lock(state_mu_);
+    if (audit_ != nullptr) {
+      // What was logged but not audited when the last process ended.
+      log.replayed = [audit = audit_.get()](int64_t number,
+                                            const v1::PsEntry& entry,
+                                            int64_t before, int64_t after) {
+        return audit->Write(number, entry, before, after);
+      };
+    }
     ELASTICDL_ASSIGN_OR_RETURN(
         log_, PushLog::Open(std::move(log), StateOptions(options_), state_));
     if (log_->position() > 0) {
@@ -148,6 +171,14 @@ absl::Status ServerImpl::SetUp() {
               state_.version(), ", ", log_->position(), " entries");
     }
   }
+  if (audit_ != nullptr && (log_ == nullptr || log_->position() == 0)) {
+    return audit_->Clear();
+  }
+  return absl::OkStatus();
+}
+
+absl::Status ServerImpl::SetUp() {
+  ELASTICDL_RETURN_IF_ERROR(OpenLog());
   ELASTICDL_ASSIGN_OR_RETURN(listener_, net::Listener::Open(options_.address));
   stop_event_ = Fd(eventfd(0, EFD_CLOEXEC));
   if (!stop_event_.valid()) return ErrnoToStatus(errno, "eventfd");
@@ -315,9 +346,11 @@ absl::Status ServerImpl::ServeOne(net::Socket& socket, Buffer& payload,
 void ServerImpl::HandleEntry(const v1::PsEntry& entry,
                              absl::string_view payload, v1::PsReply& reply) {
   bool snapshot = false;
+  bool nearly_full = false;
   const absl::Status done = AwaitMove([&] {
     WriterMutexLock lock(state_mu_);
     absl::Status accepted = Accept(entry, payload);
+    nearly_full = WantsWarning();
     if (absl::IsAlreadyExists(accepted)) {
       accepted = absl::OkStatus();
       if (entry.has_push()) {
@@ -336,6 +369,18 @@ void ServerImpl::HandleEntry(const v1::PsEntry& entry,
   reply.set_code(static_cast<int>(done.code()));
   reply.set_message(std::string(done.message()));
   if (snapshot) WantSnapshot();
+  if (nearly_full) Warn();
+}
+
+bool ServerImpl::WantsWarning() {
+  return !warned_ && state_.NearlyFull() && (warned_ = true);
+}
+
+void ServerImpl::Warn() const {
+  LogWarning("server ", options_.server, " uses 90 % of the ",
+             options_.memory_limit,
+             " bytes that it may use (--ps_memory_limit); beyond them, pushes "
+             "are refused and the job fails");
 }
 
 template <typename Ask>
@@ -384,12 +429,15 @@ absl::Status ServerImpl::Apply(const v1::PsEntry& entry,
                                absl::string_view payload) {
   absl::Status done;
   bool snapshot = false;
+  bool nearly_full = false;
   {
     WriterMutexLock lock(state_mu_);
     done = Accept(entry, payload);
+    nearly_full = WantsWarning();
     snapshot = log_ != nullptr && log_->WantsSnapshot();
   }
   if (snapshot) WantSnapshot();
+  if (nearly_full) Warn();
   if (done.ok() && (entry.has_map() || entry.has_import())) NoteMove();
   return done;
 }
@@ -421,8 +469,16 @@ absl::Status ServerImpl::Accept(const v1::PsEntry& entry,
     }
     ELASTICDL_RETURN_IF_ERROR(logged);
   }
+  const int64_t before = state_.version();
   absl::Status applied = Failpoint("ps.apply");
   if (applied.ok()) applied = state_.Apply(entry, payload);
+  if (applied.ok() && audit_ != nullptr) {
+    applied = Failpoint("ps.audit");
+    const int64_t number = log_ == nullptr ? entries_++ : log_->position() - 1;
+    if (applied.ok()) {
+      applied = audit_->Write(number, entry, before, state_.version());
+    }
+  }
   if (!applied.ok()) {
     broken_ = true;
     End(applied);

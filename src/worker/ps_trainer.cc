@@ -8,6 +8,7 @@
 #include "elasticdl/common/failpoint.h"
 #include "elasticdl/common/log.h"
 #include "elasticdl/common/status.h"
+#include "gradient_clip.h"
 #include "server_export.h"
 
 namespace elasticdl::worker {
@@ -34,6 +35,21 @@ ps::BucketMap FirstMap(const v1::Servers& servers, int num_servers) {
   auto made = ps::BucketMap::Make(map.version(), map.servers(),
                                   {map.owners().begin(), map.owners().end()});
   return made.ok() ? *std::move(made) : ps::BucketMap::Even(num_servers);
+}
+
+// Here, because each server sees only a part of the gradient. `rows` are of
+// this minibatch and nobody else's.
+void Clip(Replica& replica, const std::vector<ps::PushRows>& rows) {
+  if (replica.clip_norm() <= 0) return;
+  std::vector<absl::Span<float>> arrays = {
+      {replica.parameters().gradients(), replica.parameters().size()}};
+  for (const ps::PushRows& part : rows) {
+    const auto dim =
+        static_cast<size_t>(replica.network().tables()[part.table].dim);
+    arrays.push_back(
+        {const_cast<float*>(part.gradients), part.ids.size() * dim});
+  }
+  ClipByGlobalNorm(replica.clip_norm(), arrays);
 }
 
 }  // namespace
@@ -98,6 +114,10 @@ v1::PsDefinition PsTrainer::Definition() const {
     out.set_name(table.name);
     out.set_dim(table.dim);
     out.set_initializer(table.initializer);
+    out.set_dtype(deps_.job.embedding_dtype());
+    out.set_max_rows(deps_.job.embedding_max_rows());
+    out.set_eviction(deps_.job.embedding_eviction());
+    out.set_min_count(deps_.job.embedding_min_count());
   }
   return definition;
 }
@@ -376,8 +396,10 @@ absl::Status PsTrainer::Push(const Minibatch& minibatch) {
   push.set_base_version(
       rows_.version() < 0 ? version_ : std::min(version_, rows_.version()));
   ELASTICDL_RETURN_IF_ERROR(Failpoint("worker.push"));
-  ELASTICDL_RETURN_IF_ERROR(client_.Push(
-      push, deps_.replica.parameters().gradients(), rows_.Gradients()));
+  const std::vector<ps::PushRows>& rows = rows_.Gradients();
+  Clip(deps_.replica, rows);
+  ELASTICDL_RETURN_IF_ERROR(
+      client_.Push(push, deps_.replica.parameters().gradients(), rows));
   ELASTICDL_RETURN_IF_ERROR(Failpoint("worker.pushed"));
   if (async_) return absl::OkStatus();
   v1::Staged& staged = staged_.emplace();
