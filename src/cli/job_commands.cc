@@ -9,7 +9,9 @@
 
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_format.h"
+#include "absl/strings/str_join.h"
 #include "absl/time/time.h"
+#include "elasticdl/common/limits.h"
 #include "elasticdl/common/text.h"
 #include "elasticdl/flags/environment.h"
 #include "elasticdl/flags/flag_builder.h"
@@ -148,21 +150,34 @@ int TopCommand(const std::vector<std::string>& args, const JobFinder& find) {
 
 int ScaleCommand(const std::vector<std::string>& args, const JobFinder& find) {
   flags::FlagSet set("elasticdl scale",
-                     "Changes the number of a job's workers.");
+                     "Changes the number of a job's workers or parameter "
+                     "servers while it trains.");
   JobChoice choice;
   choice.AddTo(&set);
   int64_t num_workers = 0;
   set.Add("num_workers", &num_workers,
-          flags::Info(kGroup, "How many workers the job shall have.")
-              .Required()
-              .Min(1));
+          flags::Info(kGroup, "How many workers the job shall have.").Min(1));
+  int64_t num_servers = 0;
+  set.Add("num_ps_pods", &num_servers,
+          flags::Info(kGroup,
+                      "How many parameter servers the job shall have. Their "
+                      "parts of the model move while training goes on.")
+              .Min(1)
+              .Max(kMaxParameterServers));
   if (const int code = set.ParseOrExitCode(args); code >= 0) return code;
+  if (num_workers == 0 && num_servers == 0) {
+    return set.Report(absl::InvalidArgumentError(
+        "say how many: --num_workers=N, --num_ps_pods=N or both"));
+  }
   const auto job = find(choice);
   if (!job.ok()) return Fail(set, job.status());
-  const absl::Status status = (*job)->Scale(num_workers);
+  const absl::Status status = (*job)->Scale(num_workers, num_servers);
   if (!status.ok()) return Fail(set, status);
+  std::vector<std::string> asked;
+  if (num_workers > 0) asked.push_back(Count(num_workers, "worker"));
+  if (num_servers > 0) asked.push_back(Count(num_servers, "parameter server"));
   std::printf("job %s: %s asked for\n", (*job)->name().c_str(),
-              Count(num_workers, "worker").c_str());
+              absl::StrJoin(asked, " and ").c_str());
   return 0;
 }
 

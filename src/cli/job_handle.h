@@ -44,7 +44,8 @@ class JobHandle {
   // FAILED_PRECONDITION if the job is not running; other errors have the
   // master's message.
   virtual absl::StatusOr<std::string> Status() = 0;
-  virtual absl::Status Scale(int64_t num_workers) = 0;
+  // 0: as many as there are.
+  virtual absl::Status Scale(int64_t num_workers, int64_t num_servers) = 0;
   // Asks the job to end, waits for that and removes everything except its
   // results. Returns a message for the user. DEADLINE_EXCEEDED: it has not
   // ended in time.

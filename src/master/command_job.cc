@@ -77,7 +77,7 @@ absl::Status CommandJob::SetUp() {
   }
   JobReporter::Commands commands;
   commands.stop = [this](const std::string& reason) { Stop(reason); };
-  commands.scale = [](int64_t) {
+  commands.scale = [](const ScaleRequest&) {
     return absl::FailedPreconditionError(
         "the number of workers of a --job_command cannot be changed");
   };

@@ -165,6 +165,14 @@ void EventLog::Scaled(int64_t from, int64_t to) {
   Write(Line("scaled").Add("from", from).Add("to", to));
 }
 
+void EventLog::ScalingServers(int64_t from, int64_t to) {
+  Write(Line("ps_scaling").Add("from", from).Add("to", to));
+}
+
+void EventLog::ServersScaled(int64_t servers) {
+  Write(Line("ps_scaled").Add("servers", servers));
+}
+
 void EventLog::JobEnd(const std::string& state, const std::string& reason,
                       int exit_code, int64_t step) {
   Write(Line("job_end")

@@ -12,6 +12,8 @@
 //   evaluation   step, metrics
 //   task_quarantined  shard, begin, end, failures, reason
 //   scaled       from, to
+//   ps_scaling   from, to: buckets are about to move
+//   ps_scaled    servers: they have moved
 //   job_end      state, reason, exit_code, step
 #pragma once
 
@@ -62,6 +64,8 @@ class EventLog {
   void TaskQuarantined(const std::string& shard, int64_t begin, int64_t end,
                        int64_t failures, const std::string& reason);
   void Scaled(int64_t from, int64_t to);
+  void ScalingServers(int64_t from, int64_t to);
+  void ServersScaled(int64_t servers);
   // `state`: succeeded, failed, stopped.
   void JobEnd(const std::string& state, const std::string& reason,
               int exit_code, int64_t step);

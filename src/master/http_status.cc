@@ -15,6 +15,7 @@
 #include "elasticdl/common/log.h"
 #include "elasticdl/common/mutex.h"
 #include "elasticdl/common/secret.h"
+#include "elasticdl/common/status.h"
 #include "elasticdl/common/thread.h"
 #include "status_page.h"
 
@@ -41,6 +42,7 @@ void ReplyError(httplib::Response& response, int code,
 int HttpCode(const absl::Status& status) {
   switch (status.code()) {
     case absl::StatusCode::kInvalidArgument:
+    case absl::StatusCode::kOutOfRange:
       return 400;
     case absl::StatusCode::kFailedPrecondition:
       return 409;
@@ -194,17 +196,31 @@ class HttpStatus::Server {
     });
     http_.Post("/api/scale",
                [this](const Request& request, Response& response) {
-                 Reply(response, Scale(request.get_param_value("num_workers")));
+                 Reply(response, Scale(request));
                });
   }
 
-  absl::Status Scale(const std::string& text) const {
-    int64_t num_workers = 0;
-    if (!absl::SimpleAtoi(text, &num_workers) || num_workers < 1) {
-      return absl::InvalidArgumentError(absl::StrCat(
-          "num_workers='", text, "': want a number of at least 1"));
+  static absl::StatusOr<std::optional<int64_t>> Count(
+      const httplib::Request& request, const char* name) {
+    if (!request.has_param(name)) return std::nullopt;
+    const std::string text = request.get_param_value(name);
+    int64_t count = 0;
+    if (absl::SimpleAtoi(text, &count) && count >= 1) return count;
+    return absl::InvalidArgumentError(
+        absl::StrCat(name, "='", text, "': want a number of at least 1"));
+  }
+
+  absl::Status Scale(const httplib::Request& request) const {
+    ScaleRequest scale;
+    ELASTICDL_ASSIGN_OR_RETURN(scale.num_workers,
+                               Count(request, "num_workers"));
+    ELASTICDL_ASSIGN_OR_RETURN(scale.num_servers,
+                               Count(request, "num_ps_pods"));
+    if (!scale.num_workers.has_value() && !scale.num_servers.has_value()) {
+      return absl::InvalidArgumentError(
+          "num_workers or num_ps_pods: want a number of at least 1");
     }
-    return commands_.scale(num_workers);
+    return commands_.scale(scale);
   }
 
   void NoteLook() {

@@ -5,7 +5,7 @@
 //   GET  /api/history  [[seconds, step, loss, records_per_s], …]
 //   GET  /metrics      Prometheus text
 //   POST /api/stop
-//   POST /api/scale?num_workers=N
+//   POST /api/scale?num_workers=N&num_ps_pods=M (one of them, or both)
 //
 // Every request needs the job's token: "Authorization: Bearer <token>", or
 // ?token=<token>, since links hold no headers and a Kubernetes API server,
@@ -16,6 +16,7 @@
 #include <cstdint>
 #include <functional>
 #include <memory>
+#include <optional>
 #include <string>
 
 #include "absl/status/status.h"
@@ -28,6 +29,12 @@ namespace elasticdl::master {
 std::string StatusToJson(const JobStatus& status);
 std::string HistoryToJson(const std::vector<StatusPoint>& points);
 std::string StatusToMetrics(const JobStatus& status);
+
+// How many of each are asked for; what is not set stays.
+struct ScaleRequest {
+  std::optional<int64_t> num_workers;
+  std::optional<int64_t> num_servers;
+};
 
 // Thread-safe.
 class HttpStatus {
@@ -43,7 +50,7 @@ class HttpStatus {
   // Called on a thread of the server; must be thread-safe and quick.
   struct Commands {
     std::function<absl::Status()> stop;
-    std::function<absl::Status(int64_t num_workers)> scale;
+    std::function<absl::Status(const ScaleRequest& request)> scale;
   };
 
   // Listens. `board` must outlive the server. UNAVAILABLE when the address

@@ -94,6 +94,7 @@ JobController::JobController(Options options, TaskManager tasks,
               !options_.job.checkpoint_dir().empty()},
              options_.restore_from.empty() ? 0 : options_.restore_step,
              absl::ToUnixMicros(now)),
+      moves_(options_.job.num_ps_pods()),
       first_ledger_(tasks_.Snapshot()) {
   // Of worlds, each tells it. Servers never lose their model.
   if (HasServers()) checkpoints_.SetLineage(1);
@@ -214,6 +215,7 @@ void JobController::OnMessage(absl::Time now, ConnectionId connection,
     case v1::WorkerMessage::kHello:
     case v1::WorkerMessage::kServerHello:
     case v1::WorkerMessage::kServerCommitted:
+    case v1::WorkerMessage::kServerMoved:
     case v1::WorkerMessage::MESSAGE_NOT_SET:
       LogWarning("worker ", worker.id, " sent an unknown message");
       break;
@@ -262,6 +264,9 @@ void JobController::OnHello(absl::Time now, ConnectionId connection,
   welcome.set_worker_id(worker.id);
   *welcome.mutable_job() = options_.job;
   *welcome.mutable_servers() = servers_;
+  if (HasServers()) {
+    *welcome.mutable_servers()->mutable_map() = moves_.MapProto();
+  }
   if (!IsTraining()) {
     welcome.set_restore_from(options_.restore_from);
   } else if (HasServers()) {
@@ -533,7 +538,7 @@ absl::Time JobController::NextTimer() const {
   if (StopHasDeadline()) next = std::min(next, stopping_->deadline);
   const bool trains =
       !ending_.has_value() && !stopping_.has_value() && !resumption_.waiting();
-  if (trains) next = std::min(next, rounds_.NextAsk());
+  if (trains) next = std::min({next, rounds_.NextAsk(), next_move_});
   return next;
 }
 

@@ -6,8 +6,8 @@
 // This class takes each event to those who decide about it and carries out what
 // they say. Who is there: WorkerRegistry. Who trains together: WorldKeeper.
 // What a loss means: DepartedWorkers and CrashBlame. Who gets which task:
-// TaskGranter. Which checkpoints exist: CheckpointHistory. How to go on after a
-// restart of the master: Resumption.
+// TaskGranter. Which checkpoints exist: CheckpointHistory. Which server holds
+// what: BucketMoves. How to go on after a restart of the master: Resumption.
 #pragma once
 
 #include <cstdint>
@@ -24,6 +24,7 @@
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
 #include "absl/time/time.h"
+#include "bucket_moves.h"
 #include "checkpoint_history.h"
 #include "checkpoint_search.h"
 #include "crash_blame.h"
@@ -128,6 +129,11 @@ class JobController {
   // events only.
   std::vector<v1::JournalRecord> StateRecords() const;
 
+  // Another number of parameter servers is asked for: when those that are new
+  // have attached, buckets move.
+  void ScaleServers(absl::Time now, int servers);
+  // Parameter servers 0 .. num_servers()-1 must exist.
+  int num_servers() const { return HasServers() ? moves_.servers() : 0; }
   // Where parameter servers are, for each Welcome from now on.
   void SetServers(v1::Servers servers) { servers_ = std::move(servers); }
   // What workers are told, the run's name included.
@@ -255,6 +261,12 @@ class JobController {
   // Workers wait for something that is not their fault: a server that is away,
   // a version that one has not applied, a model that is read.
   bool TasksStandStill() const;
+  // job_controller_move.cc: buckets that move between servers.
+  void AdvanceMoves(absl::Time now);
+  void SendStep(int server);
+  void OnServerMoved(absl::Time now, int server, const v1::ServerMoved& moved);
+  void RecordMoves();
+  void ReplayMoves(const v1::BucketState& state);
   // What the journal does not tell of servers.
   void ResumeServers(absl::Time now);
   // One worker gives the checkpoint to the servers, the others wait for it.
@@ -405,10 +417,18 @@ class JobController {
   std::vector<VersionRounds::Gradient> in_open_version_;
   std::vector<VersionRounds::Gradient> stale_;
   ServerCheckpoints saves_;
+  BucketMoves moves_;
+  // When its next step may begin.
+  absl::Time next_move_ = absl::InfiniteFuture();
+  // The last version before the last step.
+  int64_t moved_at_version_ = -1;
   // What each server must have when it comes (back): every push that was
   // committed before it was missed.
   std::map<int, int64_t> least_version_;
+  // Those that hold a part of the model and have no stream.
   std::set<int> servers_away_;
+  // Those that can be reached.
+  std::set<int> servers_there_;
   // Gives the servers the checkpoint that the job begins with; -1 = nobody.
   int64_t restorer_ = -1;
   // The ledger to fall back to without any checkpoint.

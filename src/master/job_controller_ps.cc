@@ -11,13 +11,6 @@
 #include "job_controller.h"
 
 namespace elasticdl::master {
-namespace {
-
-// The version of ps::BucketMap::Even, which all workers begin with.
-constexpr int64_t kFirstMap = 1;
-
-}  // namespace
-
 int64_t JobController::CountMinibatches(
     const std::vector<CommittedRange>& ranges) const {
   // Tasks begin and end at multiples of the minibatch size, or at the end of a
@@ -89,15 +82,18 @@ void JobController::OnStaged(absl::Time now, ConnectionId connection,
     }
     return;
   }
-  if (!versions_.Add(gradient)) {
+  // Servers drop what was staged for an older map.
+  if (staged.map_version() != moves_.map().version() ||
+      !versions_.Add(gradient)) {
     stale_.push_back(std::move(gradient));
     SendStale();
   }
 }
 
 void JobController::SendStale() {
-  // Before that, some server would give out the old version once more.
-  if (versions_.open()) return;
+  // Before that, some server would give out the old version once more, or know
+  // an old map only.
+  if (versions_.open() || moves_.open()) return;
   for (const VersionRounds::Gradient& stale : std::exchange(stale_, {})) {
     SendPushResult(stale.worker_id, stale.range, 0);
   }
@@ -117,12 +113,16 @@ void JobController::DropFromServers(absl::Time now, int64_t worker_id) {
 
 void JobController::AdvanceServers(absl::Time now) {
   AdvanceServerSave(now);
+  AdvanceMoves(now);
   AdvanceVersions(now);
   AdvanceLeavers(now);
 }
 
 void JobController::AdvanceVersions(absl::Time now) {
-  if (tasks_.TrainingDone() || saves_.holds_training() || BrokenOff()) return;
+  if (tasks_.TrainingDone() || saves_.holds_training() || moves_.open() ||
+      BrokenOff()) {
+    return;
+  }
   // Who holds data and has no gradient here is computing one.
   bool more = false;
   for (const auto& [connection, worker] : registry_.workers()) {
@@ -134,7 +134,7 @@ void JobController::AdvanceVersions(absl::Time now) {
   if (gradients.empty()) return;
   v1::PsCommit& commit = versions_.mutable_commit();
   commit.set_learning_rate(gradients[0].learning_rate);
-  commit.set_map_version(kFirstMap);
+  commit.set_map_version(moves_.map().version());
   commit.set_oldest_epoch(tasks_.OldestEpoch());
   // From here on it is decided: all servers have the gradients, and what is
   // recorded is sent to them until they have applied it.
@@ -143,7 +143,7 @@ void JobController::AdvanceVersions(absl::Time now) {
   Record(record);
   CommitVersion(now, gradients);
   in_open_version_ = gradients;
-  for (int server = 0; server < options_.job.num_ps_pods(); ++server) {
+  for (int server = 0; server < moves_.map().servers(); ++server) {
     SendCommit(server);
   }
   for (VersionRounds::Gradient& stale : versions_.TakeStale()) {
@@ -202,8 +202,11 @@ void JobController::SendPushResult(int64_t worker_id,
 
 void JobController::OnServerAttached(absl::Time now, int server,
                                      int64_t version) {
+  servers_there_.insert(server);
   if (servers_away_.erase(server) > 0) tasks_.RestartClocks(now);
-  const bool trained = tasks_.step() > first_ledger_.step();
+  // One that holds no bucket yet cannot have lost any.
+  const bool trained =
+      tasks_.step() > first_ledger_.step() && moves_.Holds(server);
   const bool ahead =
       !options_.job.use_async() && version > versions_.version() && trained;
   if (trained && (ahead || version < least_version_[server])) {
@@ -217,10 +220,15 @@ void JobController::OnServerAttached(absl::Time now, int server,
             "checkpoint (--checkpoint_dir_for_init); --ps_log=DIR, on a "
             "--volume if on a cluster, keeps logs when pods are lost"));
   }
-  if (versions_.open()) SendCommit(server);
+  if (versions_.open() && server < moves_.map().servers()) SendCommit(server);
+  if (moves_.open() && server < moves_.participants()) SendStep(server);
+  if (moves_.moving()) Advance(now);
 }
 
 void JobController::OnServerDetached(int server) {
+  servers_there_.erase(server);
+  least_version_[server] = 0;
+  if (!moves_.Holds(server)) return;
   servers_away_.insert(server);
   // Whatever is committed by now, it had acknowledged before. Of a version that
   // is open it may have the gradients only.
@@ -231,7 +239,7 @@ void JobController::OnServerDetached(int server) {
 }
 
 void JobController::ResumeServers(absl::Time now) {
-  for (int server = 0; server < options_.job.num_ps_pods(); ++server) {
+  for (int server = 0; server < moves_.servers(); ++server) {
     OnServerDetached(server);
   }
   if (options_.job.use_async()) {
@@ -275,11 +283,14 @@ void JobController::WelcomeToServers(int64_t worker_id, v1::Welcome& welcome) {
 
 bool JobController::TasksStandStill() const {
   return HasServers() && (saves_.holds_training() || versions_.open() ||
-                          !servers_away_.empty());
+                          moves_.open() || !servers_away_.empty());
 }
 
 void JobController::OnServerMessage(absl::Time now, int server,
                                     const v1::WorkerMessage& message) {
+  if (message.has_server_moved()) {
+    return OnServerMoved(now, server, message.server_moved());
+  }
   if (!message.has_server_committed()) return;
   const v1::ServerCommitted& committed = message.server_committed();
   if (!committed.error().empty()) {
@@ -310,7 +321,9 @@ void JobController::AdvanceServerSave(absl::Time now) {
   }
   if (saves_.state() == State::kIdle) {
     const ServerCheckpoints::When when = SaveMoment();
-    if (versions_.open() || !saves_.Due(tasks_.step(), when)) return;
+    if (versions_.open() || moves_.open() || !saves_.Due(tasks_.step(), when)) {
+      return;
+    }
     // The model of a synchronous job changes only when this master says so.
     if (when == ServerCheckpoints::When::kOver || !options_.job.use_async()) {
       return BeginServerSave();
@@ -456,7 +469,7 @@ void JobController::SendTrainingDone() {
 // Training that was stopped early leaves workers with tasks: they may be in the
 // middle of a minibatch.
 bool JobController::WorkersAtRest() const {
-  if (versions_.open()) return false;
+  if (versions_.open() || moves_.open()) return false;
   const auto& workers = registry_.workers();
   return std::all_of(workers.begin(), workers.end(), [this](const auto& entry) {
     return !entry.second.ready || entry.second.idle ||

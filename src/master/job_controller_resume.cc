@@ -113,6 +113,7 @@ std::vector<v1::JournalRecord> JobController::StateRecords() const {
   } else if (HasServers()) {
     state.mutable_version()->set_version(versions_.version());
   }
+  if (HasServers()) *state.mutable_buckets() = moves_.State();
   if (ending_.has_value()) {
     const JobResult result = WithLastCheckpoint(*ending_);
     state.mutable_outcome()->set_exit_code(result.exit_code);
@@ -141,6 +142,10 @@ absl::Status JobController::ReplayState(absl::Time now,
   world_.set_last_world(state.active());
   checkpoints_.FromProto(state.checkpoints());
   if (state.has_version()) versions_.Resume(state.version());
+  if (state.has_buckets()) {
+    moves_.Resume(state.buckets());
+    versions_.SetServers(moves_.map().servers());
+  }
   if (state.has_outcome()) {
     ending_ = JobResult{state.outcome().exit_code(), state.outcome().message()};
   }
@@ -232,6 +237,9 @@ absl::Status JobController::Replay(absl::Time now,
     }
     case v1::JournalRecord::kVersion:
       versions_.Resume(record.version());
+      break;
+    case v1::JournalRecord::kBuckets:
+      ReplayMoves(record.buckets());
       break;
     case v1::JournalRecord::kState:
       return ReplayState(now, record.state());

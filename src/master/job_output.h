@@ -52,6 +52,8 @@ class JobObserver {
   virtual void OnTaskDone(int64_t records) = 0;
   // A task was set aside.
   virtual void OnQuarantined(const QuarantinedRange& bad) = 0;
+  // So many parameter servers hold the model, after a change of the number.
+  virtual void OnServersScaled(int servers) = 0;
   // Anything else worth a line.
   virtual void OnMessage(const std::string& text) = 0;
 };

@@ -177,6 +177,17 @@ void JobReporter::Scaled(int64_t num_workers) {
   target_workers_ = num_workers;
 }
 
+void JobReporter::ScalingServers(int64_t from, int64_t to) {
+  events_->ScalingServers(from, to);
+  Say(absl::StrCat("scaling from ", from, " to ",
+                   Count(to, "parameter server")));
+}
+
+void JobReporter::OnServersScaled(int servers) {
+  events_->ServersScaled(servers);
+  Say(absl::StrCat("the model is on ", Count(servers, "parameter server")));
+}
+
 void JobReporter::OnProgress(const v1::Progress& progress, int64_t records) {
   const absl::Time now = Clock::Real().Now();
   rate_.Add(now, records);

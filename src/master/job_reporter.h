@@ -36,7 +36,7 @@ class JobReporter : public JobObserver {
   // What the status page may ask for; called on its threads.
   struct Commands {
     std::function<void(const std::string& reason)> stop;
-    std::function<absl::Status(int64_t num_workers)> scale;
+    std::function<absl::Status(const ScaleRequest& request)> scale;
   };
   // Its status page is served, but nobody knows where before Publish.
   static absl::StatusOr<std::unique_ptr<JobReporter>> Create(
@@ -52,6 +52,8 @@ class JobReporter : public JobObserver {
                 bool failure);
   int64_t audit_bytes() const { return audit_->bytes(); }
   void Scaled(int64_t num_workers);
+  // Buckets will move; OnServersScaled says when they have.
+  void ScalingServers(int64_t from, int64_t to);
   // The job was asked to stop.
   void Stopping();
   // The numbers in it are those of the last Publish.
@@ -84,6 +86,7 @@ class JobReporter : public JobObserver {
   void OnEvaluation(const EvaluationResult& result) override;
   void OnTaskDone(int64_t records) override;
   void OnQuarantined(const QuarantinedRange& bad) override;
+  void OnServersScaled(int servers) override;
   void OnMessage(const std::string& text) override;
 
  private:

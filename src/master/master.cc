@@ -17,6 +17,7 @@
 #include "command_job.h"
 #include "elasticdl/common/clock.h"
 #include "elasticdl/common/file.h"
+#include "elasticdl/common/limits.h"
 #include "elasticdl/common/life_sign.h"
 #include "elasticdl/common/log.h"
 #include "elasticdl/common/queue.h"
@@ -124,8 +125,12 @@ class MasterImpl : public Master,
   absl::Status SetUpPods();
   absl::Status StartClusterBackend(const PodEventSink& sink);
   void ForgetDeadWorkers(const std::vector<PodEvent>& existing);
-  absl::Status CheckScale(int64_t num_workers) const;
-  void Scale(absl::Time now, int64_t num_workers);
+  absl::Status CheckScale(const ScaleRequest& request) const;
+  absl::Status CheckWorkers(int64_t num_workers) const;
+  absl::Status CheckServers(int64_t num_servers) const;
+  void Scale(absl::Time now, const ScaleRequest& request);
+  void ScaleWorkers(absl::Time now, int64_t num_workers);
+  void FollowServers(absl::Time now);
   void OnStop(absl::Time now, const std::string& reason);
   void OnPodEvent(absl::Time now, PodEvent event);
   void OnWorkerPodEnded(absl::Time now, int64_t id, const PodEvent& event);
@@ -156,6 +161,7 @@ class MasterImpl : public Master,
   absl::Time next_shortening_ = absl::InfinitePast();
   // What was asked for last.
   int64_t num_workers_ = options_.num_workers;
+  int64_t num_servers_ = options_.num_ps_pods;
   // Where workers find this master.
   std::string worker_master_addr_;
   // Its own pod, in a cluster.
@@ -214,9 +220,9 @@ absl::Status MasterImpl::SetUp() {
   ELASTICDL_RETURN_IF_ERROR(Listen());
   JobReporter::Commands commands;
   commands.stop = [this](const std::string& reason) { Stop(reason); };
-  commands.scale = [this](int64_t num_workers) {
-    ELASTICDL_RETURN_IF_ERROR(CheckScale(num_workers));
-    Post([this, num_workers](absl::Time now) { Scale(now, num_workers); });
+  commands.scale = [this](const ScaleRequest& request) {
+    ELASTICDL_RETURN_IF_ERROR(CheckScale(request));
+    Post([this, request](absl::Time now) { Scale(now, request); });
     return absl::OkStatus();
   };
   const bool resumed = !plan.replay.empty();
@@ -245,6 +251,7 @@ absl::Status MasterImpl::SetUp() {
                                          Clock::Real().Now()));
   servers_ = std::make_unique<ServerStreams>(*controller_, *this, worker_of_);
   ELASTICDL_RETURN_IF_ERROR(controller_->Begin(Clock::Real().Now()));
+  servers_->SetCount(controller_->num_servers());
   if (!options_.ps_log.empty()) {
     const absl::Status removed =
         RemoveOtherPsLogs(options_.ps_log, controller_->job().run());
@@ -266,8 +273,10 @@ absl::Status MasterImpl::OpenJournal(JobController::Options& plan) {
                              options_.job.load_timeout_seconds()));
   plan.record = [this](const v1::JournalRecord& record) { Record(record); };
   for (const v1::JournalRecord& record : plan.replay) {
-    if (record.record_case() == v1::JournalRecord::kTarget) {
-      num_workers_ = record.target();
+    if (record.has_target()) num_workers_ = record.target();
+    if (record.has_buckets()) num_servers_ = record.buckets().target();
+    if (record.state().has_buckets()) {
+      num_servers_ = record.state().buckets().target();
     }
   }
   plan.replay_incomplete = !journal_->complete();
@@ -338,7 +347,7 @@ absl::Status MasterImpl::SetUpPods() {
   PodManagerOptions options;
   options.job_name = options_.job.job_name();
   options.num_workers = num_workers_;
-  options.num_servers = options_.num_ps_pods;
+  options.num_servers = controller_->num_servers();
   options.server_priority = options_.ps_pod_priority;
   options.relaunch_on_worker_failure = options_.relaunch_on_worker_failure;
   options.relaunch = options_.relaunch;
@@ -411,6 +420,7 @@ int MasterImpl::Run() {
       now = Clock::Real().Now();
     }
     OnTimers(now);
+    FollowServers(now);
     CheckPods(now);
     ShortenJournal(now);
     if (controller_->ending() && !give_up_.has_value()) BeginEnding(now);
@@ -510,7 +520,28 @@ void MasterImpl::OnStop(absl::Time now, const std::string& reason) {
 }
 
 // Called on the status page's threads: reads options only.
-absl::Status MasterImpl::CheckScale(int64_t num_workers) const {
+absl::Status MasterImpl::CheckScale(const ScaleRequest& request) const {
+  if (request.num_servers.has_value()) {
+    ELASTICDL_RETURN_IF_ERROR(CheckServers(*request.num_servers));
+  }
+  return request.num_workers.has_value() ? CheckWorkers(*request.num_workers)
+                                         : absl::OkStatus();
+}
+
+absl::Status MasterImpl::CheckServers(int64_t num_servers) const {
+  if (options_.num_ps_pods == 0) {
+    return absl::FailedPreconditionError(
+        "the job has no parameter servers (--distribution_strategy="
+        "ParameterServerStrategy)");
+  }
+  if (num_servers < 1 || num_servers > kMaxParameterServers) {
+    return absl::OutOfRangeError(absl::StrCat(
+        "num_ps_pods must be at least 1 and at most ", kMaxParameterServers));
+  }
+  return absl::OkStatus();
+}
+
+absl::Status MasterImpl::CheckWorkers(int64_t num_workers) const {
   if (!options_.start_pods) {
     return absl::FailedPreconditionError(
         "the workers of this job are started by hand: start or stop them");
@@ -535,8 +566,29 @@ absl::Status MasterImpl::CheckScale(int64_t num_workers) const {
   return absl::OkStatus();
 }
 
-void MasterImpl::Scale(absl::Time now, int64_t num_workers) {
+void MasterImpl::Scale(absl::Time now, const ScaleRequest& request) {
   if (controller_->ending()) return;
+  if (request.num_servers.has_value() && *request.num_servers != num_servers_) {
+    const int64_t before = std::exchange(num_servers_, *request.num_servers);
+    controller_->ScaleServers(now, static_cast<int>(num_servers_));
+    reporter_->ScalingServers(before, num_servers_);
+  }
+  if (request.num_workers.has_value()) {
+    ScaleWorkers(now, *request.num_workers);
+  }
+}
+
+// New servers are needed before buckets move, old ones until they have moved.
+void MasterImpl::FollowServers(absl::Time now) {
+  const int wanted = controller_->num_servers();
+  if (controller_->ending() || wanted == servers_->count()) return;
+  servers_->SetCount(wanted);
+  if (pods_ == nullptr) return;
+  const auto decisions = pods_->SetTarget(wanted, now, PodType::kPs);
+  if (decisions.ok()) Execute(*decisions);
+}
+
+void MasterImpl::ScaleWorkers(absl::Time now, int64_t num_workers) {
   const auto decisions = pods_->SetTarget(num_workers, now);
   if (!decisions.ok()) {
     reporter_->OnMessage(absl::StrCat("scaling to ",

@@ -5,18 +5,22 @@
 
 namespace elasticdl::master {
 
-ServerDirectory::ServerDirectory(int num_servers) {
-  for (int i = 0; i < num_servers; ++i) addresses_.add_addresses();
+void ServerDirectory::SetCount(int num_servers) {
+  while (count() < num_servers) addresses_.add_addresses();
+  while (count() > num_servers) {
+    connections_.erase(count() - 1);
+    addresses_.mutable_addresses()->RemoveLast();
+  }
 }
 
 absl::StatusOr<ServerDirectory::Change> ServerDirectory::OnHello(
     ConnectionId connection, const v1::ServerHello& hello) {
   known_.insert(connection);
   const int server = hello.server();
-  if (server < 0 || server >= addresses_.addresses_size()) {
+  if (server < 0 || server >= count()) {
     return absl::FailedPreconditionError(
         absl::StrCat("there is no parameter server ", server,
-                     " in this job, which has ", addresses_.addresses_size()));
+                     " in this job, which has ", count()));
   }
   const std::optional<int> before = ServerOf(connection);
   if (before.has_value() && *before != server) {

@@ -29,7 +29,10 @@ class ServerDirectory {
   using ConnectionId = rendezvous::ConnectionId;
 
   // For servers 0 .. num_servers-1.
-  explicit ServerDirectory(int num_servers);
+  explicit ServerDirectory(int num_servers) { SetCount(num_servers); }
+  // There are so many from now on. Those beyond are forgotten.
+  void SetCount(int num_servers);
+  int count() const { return addresses_.addresses_size(); }
 
   struct Change {
     // The stream is new: it is to be answered.

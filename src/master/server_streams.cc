@@ -13,6 +13,7 @@ namespace {
 
 // A process that was killed is gone within this time of its stream.
 constexpr absl::Duration kDyingTime = absl::Seconds(5);
+constexpr char kJobIsOver[] = "the job is over";
 
 }  // namespace
 
@@ -21,7 +22,7 @@ ServerStreams::ServerStreams(JobController& controller, WorkerPort& port,
     : controller_(controller),
       port_(port),
       workers_(workers),
-      directory_(controller.job().num_ps_pods()) {
+      directory_(controller.num_servers()) {
   controller_.SetServers(directory_.addresses());
 }
 
@@ -59,16 +60,32 @@ void ServerStreams::Send(int server, v1::MasterMessage message) {
 
 bool ServerStreams::Stop(int server) {
   const auto connection = directory_.ConnectionOf(server);
-  if (connection.has_value()) SendStop({*connection});
+  if (connection.has_value()) SendStop({*connection}, kJobIsOver);
   return connection.has_value();
 }
 
-void ServerStreams::StopAll() { SendStop(directory_.connections()); }
+void ServerStreams::StopAll() {
+  SendStop(directory_.connections(), kJobIsOver);
+}
 
-void ServerStreams::SendStop(const std::vector<ConnectionId>& connections) {
+void ServerStreams::SendStop(const std::vector<ConnectionId>& connections,
+                             const std::string& reason) {
   v1::MasterMessage message;
-  message.mutable_stop()->set_reason("the job is over");
+  message.mutable_stop()->set_reason(reason);
   port_.Send(connections, std::move(message));
+}
+
+void ServerStreams::SetCount(int num_servers) {
+  if (num_servers == count()) return;
+  for (int server = num_servers; server < count(); ++server) {
+    const auto connection = directory_.ConnectionOf(server);
+    if (!connection.has_value()) continue;
+    SendStop({*connection}, "scaled away");
+    controller_.OnServerDetached(server);
+    away_until_.erase(server);
+  }
+  directory_.SetCount(num_servers);
+  TellAddresses();
 }
 
 void ServerStreams::OnHello(absl::Time now, ConnectionId connection,
@@ -89,6 +106,7 @@ void ServerStreams::OnHello(absl::Time now, ConnectionId connection,
     v1::Welcome& welcome = *message.mutable_welcome();
     welcome.set_worker_id(hello.server());
     *welcome.mutable_job() = controller_.job();
+    *welcome.mutable_servers() = directory_.addresses();
     port_.Send({connection}, std::move(message));
   }
   pids_[hello.server()] = hello.pid();
@@ -127,7 +145,8 @@ void ServerStreams::OnWorkerBack(ConnectionId connection) {
 
 void ServerStreams::TellAddresses() {
   controller_.SetServers(directory_.addresses());
-  std::vector<ConnectionId> connections;
+  // Servers fetch buckets from each other.
+  std::vector<ConnectionId> connections = directory_.connections();
   for (const auto& [connection, id] : workers_) {
     connections.push_back(connection);
   }

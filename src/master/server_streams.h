@@ -4,6 +4,7 @@
 
 #include <cstdint>
 #include <map>
+#include <string>
 #include <vector>
 
 #include "absl/status/status.h"
@@ -29,6 +30,10 @@ class ServerStreams {
   bool OnClosed(absl::Time now, ConnectionId connection,
                 const absl::Status& status);
 
+  // There are so many servers from now on. Those beyond are told to stop.
+  void SetCount(int num_servers);
+  int count() const { return directory_.count(); }
+
   // WorkerPort::SendToServer.
   void Send(int server, v1::MasterMessage message);
   // The job is over. Those that are pods of this machine hear it by a signal as
@@ -52,7 +57,8 @@ class ServerStreams {
   void OnHello(absl::Time now, ConnectionId connection,
                const v1::ServerHello& hello);
   void TellAddresses();
-  void SendStop(const std::vector<ConnectionId>& connections);
+  void SendStop(const std::vector<ConnectionId>& connections,
+                const std::string& reason);
 
   JobController& controller_;
   WorkerPort& port_;

@@ -58,6 +58,12 @@ std::vector<VersionRounds::Gradient> VersionRounds::TakeStale() {
   return stale;
 }
 
+std::vector<VersionRounds::Gradient> VersionRounds::TakeWaiting() {
+  std::vector<Gradient> taken(waiting_.begin(), waiting_.end());
+  waiting_.clear();
+  return taken;
+}
+
 bool VersionRounds::Applied(int server, int64_t version) {
   if (!open() || version != version_) return false;
   applied_.insert(server);

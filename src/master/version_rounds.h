@@ -56,6 +56,9 @@ class VersionRounds {
   // The worker is lost: another will compute what it staged.
   void Drop(int64_t worker_id);
   bool Waits(int64_t worker_id) const;
+  bool has_waiting() const { return !waiting_.empty(); }
+  // All that wait, because the servers have dropped them. They are forgotten.
+  std::vector<Gradient> TakeWaiting();
 
   // The gradients of the next version, if it can be made now; the version is
   // open then. `more`: somebody who has no gradient here may still send one.
@@ -69,6 +72,9 @@ class VersionRounds {
   // The server has applied `version`. True: it was the last one to do so.
   bool Applied(int server, int64_t version);
 
+  // There are so many now. Not while a version is open.
+  void SetServers(int servers) { options_.servers = servers; }
+
   // A master before this one made `commit` last: servers may not have it.
   // Without pushes: they have.
   void Resume(const v1::PsCommit& commit);
@@ -78,7 +84,7 @@ class VersionRounds {
     return gradient.base_version < version_ - options_.tolerance;
   }
 
-  const Options options_;
+  Options options_;
   int64_t version_;
   // In the order in which they came.
   std::deque<Gradient> waiting_;

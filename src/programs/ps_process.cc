@@ -13,6 +13,7 @@
 #include "elasticdl/common/status.h"
 #include "elasticdl/common/thread.h"
 #include "elasticdl/net/socket.h"
+#include "elasticdl/ps/bucket_mover.h"
 
 namespace elasticdl::programs {
 namespace {
@@ -126,29 +127,42 @@ int PsProcess::Converse(const v1::Welcome& welcome, ps::Server& server) {
   const std::string address =
       net::Address{options_.host, server.port()}.ToString();
   LogInfo("version ", server.version(), ", for workers at ", address);
+  ps::BucketMover::Options moves;
+  moves.server = options_.server;
+  moves.secret = options_.token;
+  moves.tell = [this](v1::ServerMoved moved) {
+    v1::WorkerMessage message;
+    *message.mutable_server_moved() = std::move(moved);
+    master_.Send(std::move(message));
+  };
+  ps::BucketMover mover(std::move(moves), server, welcome.servers());
   master_.Send(Hello(address, server.version()));
   while (true) {
     while (auto message = master_.Receive(absl::InfiniteDuration())) {
       if (message->has_commit()) Commit(message->commit(), server);
+      if (message->has_servers()) mover.SetServers(message->servers());
+      if (message->has_move_buckets()) mover.Begin(message->move_buckets());
       if (message->has_stop()) {
         LogInfo("the master says stop: ", message->stop().reason());
         return message->stop().exit_code();
       }
     }
     if (stopping()) return 0;
-    const absl::Status back =
-        AttachAgain(welcome, Hello(address, server.version()));
+    const absl::StatusOr<v1::Welcome> back = AttachAgain(welcome);
     if (stopping()) return 0;
     if (!back.ok()) {
-      LogError("no master: ", back.message());
+      LogError("no master: ", back.status().message());
       return kPsExitMasterLost;
     }
     LogInfo("the master is back");
+    mover.SetServers(back->servers());
+    // Only now: workers may have pushed while the master was away, and the
+    // master knows how much the server must have.
+    master_.Send(Hello(address, server.version()));
   }
 }
 
-absl::Status PsProcess::AttachAgain(const v1::Welcome& welcome,
-                                    const v1::WorkerMessage& hello) {
+absl::StatusOr<v1::Welcome> PsProcess::AttachAgain(const v1::Welcome& welcome) {
   const absl::Duration patience =
       absl::Seconds(welcome.job().master_timeout_seconds());
   const absl::Status end = master_.status();
@@ -158,9 +172,10 @@ absl::Status PsProcess::AttachAgain(const v1::Welcome& welcome,
   }
   LogWarning("the master is gone (", end.message(), "); waiting up to ",
              absl::FormatDuration(patience), " for the next");
-  ELASTICDL_ASSIGN_OR_RETURN(const v1::Welcome again,
-                             master_.Attach(hello, patience));
-  if (again.job().run() == welcome.job().run()) return absl::OkStatus();
+  ELASTICDL_ASSIGN_OR_RETURN(
+      v1::Welcome again,
+      master_.Attach(Hello(/*address=*/"", /*version=*/0), patience));
+  if (again.job().run() == welcome.job().run()) return again;
   return absl::FailedPreconditionError(
       "another run of the job has begun, which needs other values");
 }

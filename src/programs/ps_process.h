@@ -59,9 +59,8 @@ class PsProcess {
       const std::string& run);
   // Until the conversation has ended for good; the exit code.
   int Converse(const v1::Welcome& welcome, ps::Server& server);
-  // To the restarted master.
-  absl::Status AttachAgain(const v1::Welcome& welcome,
-                           const v1::WorkerMessage& hello);
+  // To the restarted master. The address is not told yet.
+  absl::StatusOr<v1::Welcome> AttachAgain(const v1::Welcome& welcome);
   void Commit(const v1::PsCommit& commit, ps::Server& server);
   bool stopping() const;
 

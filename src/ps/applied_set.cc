@@ -26,6 +26,15 @@ void AppliedSet::Add(const v1::PsPush& push) {
   Insert(push.begin(), push.end(), epochs_[push.epoch()][push.shard()]);
 }
 
+void AppliedSet::Remove(const v1::PsPush& push) {
+  const auto epoch = epochs_.find(push.epoch());
+  if (epoch == epochs_.end()) return;
+  const auto shard = epoch->second.find(push.shard());
+  if (shard != epoch->second.end()) {
+    Remove(push.begin(), push.end(), shard->second);
+  }
+}
+
 void AppliedSet::Insert(int64_t begin, int64_t end, Intervals& intervals) {
   // From the first interval that ends at `begin` or later.
   auto at = intervals.lower_bound(begin);

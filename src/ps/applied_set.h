@@ -24,6 +24,7 @@ class AppliedSet {
   };
   Answer Test(const v1::PsPush& push) const;
   void Add(const v1::PsPush& push);
+  void Remove(const v1::PsPush& push);
   // Forgets earlier epochs.
   void ForgetBefore(int32_t epoch);
 

@@ -46,9 +46,53 @@ void Client::Cancel() {
   {
     MutexLock lock(mu_);
     cancelled_ = true;
+    for (const auto& lane : lanes_) lane->Cancel();
   }
   cancel_.NotifyAll();
-  for (const auto& lane : lanes_) lane->Cancel();
+}
+
+// ---- bucket maps ----
+
+void Client::NoteMap(const v1::PsReply& reply) {
+  const v1::PsMap& map = reply.map();
+  if (map.version() <= std::max(map_.version(), newer_map_.version())) return;
+  auto made = BucketMap::Make(map.version(), map.servers(),
+                              {map.owners().begin(), map.owners().end()});
+  if (made.ok()) newer_map_ = *std::move(made);
+}
+
+bool Client::TakeNewerMap() {
+  if (!has_newer_map()) return false;
+  map_ = std::move(newer_map_);
+  newer_map_ = BucketMap();
+  {
+    MutexLock lock(mu_);
+    // A gradient is for all servers: one that is new gets it as computed on
+    // the same version.
+    const int64_t version = lanes_[0]->version;
+    lanes_.resize(static_cast<size_t>(map_.servers()));
+    for (size_t i = 0; i < lanes_.size(); ++i) {
+      if (lanes_[i] != nullptr) continue;
+      lanes_[i] = std::make_unique<Lane>(options_, static_cast<int>(i));
+      lanes_[i]->version = version;
+      if (cancelled_) lanes_[i]->Cancel();
+    }
+  }
+  SetLayout();
+  return true;
+}
+
+void Client::SetLayout() {
+  for (size_t i = 0; i < lanes_.size(); ++i) {
+    lanes_[i]->slices = DenseLayout(definition_, map_, static_cast<int>(i));
+  }
+}
+
+absl::Status Client::WithMap(const std::function<absl::Status()>& attempt) {
+  while (true) {
+    absl::Status status = attempt();
+    if (!absl::IsFailedPrecondition(status) || !TakeNewerMap()) return status;
+  }
 }
 
 std::vector<Client::Call> Client::MakeCalls() const {
@@ -73,6 +117,10 @@ absl::Status Client::Run(std::vector<Call>& calls,
     size_t away = 0;
     while (away < calls.size() && calls[away].done) ++away;
     if (away == calls.size()) return absl::OkStatus();
+    // It may be away for good.
+    if (has_newer_map()) {
+      return absl::FailedPreconditionError("the bucket map is another one");
+    }
     const std::string why(calls[away].status.message());
     if (clock.Now() >= end) {
       return absl::DeadlineExceededError(
@@ -101,6 +149,7 @@ absl::Status Client::Round(std::vector<Call>& calls, absl::Time end,
   };
   // All requests are on their way before the first answer is waited for.
   absl::Status final_error;
+  absl::Status another_map;
   std::vector<bool> sent(calls.size(), false);
   for (size_t i = 0; i < calls.size() && final_error.ok(); ++i) {
     if (calls[i].done) continue;
@@ -125,11 +174,17 @@ absl::Status Client::Round(std::vector<Call>& calls, absl::Time end,
     }
     calls[i].status = lanes_[i]->Receive(calls[i], timeout());
     calls[i].done = calls[i].status.ok();
-    if (!calls[i].done && !IsWorthAnotherTry(calls[i].status)) {
+    NoteMap(calls[i].reply);
+    if (absl::IsFailedPrecondition(calls[i].status) && has_newer_map()) {
+      // The other connections are of use when their answers have come.
+      another_map = calls[i].status;
+    } else if (!calls[i].done && !IsWorthAnotherTry(calls[i].status)) {
       final_error =
           Annotate(calls[i].status, absl::StrCat("parameter server ", i));
     }
   }
+  // With the new map, the server that refused may not be asked at all.
+  if (!another_map.ok() && !absl::IsCancelled(final_error)) return another_map;
   return final_error;
 }
 
@@ -142,18 +197,27 @@ absl::Status Client::Define(const v1::PsDefinition& definition) {
                              optim::Optimizer::Create(spec));
   slots_ = optimizer->slot_names().size();
   definition_ = definition;
+  SetLayout();
+  return WithMap([this] { return DefineOnce(); });
+}
+
+absl::Status Client::DefineOnce() {
   std::vector<Call> calls = MakeCalls();
   for (Call& call : calls) {
-    *call.request.mutable_entry()->mutable_definition() = definition;
+    *call.request.mutable_entry()->mutable_definition() = definition_;
   }
   ELASTICDL_RETURN_IF_ERROR(Run(calls));
+  if (has_newer_map()) {
+    return absl::FailedPreconditionError("the bucket map is another one");
+  }
+  // All other maps are the master's to tell.
+  if (map_.version() != kFirstMapVersion) return absl::OkStatus();
   calls = MakeCalls();
-  for (size_t i = 0; i < calls.size(); ++i) {
-    v1::PsMap& map = *calls[i].request.mutable_entry()->mutable_map();
+  for (Call& call : calls) {
+    v1::PsMap& map = *call.request.mutable_entry()->mutable_map();
     map.set_version(map_.version());
     map.set_servers(map_.servers());
     for (const int owner : map_.owners()) map.add_owners(owner);
-    lanes_[i]->slices = DenseLayout(definition_, map_, static_cast<int>(i));
   }
   return Run(calls);
 }
@@ -172,6 +236,16 @@ void Client::Split(uint32_t table, absl::Span<const int64_t> ids,
 
 absl::StatusOr<int64_t> Client::Pull(float* values,
                                      absl::Span<const PullRows> rows) {
+  int64_t version = 0;
+  ELASTICDL_RETURN_IF_ERROR(WithMap([&]() -> absl::Status {
+    ELASTICDL_ASSIGN_OR_RETURN(version, PullOnce(values, rows));
+    return absl::OkStatus();
+  }));
+  return version;
+}
+
+absl::StatusOr<int64_t> Client::PullOnce(float* values,
+                                         absl::Span<const PullRows> rows) {
   std::vector<Call> calls = MakeCalls();
   // By part, then by server.
   std::vector<std::vector<std::vector<uint32_t>>> positions(rows.size());
@@ -247,6 +321,11 @@ absl::StatusOr<int64_t> Client::Pull(float* values,
 
 absl::Status Client::Push(const v1::PsPush& push, const float* gradients,
                           absl::Span<const PushRows> rows) {
+  return WithMap([&] { return PushOnce(push, gradients, rows); });
+}
+
+absl::Status Client::PushOnce(const v1::PsPush& push, const float* gradients,
+                              absl::Span<const PushRows> rows) {
   std::vector<Call> calls = MakeCalls();
   for (size_t i = 0; i < calls.size(); ++i) {
     v1::PsPush& mine = *calls[i].request.mutable_entry()->mutable_push();
@@ -301,10 +380,12 @@ absl::Status Client::Push(const v1::PsPush& push, const float* gradients,
 }
 
 absl::StatusOr<std::vector<v1::PsReply>> Client::Status(bool digest) {
-  std::vector<Call> calls = MakeCalls();
-  for (Call& call : calls) call.request.mutable_status()->set_digest(digest);
-  ELASTICDL_RETURN_IF_ERROR(
-      Run(calls, digest ? kDigestTimeout : kAnswerTimeout));
+  std::vector<Call> calls;
+  ELASTICDL_RETURN_IF_ERROR(WithMap([&] {
+    calls = MakeCalls();
+    for (Call& call : calls) call.request.mutable_status()->set_digest(digest);
+    return Run(calls, digest ? kDigestTimeout : kAnswerTimeout);
+  }));
   std::vector<v1::PsReply> replies;
   replies.reserve(calls.size());
   for (Call& call : calls) replies.push_back(std::move(call.reply));

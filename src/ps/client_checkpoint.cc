@@ -152,6 +152,16 @@ absl::StatusOr<int64_t> Client::CommonVersion(
 
 absl::StatusOr<int64_t> Client::ReadDense(
     std::vector<std::vector<float>>& arrays) {
+  int64_t version = 0;
+  ELASTICDL_RETURN_IF_ERROR(WithMap([&]() -> absl::Status {
+    ELASTICDL_ASSIGN_OR_RETURN(version, ReadDenseOnce(arrays));
+    return absl::OkStatus();
+  }));
+  return version;
+}
+
+absl::StatusOr<int64_t> Client::ReadDenseOnce(
+    std::vector<std::vector<float>>& arrays) {
   std::vector<Call> calls = MakeCalls();
   for (Call& call : calls) {
     call.request.mutable_read()->set_map_version(map_.version());
@@ -229,7 +239,16 @@ absl::StatusOr<int64_t> Client::ReadTable(uint32_t table, const RowSink& sink) {
       read.mutable_rows()->set_max_bytes(
           std::max(kLeastReadBytes, kReadBytes / calls.size()));
     }
-    ELASTICDL_RETURN_IF_ERROR(Run(calls));
+    const absl::Status ran = Run(calls);
+    if (absl::IsFailedPrecondition(ran) && TakeNewerMap()) {
+      if (version >= 0) {
+        return absl::AbortedError("buckets moved while they were read");
+      }
+      next.assign(lanes_.size(), 0);
+      calls = MakeCalls();
+      continue;
+    }
+    ELASTICDL_RETURN_IF_ERROR(ran);
     // A server that has been read to its end keeps its last answer.
     ELASTICDL_ASSIGN_OR_RETURN(const int64_t now, CommonVersion(calls));
     if (version >= 0 && now != version) {

@@ -13,6 +13,7 @@
 #include <vector>
 
 #include "absl/strings/str_cat.h"
+#include "elasticdl/common/clock.h"
 #include "elasticdl/common/failpoint.h"
 #include "elasticdl/common/file.h"
 #include "elasticdl/common/log.h"
@@ -37,6 +38,9 @@ constexpr absl::Duration kMessageTimeout = absl::Minutes(2);
 constexpr size_t kMaxConnections = 4096;
 // That have not shown the token yet: strangers cannot use up what there is.
 constexpr int kMaxGreetings = 256;
+// How long a request waits for a map or a bucket that is on its way here before
+// it is refused.
+constexpr absl::Duration kMoveWait = absl::Seconds(5);
 // Before the next try to accept a connection when there was no room for it.
 constexpr absl::Duration kNoRoomPause = absl::Milliseconds(100);
 
@@ -58,7 +62,9 @@ class ServerImpl : public Server {
     ReaderMutexLock lock(state_mu_);
     return state_.version();
   }
-  absl::Status Apply(const v1::PsEntry& entry) override;
+  absl::Status Apply(const v1::PsEntry& entry,
+                     absl::string_view payload) override;
+  Moving moving() const override;
   absl::Status Wait() override;
   void Stop() override { End(absl::OkStatus()); }
 
@@ -78,6 +84,14 @@ class ServerImpl : public Server {
   absl::Status ServeOne(net::Socket& socket, Buffer& payload, Buffer& answer);
   void HandleEntry(const v1::PsEntry& entry, absl::string_view payload,
                    v1::PsReply& reply);
+  // `ask`: absl::Status(const ServerState&), fills the answer.
+  template <typename Ask>
+  void HandleRead(const Ask& ask, v1::PsReply& reply, Buffer& answer);
+  // `attempt`: absl::Status(). Repeated while it is UNAVAILABLE because a
+  // bucket or a map is on its way here.
+  template <typename Attempt>
+  absl::Status AwaitMove(const Attempt& attempt);
+  void NoteMove();
   // The log has grown long enough for one.
   void WantSnapshot();
   absl::Status Accept(const v1::PsEntry& entry, absl::string_view payload)
@@ -112,6 +126,8 @@ class ServerImpl : public Server {
   std::atomic<int64_t> pushes_ = 0;
   std::atomic<int64_t> repeated_ = 0;
   std::atomic<int> greetings_ = 0;
+  // Maps and buckets that came. Grows under mu_.
+  std::atomic<int64_t> moves_ = 0;
 
   Mutex mu_;
   CondVar changed_;
@@ -292,27 +308,28 @@ absl::Status ServerImpl::ServeOne(net::Socket& socket, Buffer& payload,
       if (request.pull().incarnation() != incarnation_) {
         request.mutable_pull()->set_dense_version(-1);
       }
-      ReaderMutexLock lock(state_mu_);
-      const absl::Status pulled =
-          broken_ ? absl::UnavailableError("the server is ending")
-                  : state_.Pull(request.pull(), payload.view(), reply, answer);
-      reply.set_code(static_cast<int>(pulled.code()));
-      reply.set_message(std::string(pulled.message()));
-      if (absl::IsFailedPrecondition(pulled)) FillMap(reply);
-      if (!pulled.ok()) answer.Resize(0);
+      HandleRead(
+          [&](const ServerState& state) {
+            return state.Pull(request.pull(), payload.view(), reply, answer);
+          },
+          reply, answer);
       break;
     }
-    case v1::PsRequest::kRead: {
-      ReaderMutexLock lock(state_mu_);
-      const absl::Status read =
-          broken_ ? absl::UnavailableError("the server is ending")
-                  : state_.Read(request.read(), reply, answer);
-      reply.set_code(static_cast<int>(read.code()));
-      reply.set_message(std::string(read.message()));
-      if (absl::IsFailedPrecondition(read)) FillMap(reply);
-      if (!read.ok()) answer.Resize(0);
+    case v1::PsRequest::kRead:
+      HandleRead(
+          [&](const ServerState& state) {
+            return state.Read(request.read(), reply, answer);
+          },
+          reply, answer);
       break;
-    }
+    case v1::PsRequest::kFetch:
+      HandleRead(
+          [&](const ServerState& state) {
+            return state.Fetch(request.fetch(), reply, answer);
+          },
+          reply, answer);
+      ELASTICDL_RETURN_IF_ERROR(Failpoint("ps.fetch"));
+      break;
     case v1::PsRequest::kStatus:
       HandleStatus(request.status(), reply);
       break;
@@ -328,24 +345,27 @@ absl::Status ServerImpl::ServeOne(net::Socket& socket, Buffer& payload,
 
 void ServerImpl::HandleEntry(const v1::PsEntry& entry,
                              absl::string_view payload, v1::PsReply& reply) {
-  absl::Status done;
   bool snapshot = false;
   bool nearly_full = false;
-  {
+  const absl::Status done = AwaitMove([&] {
     WriterMutexLock lock(state_mu_);
-    done = Accept(entry, payload);
+    absl::Status accepted = Accept(entry, payload);
     nearly_full = WantsWarning();
-    if (absl::IsAlreadyExists(done)) {
-      done = absl::OkStatus();
+    if (absl::IsAlreadyExists(accepted)) {
+      accepted = absl::OkStatus();
       if (entry.has_push()) {
         repeated_.fetch_add(1, std::memory_order_relaxed);
         reply.set_repeated_push(true);
       }
     }
-    if (absl::IsFailedPrecondition(done)) FillMap(reply);
+    // Whoever defines the model may know an old map only.
+    if (absl::IsFailedPrecondition(accepted) || entry.has_definition()) {
+      FillMap(reply);
+    }
     reply.set_version(state_.version());
     snapshot = log_ != nullptr && log_->WantsSnapshot();
-  }
+    return accepted;
+  });
   reply.set_code(static_cast<int>(done.code()));
   reply.set_message(std::string(done.message()));
   if (snapshot) WantSnapshot();
@@ -363,19 +383,69 @@ void ServerImpl::Warn() const {
              "are refused and the job fails");
 }
 
-absl::Status ServerImpl::Apply(const v1::PsEntry& entry) {
+template <typename Ask>
+void ServerImpl::HandleRead(const Ask& ask, v1::PsReply& reply,
+                            Buffer& answer) {
+  const absl::Status read = AwaitMove([&]() -> absl::Status {
+    ReaderMutexLock lock(state_mu_);
+    if (broken_) return absl::UnavailableError("the server is ending");
+    absl::Status asked = ask(state_);
+    if (absl::IsFailedPrecondition(asked)) FillMap(reply);
+    return asked;
+  });
+  reply.set_code(static_cast<int>(read.code()));
+  reply.set_message(std::string(read.message()));
+  if (!read.ok()) answer.Resize(0);
+}
+
+template <typename Attempt>
+absl::Status ServerImpl::AwaitMove(const Attempt& attempt) {
+  const Clock& clock = Clock::Real();
+  absl::Time end = absl::InfinitePast();
+  while (true) {
+    const int64_t seen = moves_;
+    absl::Status status = attempt();
+    if (!absl::IsUnavailable(status)) return status;
+    if (end == absl::InfinitePast()) end = clock.Now() + kMoveWait;
+    MutexLock lock(mu_);
+    while (moves_ == seen && !ended_) {
+      const absl::Duration left = end - clock.Now();
+      if (left <= absl::ZeroDuration()) return status;
+      changed_.WaitFor(mu_, left);
+    }
+    if (ended_) return status;
+  }
+}
+
+void ServerImpl::NoteMove() {
+  {
+    MutexLock lock(mu_);
+    ++moves_;
+  }
+  changed_.NotifyAll();
+}
+
+absl::Status ServerImpl::Apply(const v1::PsEntry& entry,
+                               absl::string_view payload) {
   absl::Status done;
   bool snapshot = false;
   bool nearly_full = false;
   {
     WriterMutexLock lock(state_mu_);
-    done = Accept(entry, "");
+    done = Accept(entry, payload);
     nearly_full = WantsWarning();
     snapshot = log_ != nullptr && log_->WantsSnapshot();
   }
   if (snapshot) WantSnapshot();
   if (nearly_full) Warn();
+  if (done.ok() && (entry.has_map() || entry.has_import())) NoteMove();
   return done;
+}
+
+Server::Moving ServerImpl::moving() const {
+  ReaderMutexLock lock(state_mu_);
+  return {state_.defined(), state_.map().version(), state_.awaited(),
+          state_.leaving()};
 }
 
 void ServerImpl::WantSnapshot() {
@@ -427,6 +497,9 @@ void ServerImpl::HandleStatus(const v1::PsStatusRequest& request,
   state_.FillStatus(status);
   if (log_ != nullptr) status.set_log_position(log_->position());
   if (request.digest()) status.set_digest(state_.Digest());
+  if (request.definition() && state_.defined()) {
+    *reply.mutable_entry()->mutable_definition() = state_.definition();
+  }
   status.set_pulls(pulls_);
   status.set_pushes(pushes_);
   status.set_repeated_pushes(repeated_);

@@ -153,6 +153,11 @@ absl::Status ServerState::Define(const v1::PsDefinition& definition) {
 }
 
 absl::Status ServerState::CheckMapVersion(int64_t version) const {
+  // It comes from the master, with all that this server needs.
+  if (version > kFirstMapVersion && version > map_.version()) {
+    return absl::UnavailableError(absl::StrCat(
+        "bucket map ", version, " is on its way to server ", options_.server));
+  }
   if (!defined()) return absl::NotFoundError("the model is not defined yet");
   if (map_.empty()) return absl::NotFoundError("there is no bucket map yet");
   if (version != map_.version()) {
@@ -359,6 +364,7 @@ v1::PsSnapshot ServerState::Header(int64_t log_position) const {
     out.set_bucket(bucket);
     *out.mutable_there() = arrived.there.ToProto();
     *out.mutable_here_before() = arrived.here_before.ToProto();
+    out.set_ahead(arrived.ahead);
   }
   for (const int bucket : awaited_) header.add_awaited(bucket);
   for (const auto& [name, staged] : staged_) {
@@ -423,7 +429,7 @@ absl::StatusOr<ServerState> ServerState::FromHeader(
   for (const auto& arrived : header.arrived()) {
     state.arrived_[arrived.bucket()] = {
         AppliedSet::FromProto(arrived.there()),
-        AppliedSet::FromProto(arrived.here_before())};
+        AppliedSet::FromProto(arrived.here_before()), arrived.ahead()};
   }
   state.awaited_.insert(header.awaited().begin(), header.awaited().end());
   for (const auto& staged : header.staged()) {

@@ -53,7 +53,7 @@ class ServerState {
 
   // Can the entry be applied? ALREADY_EXISTS: it is in the state, and all is
   // well. NOT_FOUND: something must come first (definition, map, values, a
-  // staged push). UNAVAILABLE: a bucket is on its way here.
+  // staged push). UNAVAILABLE: a bucket or a map is on its way here.
   // FAILED_PRECONDITION: made for another map. INVALID_ARGUMENT: wrong in
   // itself; names what. RESOURCE_EXHAUSTED: no room. The bytes come from the
   // network and are trusted in nothing. `payload` lies at a multiple of 8.
@@ -71,13 +71,13 @@ class ServerState {
                     Buffer& out) const;
 
   // ---- moves ----
-  // Buckets that are kept for who gets them.
-  std::vector<int> leaving() const;
+  // Buckets that are kept for who gets them, and the map they left with.
+  std::map<int, int64_t> leaving() const;
   const std::set<int>& awaited() const { return awaited_; }
   // The entry by which the new owner gets one of them, and its payload.
-  // NOT_FOUND when it is not kept.
-  absl::Status Export(int bucket, v1::PsEntry& entry,
-                      std::string& payload) const;
+  // NOT_FOUND when it is not kept; UNAVAILABLE before the map is here.
+  absl::Status Fetch(const v1::PsFetch& fetch, v1::PsReply& reply,
+                     Buffer& out) const;
 
   const v1::PsDefinition& definition() const { return definition_; }
   const BucketMap& map() const { return map_; }
@@ -121,11 +121,16 @@ class ServerState {
     v1::PsImport import;
     std::string payload;
   };
-  // Of a bucket that came from another server: what was applied to it there,
-  // and what this server had applied before it came, to its other buckets only.
+  // Of a bucket that came from another server: what was applied to it there and
+  // not here, and what this server had applied before it came, to its other
+  // buckets only.
   struct Arrived {
     AppliedSet there;
     AppliedSet here_before;
+    // How many more pushes are in it than in the others.
+    int64_t ahead = 0;
+    // Nothing tells it from the other buckets.
+    bool same() const { return there.size() == 0 && here_before.size() == 0; }
   };
   // Is a push in the model, and in which buckets?
   struct Presence {
@@ -217,8 +222,10 @@ class ServerState {
   absl::Status SetMap(const v1::PsMap& map);
   void TakeOut(int bucket, int64_t map_version);
   absl::Status Import(const v1::PsImport& import, absl::string_view payload);
+  void ImportNames(const v1::PsImport& import);
   // What is applied to a bucket that is here.
   AppliedSet AppliedTo(int bucket) const;
+  bool HasOtherBuckets(int than) const;
   // Lays the dense arrays out for the map; values that stay are kept.
   void LayOutDense();
   uint64_t DenseIn(int bucket) const;

@@ -235,19 +235,20 @@ void ServerState::ForgetBefore(int32_t epoch) {
   for (auto it = arrived_.begin(); it != arrived_.end();) {
     it->second.there.ForgetBefore(epoch);
     it->second.here_before.ForgetBefore(epoch);
-    // Nothing is left that tells it from the other buckets.
-    const bool same =
-        it->second.there.size() == 0 && it->second.here_before.size() == 0;
-    it = same ? arrived_.erase(it) : std::next(it);
+    it = it->second.same() ? arrived_.erase(it) : std::next(it);
   }
 }
 
 void ServerState::Remember(const v1::PsPush& push) {
-  for (auto& [bucket, arrived] : arrived_) {
-    // For the buckets that had to catch up with the others.
-    if (arrived.here_before.Test(push) == AppliedSet::Answer::kThere) {
-      arrived.there.Add(push);
-    }
+  using Answer = AppliedSet::Answer;
+  // All buckets have it now, so that nothing is special about it in any.
+  for (auto it = arrived_.begin(); it != arrived_.end();) {
+    Arrived& arrived = it->second;
+    if (arrived.here_before.Test(push) == Answer::kThere) ++arrived.ahead;
+    if (arrived.there.Test(push) == Answer::kThere) --arrived.ahead;
+    arrived.there.Remove(push);
+    arrived.here_before.Remove(push);
+    it = arrived.same() ? arrived_.erase(it) : std::next(it);
   }
   applied_.Add(push);
 }

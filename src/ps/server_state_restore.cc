@@ -21,8 +21,8 @@ constexpr uint64_t kMaxReadBytes = uint64_t{64} << 20;
 
 absl::Status ServerState::CheckInitialValues(const v1::PsInitialValues& values,
                                              absl::string_view payload) const {
-  ELASTICDL_RETURN_IF_ERROR(CheckMapVersion(values.map_version()));
   if (initialized_) return absl::AlreadyExistsError("the model has values");
+  ELASTICDL_RETURN_IF_ERROR(CheckMapVersion(values.map_version()));
   if (values.version() < 0) {
     return absl::InvalidArgumentError(
         absl::StrCat("initial values of version ", values.version()));
@@ -62,8 +62,8 @@ void ServerState::DropRestored(std::optional<int64_t> but) {
 
 absl::Status ServerState::CheckRestoreRows(const v1::PsRestoreRows& rows,
                                            absl::string_view payload) const {
-  ELASTICDL_RETURN_IF_ERROR(CheckMapVersion(rows.map_version()));
   if (initialized_) return absl::AlreadyExistsError("the model has values");
+  ELASTICDL_RETURN_IF_ERROR(CheckMapVersion(rows.map_version()));
   if (rows.version() < 0) {
     return absl::InvalidArgumentError(
         absl::StrCat("rows of version ", rows.version()));

@@ -17,7 +17,8 @@ namespace {
 // Often enough for a display, seldom enough to cost nothing.
 constexpr absl::Duration kReportInterval = absl::Milliseconds(200);
 
-ps::Client::Options ClientOptions(const std::string& secret, ServerBook& book) {
+ps::Client::Options ClientOptions(const std::string& secret,
+                                  ps::ServerBook& book) {
   ps::Client::Options options;
   options.secret = secret;
   // The master decides when a server is given up; then it says Stop.
@@ -26,6 +27,14 @@ ps::Client::Options ClientOptions(const std::string& secret, ServerBook& book) {
     return book.Find(server, timeout);
   };
   return options;
+}
+
+// The newest that the master knew; servers tell of newer ones.
+ps::BucketMap FirstMap(const v1::Servers& servers, int num_servers) {
+  const v1::PsMap& map = servers.map();
+  auto made = ps::BucketMap::Make(map.version(), map.servers(),
+                                  {map.owners().begin(), map.owners().end()});
+  return made.ok() ? *std::move(made) : ps::BucketMap::Even(num_servers);
 }
 
 // Here, because each server sees only a part of the gradient. `rows` are of
@@ -56,7 +65,7 @@ PsTrainer::PsTrainer(const Deps& deps)
       async_(deps.job.use_async()),
       book_(deps.servers),
       client_(ClientOptions(deps.secret, book_),
-              ps::BucketMap::Even(deps.job.num_ps_pods())),
+              FirstMap(deps.servers, deps.job.num_ps_pods())),
       rows_(client_, deps.replica.network().tables()),
       last_report_(deps.environment.clock().Now()) {}
 
@@ -401,6 +410,7 @@ absl::Status PsTrainer::Push(const Minibatch& minibatch) {
   staged.set_base_version(push.base_version());
   staged.set_loss(last_loss_);
   staged.set_learning_rate(learning_rate_);
+  staged.set_map_version(client_.map_version());
   SendStaged();
   return absl::OkStatus();
 }

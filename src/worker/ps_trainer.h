@@ -19,12 +19,12 @@
 #include "data_sources.h"
 #include "elasticdl/model/loader.h"
 #include "elasticdl/ps/client.h"
+#include "elasticdl/ps/server_book.h"
 #include "elasticdl/v1/job.pb.h"
 #include "elasticdl/v1/master.pb.h"
 #include "environment.h"
 #include "event.h"
 #include "replica.h"
-#include "server_book.h"
 #include "server_rows.h"
 #include "server_saver.h"
 #include "task_reports.h"
@@ -108,7 +108,7 @@ class PsTrainer : public Trainer {
 
   const Deps deps_;
   const bool async_;
-  ServerBook book_;
+  ps::ServerBook book_;
   ps::Client client_;
   ServerRows rows_;
   std::optional<model::CallbackSet> callbacks_;

@@ -311,13 +311,17 @@ TEST_F(ClusterJobTest, StatusAndScaleGoThroughTheServer) {
   };
   const auto job = Open();
   EXPECT_EQ(*job->Status(), "{\"job\":\"j\"}");
-  EXPECT_TRUE(job->Scale(3).ok());
+  EXPECT_TRUE(job->Scale(3, 0).ok());
   EXPECT_THAT(asked,
               ElementsAre("GET elasticdl-master-j:8080/api/status token=s3cret",
                           "POST elasticdl-master-j:8080/api/scale "
                           "num_workers=3 token=s3cret"));
+  EXPECT_TRUE(job->Scale(0, 2).ok());
+  EXPECT_EQ(asked.back(),
+            "POST elasticdl-master-j:8080/api/scale num_ps_pods=2 "
+            "token=s3cret");
   answer = {409, R"({"error":"the job is ending"})"};
-  const absl::Status status = job->Scale(3);
+  const absl::Status status = job->Scale(3, 0);
   EXPECT_EQ(status.code(), absl::StatusCode::kFailedPrecondition);
   EXPECT_EQ(status.message(), "job j: the job is ending");
   EXPECT_THAT(*job->PageUrl(), HasSubstr("?token=s3cret"));
@@ -366,7 +370,7 @@ TEST_F(ClusterJobTest, MasterThatDoesNotAnswerIsExplained) {
                                R"(resource \"pods/proxy\" in API group \"\" )"
                                R"(in the namespace \"ns\""})"};
   };
-  EXPECT_THAT(std::string(job->Scale(2).message()),
+  EXPECT_THAT(std::string(job->Scale(2, 0).message()),
               HasSubstr("user ann may not create pods/proxy"));
 }
 

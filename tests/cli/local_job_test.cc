@@ -334,8 +334,13 @@ TEST_F(JobCommandsTest, ScaleAsksTheMaster) {
   EXPECT_EQ(RunScale(Args({"--num_workers=4"})), 0);
   EXPECT_THAT(requests_,
               ::testing::ElementsAre("POST /api/scale?num_workers=4"));
+  EXPECT_EQ(RunScale(Args({"--num_ps_pods=3"})), 0);
+  EXPECT_EQ(requests_.back(), "POST /api/scale?num_ps_pods=3");
+  EXPECT_EQ(RunScale(Args({"--num_workers=4", "--num_ps_pods=3"})), 0);
+  EXPECT_EQ(requests_.back(), "POST /api/scale?num_workers=4&num_ps_pods=3");
   EXPECT_EQ(RunScale(Args()), 2);
   EXPECT_EQ(RunScale(Args({"--num_workers=0"})), 2);
+  EXPECT_EQ(RunScale(Args({"--num_ps_pods=1025"})), 2);
   code_ = 409;
   body_ = R"({"error":"the job is ending"})";
   ::testing::internal::CaptureStderr();

@@ -24,7 +24,7 @@ class Server {
       ELASTICDL_CHECK(false);  // The bytes do not hold the token.
       return absl::OkStatus();
     };
-    commands.scale = [](int64_t) -> absl::Status {
+    commands.scale = [](const ScaleRequest&) -> absl::Status {
       ELASTICDL_CHECK(false);
       return absl::OkStatus();
     };

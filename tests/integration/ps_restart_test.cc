@@ -47,17 +47,67 @@ class PsRestartTest : public ChaosTest,
   void StartOthers() {
     // The last thing that a master writes; the others look for it there.
     ASSERT_TRUE(WaitForFile(Path("state/jobs/test/http_address")));
-    const std::string master = absl::StrCat("--master_addr=localhost:", port_);
     for (int id = 0; id < 2; ++id) {
-      others_.push_back(
-          Run(absl::StrCat("ps-", id),
-              {Program("elasticdl-ps"), absl::StrCat("--ps_id=", id),
-               "--port=0", master, "--state_dir=" + Path("state")}));
+      StartServer(id);
       others_.push_back(
           Run(absl::StrCat("worker-", id),
               {Program("elasticdl-worker"), absl::StrCat("--worker_id=", id),
-               master, "--state_dir=" + Path("state"), "--log_level=INFO"}));
+               absl::StrCat("--master_addr=localhost:", port_),
+               "--state_dir=" + Path("state"), "--log_level=INFO"}));
     }
+  }
+  void StartServer(int id) {
+    others_.push_back(
+        Run(absl::StrCat("ps-", id),
+            {Program("elasticdl-ps"), absl::StrCat("--ps_id=", id), "--port=0",
+             absl::StrCat("--master_addr=localhost:", port_),
+             "--state_dir=" + Path("state")}));
+  }
+  void ScaleServers(int servers) {
+    const auto scale =
+        Run("scale", {Program("elasticdl"), "scale", "--job_name=test",
+                      "--state_dir=" + Path("state"),
+                      absl::StrCat("--num_ps_pods=", servers)});
+    ASSERT_EQ(scale->Wait(), 0) << scale->err() << Everything();
+  }
+  // So many moves are complete.
+  bool WaitForMoves(int moves) {
+    return FolderWatch(dir()).Until([&] {
+      int ended = 0;
+      for (const std::string& line : Lines(Path("events"))) {
+        ended += Json::parse(line).at("event") == "ps_scaled";
+      }
+      return ended >= moves;
+    });
+  }
+  void WaitForMasterLine(const std::string& text) {
+    LineFollower log(master_->err_path());
+    while (const auto line = log.Next()) {
+      if (line->find(text) != std::string::npos) return;
+    }
+    FAIL() << text << " is not said; " << Everything();
+  }
+  // The job ends well, and every record is in the model once.
+  void Finish() {
+    Go();
+    EXPECT_EQ(master_->Wait(), 0) << Everything();
+    for (auto& other : others_) EXPECT_EQ(other->Wait(), 0) << Everything();
+    EXPECT_TRUE(
+        CheckLedger(Path("audit"),
+                    {absl::StrCat("--epochs=", kEpochs),
+                     absl::StrCat("--shard=", chaos_csv(), ":0:", kRecords)}))
+        << Everything();
+    std::map<std::string, double> metrics;
+    for (const std::string& line : Lines(Path("events"))) {
+      const Json event = Json::parse(line);
+      if (event.at("event") == "evaluation") {
+        metrics = event.at("metrics").get<std::map<std::string, double>>();
+      }
+    }
+    EXPECT_EQ(metrics["least"], -kRecords / 8 * kEpochs) << Everything();
+    EXPECT_EQ(metrics["most"], -kRecords / 8 * kEpochs);
+    EXPECT_EQ(metrics["row"], -kEpochs);
+    EXPECT_EQ(metrics["row_squared"], kEpochs * kEpochs);
   }
   bool WaitForCommits(size_t lines) {
     return FolderWatch(dir()).Until(
@@ -94,24 +144,26 @@ TEST_P(PsRestartTest, TrainingGoesOn) {
     StartMaster();
     ASSERT_TRUE(WaitForCommits(commits + 30)) << Everything();
   }
-  Go();
-  EXPECT_EQ(master_->Wait(), 0) << Everything();
-  for (auto& other : others_) EXPECT_EQ(other->Wait(), 0) << Everything();
-  EXPECT_TRUE(CheckLedger(
-      Path("audit"), {absl::StrCat("--epochs=", kEpochs),
-                      absl::StrCat("--shard=", chaos_csv(), ":0:", kRecords)}))
-      << Everything();
-  std::map<std::string, double> metrics;
-  for (const std::string& line : Lines(Path("events"))) {
-    const Json event = Json::parse(line);
-    if (event.at("event") == "evaluation") {
-      metrics = event.at("metrics").get<std::map<std::string, double>>();
-    }
-  }
-  EXPECT_EQ(metrics["least"], -kRecords / 8 * kEpochs) << Everything();
-  EXPECT_EQ(metrics["most"], -kRecords / 8 * kEpochs);
-  EXPECT_EQ(metrics["row"], -kEpochs);
-  EXPECT_EQ(metrics["row_squared"], kEpochs * kEpochs);
+  Finish();
+}
+
+TEST_P(PsRestartTest, InTheMiddleOfAMove) {
+  StartMaster();
+  StartOthers();
+  Stroll();
+  ASSERT_TRUE(WaitForCommits(10)) << Everything();
+  ScaleServers(3);
+  StartServer(2);
+  WaitForMasterLine("buckets move to 3 parameter servers");
+  KillMaster();
+  StartMaster();
+  ASSERT_TRUE(WaitForMoves(1)) << Everything();
+  ScaleServers(1);
+  WaitForMasterLine("buckets move to 1 parameter server");
+  KillMaster();
+  StartMaster();
+  ASSERT_TRUE(WaitForMoves(2)) << Everything();
+  Finish();
 }
 
 }  // namespace

@@ -103,6 +103,27 @@ TEST_F(JobPsTest, ADeletedServerGoesOnFromItsLogOnAVolume) {
               testing::IsEmpty());
 }
 
+TEST_F(JobPsTest, ServersComeAndGo) {
+  const auto job = TrainWithServers("scaled", {"--num_epochs=12"});
+  ASSERT_NO_FATAL_FAILURE(WaitForTraining(*job));
+  const auto scale = [&](int servers) {
+    const Outcome scaled = Elasticdl(
+        "scale",
+        {"--job_name=scaled", absl::StrCat("--num_ps_pods=", servers)});
+    EXPECT_EQ(scaled.exit_code, 0) << scaled.err;
+    return job->WaitForEvent("ps_scaled", [servers](const Json& event) {
+      return NumberAt(event, "/servers") == servers;
+    });
+  };
+  ASSERT_FALSE(scale(3).is_null()) << job->Output();
+  EXPECT_TRUE(WaitForRunning(job->Server(2)));
+  ASSERT_FALSE(scale(1).is_null()) << job->Output();
+  EXPECT_TRUE(WaitGone(Pods(), job->Server(1)));
+  EXPECT_TRUE(WaitGone(Pods(), job->Server(2)));
+  ASSERT_EQ(job->Wait(kWholeJob), 0) << job->Output();
+  EXPECT_TRUE(LedgerIsExact(job->audit(), 12));
+}
+
 TEST_F(JobPsTest, AServerLostWithItsLogFailsTheJob) {
   const auto job = TrainWithServers("lost", {"--num_epochs=20"});
   ASSERT_NO_FATAL_FAILURE(WaitForTraining(*job));

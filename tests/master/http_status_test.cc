@@ -102,8 +102,12 @@ class HttpStatusTest : public ::testing::Test {
       ++stops_;
       return absl::OkStatus();
     };
-    commands.scale = [this](int64_t n) {
+    commands.scale = [this](const ScaleRequest& request) {
+      const int64_t n = request.num_workers.value_or(0);
       scales_.push_back(n);
+      if (request.num_servers.has_value()) {
+        servers_.push_back(*request.num_servers);
+      }
       return n > 100 ? absl::FailedPreconditionError("the job is ending")
                      : absl::OkStatus();
     };
@@ -119,6 +123,7 @@ class HttpStatusTest : public ::testing::Test {
   StatusBoard board_;
   int stops_ = 0;
   std::vector<int64_t> scales_;
+  std::vector<int64_t> servers_;
   std::unique_ptr<HttpStatus> server_;
   std::unique_ptr<httplib::Client> client_;
 };
@@ -205,6 +210,19 @@ TEST_F(HttpStatusTest, CommandsReachTheMaster) {
   EXPECT_EQ(reply->status, 409);
   EXPECT_THAT(reply->body, HasSubstr("the job is ending"));
   EXPECT_THAT(scales_, ElementsAre(4, 101));
+  for (const char* query : {"num_ps_pods=3", "num_workers=2&num_ps_pods=5"}) {
+    reply = client_->Post(absl::StrCat("/api/scale?", query), auth_, "",
+                          "text/plain");
+    EXPECT_EQ(reply->status, 200) << query;
+  }
+  for (const char* query :
+       {"", "num_ps_pods=0", "num_ps_pods=", "num_workers=2&num_ps_pods=x"}) {
+    reply = client_->Post(absl::StrCat("/api/scale?", query), auth_, "",
+                          "text/plain");
+    EXPECT_EQ(reply->status, 400) << query;
+  }
+  EXPECT_THAT(scales_, ElementsAre(4, 101, 0, 2));
+  EXPECT_THAT(servers_, ElementsAre(3, 5));
 }
 
 TEST_F(HttpStatusTest, ListensOnTheLoopbackOnly) {

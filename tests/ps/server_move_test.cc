@@ -12,6 +12,7 @@
 #include <vector>
 
 #include "elasticdl/ps/dense_layout.h"
+#include "exact_model.h"
 #include "model.h"
 #include "server_state.h"
 
@@ -20,89 +21,16 @@ namespace {
 
 constexpr int kMostServers = 5;
 
-// Whole numbers and a rate of 1: sums are exact, whatever their order.
-v1::PsDefinition ExactDefinition() {
-  v1::PsDefinition definition;
-  definition.set_optimizer("SGD(lr=1)");
-  for (int i = 0; i < 40; ++i) {
-    auto& dense = *definition.add_dense();
-    dense.set_name("d" + std::to_string(i));
-    dense.add_shape(3);
-  }
-  auto& table = *definition.add_tables();
-  table.set_name("t");
-  table.set_dim(2);
-  table.set_initializer("zeros");
-  return definition;
-}
-
-// Always the same for the same number.
-Gradient ExactGradient(const v1::PsDefinition& definition, int64_t number) {
-  std::mt19937_64 random(static_cast<uint64_t>(number) + 1000);
-  Gradient gradient;
-  gradient.name.set_shard("s");
-  gradient.name.set_begin(number * 8);
-  gradient.name.set_end(number * 8 + 8);
-  gradient.dense.resize(static_cast<size_t>(DenseCount(definition)));
-  for (float& v : gradient.dense) v = static_cast<float>(random() % 7) - 3;
-  std::set<int64_t> ids;
-  while (ids.size() < 30) ids.insert(static_cast<int64_t>(random() % 200));
-  gradient.ids.emplace_back(ids.begin(), ids.end());
-  gradient.rows.emplace_back(ids.size() * 2);
-  for (float& v : gradient.rows[0]) v = static_cast<float>(random() % 7) - 3;
-  return gradient;
-}
-
-// A server and its log.
-struct Server {
-  explicit Server(int number) : id(number), state(Fresh()) {}
-  std::unique_ptr<ServerState> Fresh() const {
-    return std::make_unique<ServerState>(ServerState::Options{id, 0});
-  }
-  absl::Status Accept(const v1::PsEntry& entry, const std::string& payload) {
-    const absl::Status checked = state->Check(entry, payload);
-    if (!checked.ok()) return checked;
-    log.push_back({entry, payload});
-    return state->Apply(entry, payload);
-  }
-  // Dies and comes back.
-  void Restart() {
-    const uint64_t digest = state->Digest();
-    state = Fresh();
-    for (const EntryBytes& entry : log) {
-      ASSERT_TRUE(state->Check(entry.entry, entry.payload).ok());
-      ASSERT_TRUE(state->Apply(entry.entry, entry.payload).ok());
-    }
-    ASSERT_EQ(state->Digest(), digest);
-  }
-
-  const int id;
-  std::unique_ptr<ServerState> state;
-  std::vector<EntryBytes> log;
-};
-
 class Job {
  public:
   explicit Job(uint64_t seed) : random_(seed) {
     for (int i = 0; i < kMostServers; ++i) servers_.emplace_back(i);
+    map_ = BucketMap::Even(2);
+    Begin(definition_, map_, servers_);
     v1::PsEntry entry;
     *entry.mutable_definition() = definition_;
-    for (Server& server : servers_) {
-      EXPECT_TRUE(server.Accept(entry, "").ok());
-    }
-    map_ = BucketMap::Even(2);
-    *entry.mutable_map() = ToProto(map_);
-    for (int i = 0; i < 2; ++i) {
-      EXPECT_TRUE(servers_[static_cast<size_t>(i)].Accept(entry, "").ok());
-      v1::PsEntry values;
-      values.mutable_initial_values()->set_map_version(map_.version());
-      size_t count = 0;
-      for (const DenseSlice& slice : DenseLayout(definition_, map_, i)) {
-        count += static_cast<size_t>(slice.size);
-      }
-      EXPECT_TRUE(servers_[static_cast<size_t>(i)]
-                      .Accept(values, std::string(count * 4, '\0'))
-                      .ok());
+    for (size_t i = 2; i < servers_.size(); ++i) {
+      EXPECT_TRUE(servers_[i].Accept(entry, "").ok());
     }
   }
 
@@ -131,22 +59,9 @@ class Job {
     }
     ASSERT_TRUE(pushes_.empty());
     ASSERT_FALSE(Moving());
-    std::vector<float> dense(static_cast<size_t>(DenseCount(definition_)));
-    std::map<int64_t, std::vector<float>> rows;
-    for (int64_t n = 0; n < next_; ++n) {
-      const Gradient gradient = ExactGradient(definition_, n);
-      for (size_t i = 0; i < dense.size(); ++i) dense[i] -= gradient.dense[i];
-      for (size_t i = 0; i < gradient.ids[0].size(); ++i) {
-        std::vector<float>& row = rows[gradient.ids[0][i]];
-        row.resize(2);
-        for (size_t d = 0; d < 2; ++d) {
-          row[d] -= gradient.rows[0][i * 2 + d];
-        }
-      }
-    }
-    for (Server& server : servers_) {
+    for (const TestServer& server : servers_) {
       if (server.id >= map_.servers()) continue;
-      Compare(server, dense, rows);
+      ExpectExact(definition_, map_, next_, server);
     }
   }
 
@@ -187,7 +102,7 @@ class Job {
   }
 
   bool Moving() const {
-    for (const Server& server : servers_) {
+    for (const TestServer& server : servers_) {
       if (!server.state->leaving().empty()) return true;
       if (!server.state->awaited().empty()) return true;
       if (server.id < map_.servers() &&
@@ -212,7 +127,7 @@ class Job {
 
   void GoOnMoving() {
     if (!Moving()) return;
-    Server& server = servers_[random_() % servers_.size()];
+    TestServer& server = servers_[random_() % servers_.size()];
     const bool part_of_it =
         server.id < map_.servers() || !server.state->map().empty();
     if (part_of_it && server.state->map().version() < map_.version()) {
@@ -223,14 +138,21 @@ class Job {
       EXPECT_TRUE(status.ok()) << status;
       return;
     }
-    const std::vector<int> leaving = server.state->leaving();
+    const std::map<int, int64_t> leaving = server.state->leaving();
     if (leaving.empty()) return;
-    const int bucket = leaving[random_() % leaving.size()];
-    v1::PsEntry entry;
-    std::string payload;
-    ASSERT_TRUE(server.state->Export(bucket, entry, payload).ok());
-    Server& to = servers_[static_cast<size_t>(map_.owner(bucket))];
-    const absl::Status status = to.Accept(entry, payload);
+    const auto any =
+        std::next(leaving.begin(),
+                  static_cast<std::ptrdiff_t>(random_() % leaving.size()));
+    const int bucket = any->first;
+    v1::PsFetch fetch;
+    fetch.set_bucket(bucket);
+    fetch.set_map_version(any->second);
+    v1::PsReply reply;
+    Buffer payload;
+    ASSERT_TRUE(server.state->Fetch(fetch, reply, payload).ok());
+    const v1::PsEntry& entry = reply.entry();
+    TestServer& to = servers_[static_cast<size_t>(map_.owner(bucket))];
+    const absl::Status status = to.Accept(entry, std::string(payload.view()));
     // It has not heard of the map yet.
     if (absl::IsNotFound(status)) return;
     ASSERT_TRUE(status.ok() || absl::IsAlreadyExists(status)) << status;
@@ -242,33 +164,9 @@ class Job {
     ASSERT_TRUE(server.Accept(forget, "").ok());
   }
 
-  void Compare(const Server& server, const std::vector<float>& dense,
-               const std::map<int64_t, std::vector<float>>& rows) {
-    const ServerState& state = *server.state;
-    size_t at = 0;
-    for (const DenseSlice& slice : DenseLayout(definition_, map_, server.id)) {
-      for (int64_t i = 0; i < slice.size; ++i) {
-        ASSERT_EQ(state.dense()[0][at++],
-                  dense[static_cast<size_t>(slice.offset + i)])
-            << "server " << server.id << ", value " << slice.offset + i;
-      }
-    }
-    int64_t mine = 0;
-    for (const auto& [id, values] : rows) {
-      if (map_.owner(BucketOf(HashRow(HashName("t"), id))) != server.id) {
-        continue;
-      }
-      ++mine;
-      std::vector<float> got(2);
-      state.tables()[0]->Pull({&id, 1}, got.data());
-      ASSERT_EQ(got, values) << "server " << server.id << ", row " << id;
-    }
-    EXPECT_EQ(state.tables()[0]->rows(), mine);
-  }
-
   const v1::PsDefinition definition_ = ExactDefinition();
   std::mt19937_64 random_;
-  std::vector<Server> servers_;
+  std::vector<TestServer> servers_;
   BucketMap map_;
   std::vector<Push> pushes_;
   int64_t next_ = 0;
@@ -309,7 +207,7 @@ class CommitTest : public testing::Test {
   }
   absl::Status Stage(const Gradient& gradient, int64_t base) {
     absl::Status status;
-    for (Server& server : servers_) {
+    for (TestServer& server : servers_) {
       EntryBytes part = PartOf(gradient, definition_, map_, server.id);
       part.entry.mutable_push()->set_stage(true);
       part.entry.mutable_push()->set_base_version(base);
@@ -331,7 +229,7 @@ class CommitTest : public testing::Test {
       ranges.add_bounds(gradient.name.end());
     }
     absl::Status status;
-    for (Server& server : servers_) {
+    for (TestServer& server : servers_) {
       status = server.Accept(entry, "");
       if (!status.ok()) return status;
     }
@@ -340,7 +238,7 @@ class CommitTest : public testing::Test {
 
   const v1::PsDefinition definition_ = TestDefinition("Adam");
   const BucketMap map_ = BucketMap::Even(2);
-  std::vector<Server> servers_;
+  std::vector<TestServer> servers_;
 };
 
 // One worker: synchronous training is plain training, bit by bit.
@@ -352,7 +250,7 @@ TEST_F(CommitTest, TheMeanOfOneIsItself) {
     ASSERT_TRUE(Stage(gradient, i).ok());
     ASSERT_TRUE(Commit(i + 1, {gradient}).ok());
     reference.Apply(gradient);
-    for (const Server& server : servers_) {
+    for (const TestServer& server : servers_) {
       size_t at = 0;
       for (const DenseSlice& slice :
            DenseLayout(definition_, map_, server.id)) {
@@ -402,7 +300,7 @@ TEST_F(CommitTest, DenseAndSparseAreAveragedAlike) {
   }
   ReferenceModel reference(definition_);
   reference.Apply(mean);
-  for (const Server& server : servers_) {
+  for (const TestServer& server : servers_) {
     EXPECT_EQ(server.state->version(), 1);
     size_t at = 0;
     for (const DenseSlice& slice : DenseLayout(definition_, map_, server.id)) {
@@ -444,7 +342,7 @@ TEST_F(CommitTest, OnlyWhatIsStagedIsCommitted) {
   // It is in the model: staging it again changes nothing.
   EXPECT_TRUE(absl::IsAlreadyExists(Stage(a, 1)));
   // The log has all of it.
-  for (Server& server : servers_) server.Restart();
+  for (TestServer& server : servers_) server.Restart();
 }
 
 TEST_F(CommitTest, AFresherGradientTakesThePlaceOfAnOlderOne) {

@@ -138,7 +138,7 @@ TEST_F(ServerRestoreTest, RefusesAndAppliesNothing) {
               HasSubstr("is on server 1, not on 0"));
   EXPECT_THAT(refused(RowsEntry(map_, ids_, -1)), HasSubstr("version -1"));
   bad = good;
-  bad.entry.mutable_restore_rows()->set_map_version(9);
+  bad.entry.mutable_restore_rows()->set_map_version(0);
   EXPECT_TRUE(absl::IsFailedPrecondition(Accept(bad)));
   // Initial values with a part of the slots only.
   bad = InitialPart(definition_, map_, 0);
@@ -212,9 +212,11 @@ TEST_F(ServerRestoreTest, AnotherMapBeginsAgain) {
   v1::PsEntry entry;
   const BucketMap next = map_.Rebalanced(3);
   *entry.mutable_map() = ToProto(next);
+  EXPECT_TRUE(absl::IsInvalidArgument(Accept({entry, ""})));
+  entry.mutable_map()->set_moves(true);
   ASSERT_TRUE(Accept({entry, ""}).ok());
   EXPECT_EQ(state_.tables()[0]->rows(), 0);
-  EXPECT_TRUE(absl::IsFailedPrecondition(Accept(RowsEntry(map_, ids_, 5))));
+  EXPECT_TRUE(absl::IsAlreadyExists(Accept(RowsEntry(map_, ids_, 5))));
 }
 
 TEST_F(ServerRestoreTest, MemoryIsLimited) {
@@ -242,8 +244,10 @@ TEST_F(ServerRestoreTest, ReadingRefusesWhatIsNotThere) {
   ASSERT_TRUE(Accept(InitialPart(definition_, map_, 0)).ok());
   EXPECT_TRUE(state_.Read(read, reply, out).ok());
   EXPECT_EQ(out.size(), 2 * state_.dense()[0].size() * sizeof(float));
-  read.set_map_version(7);
+  read.set_map_version(0);
   EXPECT_TRUE(absl::IsFailedPrecondition(state_.Read(read, reply, out)));
+  read.set_map_version(7);
+  EXPECT_TRUE(absl::IsUnavailable(state_.Read(read, reply, out)));
   read.set_map_version(map_.version());
   read.mutable_rows()->set_table(2);
   EXPECT_TRUE(absl::IsInvalidArgument(state_.Read(read, reply, out)));

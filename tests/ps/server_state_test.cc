@@ -310,9 +310,12 @@ TEST_F(WrongPushTest, LearningRate) {
   ExpectRefused("learning rate");
 }
 TEST_F(WrongPushTest, AnotherMap) {
-  push().set_map_version(7);
+  push().set_map_version(0);
   EXPECT_TRUE(
       absl::IsFailedPrecondition(state().Check(part_.entry, part_.payload)));
+  // The server will hear of it.
+  push().set_map_version(7);
+  EXPECT_TRUE(absl::IsUnavailable(state().Check(part_.entry, part_.payload)));
 }
 TEST_F(WrongPushTest, DataThatWasCutDifferently) {
   ASSERT_TRUE(Feed(state(), part_).ok());

@@ -33,10 +33,15 @@ class ClusterJobHandle : public JobHandle {
     return Ask("GET", {"api", "status"}, {});
   }
 
-  absl::Status Scale(int64_t num_workers) override {
-    return Ask("POST", {"api", "scale"},
-               {{"num_workers", absl::StrCat(num_workers)}})
-        .status();
+  absl::Status Scale(int64_t num_workers, int64_t num_servers) override {
+    std::vector<std::pair<std::string, std::string>> query;
+    if (num_workers > 0) {
+      query.emplace_back("num_workers", absl::StrCat(num_workers));
+    }
+    if (num_servers > 0) {
+      query.emplace_back("num_ps_pods", absl::StrCat(num_servers));
+    }
+    return Ask("POST", {"api", "scale"}, query).status();
   }
 
   absl::StatusOr<std::string> Stop(const StopRequest& request) override {

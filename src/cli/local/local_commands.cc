@@ -11,6 +11,7 @@
 #include <vector>
 
 #include "absl/strings/str_cat.h"
+#include "absl/strings/str_join.h"
 #include "cluster_exec.h"
 #include "elasticdl/common/status.h"
 #include "elasticdl/flags/flag_builder.h"
@@ -41,8 +42,16 @@ class LocalJobHandle : public JobHandle {
   absl::StatusOr<std::string> Status() override {
     return HttpGet(dir_, "/api/status");
   }
-  absl::Status Scale(int64_t num_workers) override {
-    return HttpPost(dir_, absl::StrCat("/api/scale?num_workers=", num_workers))
+  absl::Status Scale(int64_t num_workers, int64_t num_servers) override {
+    std::vector<std::string> query;
+    if (num_workers > 0) {
+      query.push_back(absl::StrCat("num_workers=", num_workers));
+    }
+    if (num_servers > 0) {
+      query.push_back(absl::StrCat("num_ps_pods=", num_servers));
+    }
+    return HttpPost(dir_,
+                    absl::StrCat("/api/scale?", absl::StrJoin(query, "&")))
         .status();
   }
   absl::StatusOr<std::string> Stop(const StopRequest& request) override {

@@ -33,6 +33,9 @@ inline uint64_t HashChunk(uint64_t parameter, int64_t chunk) {
 // The uppermost bits; the others find the row within its bucket.
 inline int BucketOf(uint64_t hash) { return static_cast<int>(hash >> 54); }
 
+// Of BucketMap::Even, with which a job begins.
+inline constexpr int64_t kFirstMapVersion = 1;
+
 // A value. Thread-compatible.
 class BucketMap {
  public:

@@ -85,7 +85,8 @@ class Client {
 
   // What a push needs besides its gradients. Fields of v1::PsPush; the map's
   // version is filled in, and the base version of one that is not staged.
-  // OK: every server has it, be it from this call or from an earlier one.
+  // OK: every server of one map has it, be it from this call or from an earlier
+  // one.
   // `gradients` null: no dense part.
   absl::Status Push(const v1::PsPush& push, const float* gradients,
                     absl::Span<const PushRows> rows);
@@ -107,10 +108,24 @@ class Client {
   // All calls under way and to come fail with CANCELLED. Any thread.
   void Cancel();
 
+  // Of the newest map that is known here.
+  int64_t map_version() const { return map_.version(); }
+
  private:
+  // Asks other servers over the same connections.
+  friend class BucketMover;
   class Lane;
   struct Call;
 
+  // Repeats `attempt` when a server answers with a newer map: everything is cut
+  // anew, and goes to all servers of that map.
+  absl::Status WithMap(const std::function<absl::Status()>& attempt);
+  // Takes the newer map. False: none has come.
+  bool TakeNewerMap();
+  // A server's answer may have a newer map.
+  void NoteMap(const v1::PsReply& reply);
+  bool has_newer_map() const { return newer_map_.version() > map_.version(); }
+  void SetLayout();
   std::vector<Call> MakeCalls() const;
   // `answer_timeout`: without a byte of the answer.
   absl::Status Run(std::vector<Call>& calls, absl::Duration answer_timeout);
@@ -122,6 +137,13 @@ class Client {
              std::vector<std::vector<uint32_t>>& positions) const;
   // INVALID_ARGUMENT unless it is that of all slots or none.
   absl::Status CheckSlots(size_t count) const;
+  absl::StatusOr<int64_t> PullOnce(float* values,
+                                   absl::Span<const PullRows> rows);
+  absl::Status PushOnce(const v1::PsPush& push, const float* gradients,
+                        absl::Span<const PushRows> rows);
+  absl::StatusOr<int64_t> ReadDenseOnce(
+      std::vector<std::vector<float>>& arrays);
+  absl::Status DefineOnce();
   absl::Status RestoreSome(int64_t version, uint32_t table,
                            absl::Span<const int64_t> ids, const char* values,
                            const std::vector<const char*>& slots);
@@ -136,12 +158,15 @@ class Client {
   bool cancelled_ ABSL_GUARDED_BY(mu_) = false;
 
   const Options options_;
-  const BucketMap map_;
+  BucketMap map_;
+  // What a server has answered with.
+  BucketMap newer_map_;
   v1::PsDefinition definition_;
   // Of the optimizer.
   size_t slots_ = 0;
   bool versions_may_differ_ = false;
-  // By server.
+  // By server. Added and removed under the lock, used by the thread of the
+  // client.
   std::vector<std::unique_ptr<Lane>> lanes_;
 };
 

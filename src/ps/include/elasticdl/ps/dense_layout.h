@@ -30,6 +30,9 @@ struct DenseChunk {
   int bucket = 0;
   int64_t offset = 0;
   int64_t size = 0;
+  friend bool operator==(const DenseChunk& a, const DenseChunk& b) {
+    return a.bucket == b.bucket && a.offset == b.offset && a.size == b.size;
+  }
 };
 // Those that `server` holds, by offset. Only for definitions that CountDense
 // accepts.

@@ -4,11 +4,14 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <map>
 #include <memory>
+#include <set>
 #include <string>
 
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
+#include "absl/strings/string_view.h"
 #include "elasticdl/net/socket.h"
 #include "elasticdl/v1/ps.pb.h"
 
@@ -40,10 +43,21 @@ class Server {
   virtual uint16_t port() const = 0;
   // Pushes that are in the model.
   virtual int64_t version() const = 0;
-  // An entry without a payload that comes from the master. ALREADY_EXISTS: the
+  // An entry that comes from the master or with a bucket. ALREADY_EXISTS: the
   // server has it. NOT_FOUND: a staged push that it needs is missing. Others as
   // in PsReply.
-  virtual absl::Status Apply(const v1::PsEntry& entry) = 0;
+  virtual absl::Status Apply(const v1::PsEntry& entry,
+                             absl::string_view payload = "") = 0;
+  // What there is to do for BucketMover.
+  struct Moving {
+    bool defined = false;
+    // 0: none yet.
+    int64_t map_version = 0;
+    std::set<int> awaited;
+    // Buckets that are kept, and the map with which they left.
+    std::map<int, int64_t> leaving;
+  };
+  virtual Moving moving() const = 0;
   // Waits until the server cannot go on (no memory, the log cannot be written)
   // and says why; OK after Stop.
   virtual absl::Status Wait() = 0;

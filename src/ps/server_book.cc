@@ -1,9 +1,9 @@
-#include "server_book.h"
+#include "elasticdl/ps/server_book.h"
 
 #include "absl/strings/str_cat.h"
 #include "elasticdl/common/clock.h"
 
-namespace elasticdl::worker {
+namespace elasticdl::ps {
 
 void ServerBook::Set(const v1::Servers& servers) {
   {
@@ -19,7 +19,11 @@ absl::StatusOr<net::Address> ServerBook::Find(int server,
   const auto index = static_cast<size_t>(server);
   MutexLock lock(mu_);
   while (!cancelled_) {
-    if (index < addresses_.size() && !addresses_[index].empty()) {
+    if (index >= addresses_.size()) {
+      return absl::UnavailableError(
+          absl::StrCat("there is no parameter server ", server));
+    }
+    if (!addresses_[index].empty()) {
       return net::Address::Parse(addresses_[index]);
     }
     const absl::Duration left = end - Clock::Real().Now();
@@ -51,4 +55,4 @@ void ServerBook::Cancel() {
   changed_.NotifyAll();
 }
 
-}  // namespace elasticdl::worker
+}  // namespace elasticdl::ps

@@ -11,7 +11,7 @@
 #include "elasticdl/net/socket.h"
 #include "elasticdl/v1/master.pb.h"
 
-namespace elasticdl::worker {
+namespace elasticdl::ps {
 
 // Thread-safe.
 class ServerBook {
@@ -19,8 +19,8 @@ class ServerBook {
   explicit ServerBook(const v1::Servers& servers) { Set(servers); }
 
   void Set(const v1::Servers& servers);
-  // Waits until the server is there. UNAVAILABLE after `timeout`; CANCELLED
-  // after Cancel.
+  // Waits until the server is there. UNAVAILABLE after `timeout`, and at once
+  // for a number that no server has; CANCELLED after Cancel.
   absl::StatusOr<net::Address> Find(int server, absl::Duration timeout);
   // Waits that long. CANCELLED after Cancel.
   absl::Status Wait(absl::Duration time);
@@ -34,4 +34,4 @@ class ServerBook {
   bool cancelled_ ABSL_GUARDED_BY(mu_) = false;
 };
 
-}  // namespace elasticdl::worker
+}  // namespace elasticdl::ps

@@ -1,0 +1,91 @@
+// A server's part in moving buckets, as the master asks for it
+// (v1::MoveBuckets): drops what has arrived elsewhere, takes the new map,
+// fetches the buckets that it gets, and says that all is done.
+#pragma once
+
+#include <cstdint>
+#include <functional>
+#include <memory>
+#include <optional>
+#include <string>
+
+#include "absl/status/status.h"
+#include "absl/status/statusor.h"
+#include "absl/time/time.h"
+#include "elasticdl/common/mutex.h"
+#include "elasticdl/common/thread.h"
+#include "elasticdl/ps/server.h"
+#include "elasticdl/ps/server_book.h"
+#include "elasticdl/v1/master.pb.h"
+
+namespace elasticdl::ps {
+
+// What a server has to do next for a step.
+struct MoveAction {
+  enum class Kind {
+    kForget,  // drop a bucket that left with `map_version`
+    kDefine,  // get the definition from server `from`
+    kMap,     // take the step's map
+    kFetch,   // get a bucket from server `from`
+    kDone,    // say that all is done
+  };
+  Kind kind = Kind::kDone;
+  int bucket = 0;
+  int64_t map_version = 0;
+  int from = 0;
+};
+// Pure. INTERNAL when the step does not say where a bucket is.
+absl::StatusOr<MoveAction> NextMoveAction(int server,
+                                          const v1::MoveBuckets& step,
+                                          const Server::Moving& moving);
+
+// Thread-safe. Has a thread of its own: servers that keep a bucket may be away.
+class BucketMover {
+ public:
+  struct Options {
+    // Its number.
+    int server = 0;
+    // The job's token.
+    std::string secret;
+    // Called on the mover's thread.
+    std::function<void(v1::ServerMoved moved)> tell;
+  };
+  // `server` must outlive it; `servers`: where the others are.
+  BucketMover(Options options, Server& server, const v1::Servers& servers);
+  ~BucketMover();
+
+  void SetServers(const v1::Servers& servers) { book_.Set(servers); }
+
+  // Takes the place of a step that is under way: the master makes one at a
+  // time, and says it again when either side was restarted.
+  void Begin(v1::MoveBuckets step);
+  // Idempotent, does not block.
+  void Stop();
+
+ private:
+  class Source;
+
+  void Run();
+  // UNAVAILABLE when another server is away.
+  absl::Status Carry(const v1::MoveBuckets& step);
+  absl::Status Act(const v1::MoveBuckets& step, const MoveAction& action);
+  absl::Status LearnDefinition(int from);
+  absl::Status FetchBucket(const v1::PsFetch& fetch, int from);
+  // True: there is another step, or it is to stop.
+  bool WaitBeforeNextTry(absl::Duration time);
+
+  const Options options_;
+  Server& server_;
+  ServerBook book_;
+  const std::unique_ptr<Source> source_;
+
+  Mutex mu_;
+  CondVar changed_;
+  std::optional<v1::MoveBuckets> step_ ABSL_GUARDED_BY(mu_);
+  bool stopped_ ABSL_GUARDED_BY(mu_) = false;
+
+  // Last: it uses what is above.
+  Thread thread_;
+};
+
+}  // namespace elasticdl::ps
