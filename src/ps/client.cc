@@ -246,13 +246,14 @@ absl::StatusOr<int64_t> Client::Pull(float* values,
 }
 
 absl::Status Client::Push(const v1::PsPush& push, const float* gradients,
-                          absl::Span<const PushRows> rows) {
+                          absl::Span<const PushRows> rows,
+                          absl::Span<const int64_t> base) {
   std::vector<Call> calls = MakeCalls();
   for (size_t i = 0; i < calls.size(); ++i) {
     v1::PsPush& mine = *calls[i].request.mutable_entry()->mutable_push();
     mine = push;
     mine.set_map_version(map_.version());
-    mine.set_base_version(lanes_[i]->version);
+    mine.set_base_version(i < base.size() ? base[i] : lanes_[i]->version);
     mine.set_dense(gradients != nullptr);
   }
   for (const PushRows& part : rows) {
@@ -296,6 +297,12 @@ absl::Status Client::Push(const v1::PsPush& push, const float* gradients,
     }
   }
   return Run(calls);
+}
+
+std::vector<int64_t> Client::versions() const {
+  std::vector<int64_t> versions;
+  for (const auto& lane : lanes_) versions.push_back(lane->version);
+  return versions;
 }
 
 absl::StatusOr<std::vector<v1::PsReply>> Client::Status(bool digest) {

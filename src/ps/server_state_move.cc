@@ -124,9 +124,12 @@ void ServerState::LayOutDense() {
   const std::vector<DenseChunk> before = std::move(chunks_);
   const std::vector<std::vector<float>> old = std::move(dense_);
   chunks_ = DenseChunks(definition_, map_, options_.server);
+  const int64_t parameters = CountParameters(definition_);
   size_t values = 0;
+  first_buffer_ = 0;
   for (const DenseChunk& chunk : chunks_) {
     values += static_cast<size_t>(chunk.size);
+    if (chunk.offset < parameters) first_buffer_ = values;
   }
   dense_.clear();
   for (size_t i = 0; i < 1 + optimizer_->slot_names().size(); ++i) {

@@ -1,6 +1,5 @@
 #include "server_saver.h"
 
-#include <cstring>
 #include <utility>
 
 #include "absl/strings/str_cat.h"
@@ -40,14 +39,15 @@ absl::StatusOr<checkpoint::OwnedSnapshot> ServerSaver::Read() {
   std::vector<std::vector<float>> arrays;
   ELASTICDL_ASSIGN_OR_RETURN(const int64_t version,
                              deps_.client.ReadDense(arrays));
-  FlatParameters& flat = deps_.replica.parameters();
+  const FlatParameters& flat = deps_.replica.parameters();
   const std::vector<std::string>& slots = deps_.replica.slot_names();
-  if (arrays.size() != slots.size() + 1 || arrays[0].size() != flat.size()) {
+  if (arrays.size() != slots.size() + 1 ||
+      arrays[0].size() != deps_.dense.size()) {
     return absl::InternalError("the servers' model has another size");
   }
-  // This worker's own copy gets the newest values: buffers and parameters that
-  // are not trained are saved from there.
-  std::memcpy(flat.values(), arrays[0].data(), flat.size() * sizeof(float));
+  // This worker's own copy gets the newest values: parameters that are not
+  // trained, and buffers that the servers do not have, are saved from there.
+  deps_.dense.SetValues(arrays[0]);
   checkpoint::OwnedSnapshot model =
       checkpoint::OwnedSnapshot::Copy(deps_.replica.ViewWithoutSlots());
   model.snapshot.optimizer_step = version;
@@ -142,9 +142,11 @@ absl::Status ServerSaver::Restore(checkpoint::Loaded& loaded) {
     ELASTICDL_RETURN_IF_ERROR(
         RestoreTable(loaded, static_cast<uint32_t>(table)));
   }
-  const std::vector<const float*> slots = deps_.replica.slots();
-  return deps_.client.SetInitialValues(deps_.replica.parameters().values(),
-                                       slots, loaded.version);
+  const std::vector<float> values = deps_.dense.Values();
+  const std::vector<std::vector<float>> arrays = deps_.dense.Slots();
+  std::vector<const float*> slots;
+  for (const std::vector<float>& array : arrays) slots.push_back(array.data());
+  return deps_.client.SetInitialValues(values.data(), slots, loaded.version);
 }
 
 absl::Status ServerSaver::RestoreTable(const checkpoint::Loaded& loaded,

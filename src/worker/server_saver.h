@@ -18,6 +18,7 @@
 #include "elasticdl/v1/master.pb.h"
 #include "event.h"
 #include "replica.h"
+#include "server_dense.h"
 
 namespace elasticdl::worker {
 
@@ -27,6 +28,7 @@ class ServerSaver {
   struct Deps {
     ps::Client& client;
     Replica& replica;
+    ServerDense& dense;
     SendFunction send;
     const Clock& clock;
   };

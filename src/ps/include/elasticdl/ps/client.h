@@ -86,9 +86,13 @@ class Client {
   // What a push needs besides its gradients. Fields of v1::PsPush; the map's
   // version and the base version are filled in.
   // OK: every server has it, be it from this call or from an earlier one.
-  // `gradients` null: no dense part.
+  // `gradients` null: no dense part. `base`: by server, the version that they
+  // were computed on; empty: that of the last Pull.
   absl::Status Push(const v1::PsPush& push, const float* gradients,
-                    absl::Span<const PushRows> rows);
+                    absl::Span<const PushRows> rows,
+                    absl::Span<const int64_t> base = {});
+  // By server, the version of the last Pull.
+  std::vector<int64_t> versions() const;
 
   // From now on, reading does not mind servers of different versions.
   void AllowDifferentVersions() { versions_may_differ_ = true; }
