@@ -391,8 +391,8 @@ absl::Status PsTrainer::Push(const Pending& next) {
   push.set_oldest_epoch(minibatch.task().oldest_epoch());
   push.set_learning_rate(learning_rate_);
   push.set_stage(!async_);
-  const int64_t base = pipe_.oldest_version();
-  pipe_.Push(std::move(push), next.batch->features);
+  push.set_base_version(pipe_.oldest_version());
+  pipe_.Push(push, next.batch->features);
   if (async_) return absl::OkStatus();
   ELASTICDL_RETURN_IF_ERROR(pipe_.FinishPush());
   v1::Staged& staged = staged_.emplace();
@@ -400,7 +400,7 @@ absl::Status PsTrainer::Push(const Pending& next) {
   *staged.mutable_range() = range;
   staged.mutable_range()->set_begin(minibatch.begin());
   staged.mutable_range()->set_end(minibatch.end());
-  staged.set_base_version(base);
+  staged.set_base_version(push.base_version());
   staged.set_loss(last_loss_);
   staged.set_learning_rate(learning_rate_);
   SendStaged();
