@@ -62,7 +62,7 @@ absl::Status PsTrainer::SetUp() {
   }
   saver_ = std::make_unique<ServerSaver>(
       ServerSaver::Deps{client_, deps_.replica, pipe_.dense(), deps_.send,
-                        deps_.environment.clock()},
+                        deps_.environment.clock(), deps_.job.checkpoint_dir()},
       std::move(saver));
   ELASTICDL_ASSIGN_OR_RETURN(
       source_,
