@@ -25,4 +25,9 @@ echo "== all-reduce on one host"
 build/bin/allreduce_bench || failed=1
 echo "== worlds of many workers"
 build/benchmarks/master_scale || failed=1
+echo "== tables of parameter servers"
+build/benchmarks/ps_table || failed=1
+build/benchmarks/ps_table growth || failed=1
+echo "== parameter servers over loopback"
+build/benchmarks/ps_wire || failed=1
 exit $failed

@@ -291,6 +291,15 @@ double QuantityValue(absl::string_view quantity) {
   return absl::SimpleAtod(quantity, &number) ? number * factor : 0;
 }
 
+absl::StatusOr<int64_t> ParseMemorySize(absl::string_view text) {
+  if (text.empty() || text == "0") return 0;
+  ELASTICDL_RETURN_IF_ERROR(CheckQuantity("memory", text));
+  const double bytes = QuantityValue(text);
+  // Above, a double is no int64.
+  if (bytes >= 0x1p62) return Bad("memory=", text, " is more than there is");
+  return static_cast<int64_t>(bytes);
+}
+
 std::string FormatResources(const Resources& resources) {
   return absl::StrJoin(resources, ",", absl::PairFormatter("="));
 }

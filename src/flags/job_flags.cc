@@ -181,6 +181,23 @@ void AddDistribution(JobCommand command, JobFlags* f, FlagSet* set) {
            predictions.Value("DIR"));
 }
 
+void AddEmbeddings(JobFlags* f, FlagSet* set) {
+  set->Add(
+      "embedding_max_rows", &f->embedding_max_rows,
+      Info(kPs, "Most rows of one table; others are evicted. 0 = any number.")
+          .Min(0));
+  set->Add("embedding_eviction", &f->embedding_eviction,
+           Info(kPs, "Evict rows by their last push or their pushes.")
+               .Value("NAME")
+               .Choices({"age", "frequency"}));
+  set->Add("embedding_min_count", &f->embedding_min_count,
+           Info(kPs, "An id gets a row with its Nth push.").Min(1).Max(255));
+  set->Add("embedding_dtype", &f->embedding_dtype,
+           Info(kPs, "Type of the rows' values on servers.")
+               .Value("NAME")
+               .Choices({"float32", "bfloat16", "float16"}));
+}
+
 void AddPs(JobCommand command, JobFlags* f, FlagSet* set) {
   set->Add("num_ps_pods", &f->num_ps_pods,
            Info(kPs, "Number of parameter servers.")
@@ -210,11 +227,24 @@ void AddPs(JobCommand command, JobFlags* f, FlagSet* set) {
                 "Pull and push while the model computes (async): a minibatch "
                 "does not see the worker's own last update."));
   if (IsWorker(command)) return;
+  if (command != JobCommand::kPs) AddEmbeddings(f, set);
   set->Add("ps_log", &f->ps_log,
            Info(kPs,
                 "Folder for the logs from which a restarted server goes on. "
                 "Default: the job's; on a cluster, its pod's.")
                .Value("DIR"));
+  set->Add("ps_memory_limit", &f->ps_memory_limit,
+           Info(kPs,
+                "Memory of one server for its part of the model, such as 2Gi; "
+                "beyond it, the job fails. 0 = no limit. Default: no limit; on "
+                "a cluster, 60 % of the server's memory.")
+               .Value("SIZE")
+               .Grammar(ParseMemorySize));
+  set->Add("ps_audit", &f->ps_audit,
+           Info(kPs,
+                "Server i writes the pushes that it has applied to FILE.i, one "
+                "JSON object per line.")
+               .Value("FILE"));
 }
 
 void AddEvaluation(JobFlags* f, FlagSet* set) {

@@ -72,6 +72,11 @@ v1::JobSpec MakeJobSpec(const flags::JobFlags& flags, v1::JobType type) {
         static_cast<int32_t>(flags.sync_version_tolerance));
     job.set_get_model_steps(static_cast<int32_t>(flags.get_model_steps));
     job.set_lr_staleness_modulation(flags.lr_staleness_modulation);
+    job.set_embedding_max_rows(flags.embedding_max_rows);
+    job.set_embedding_eviction(flags.embedding_eviction);
+    job.set_embedding_min_count(
+        static_cast<int32_t>(flags.embedding_min_count));
+    job.set_embedding_dtype(flags.embedding_dtype);
   }
   return job;
 }
@@ -160,6 +165,12 @@ absl::StatusOr<master::MasterOptions> MakeMasterOptions(
   // Processes of this machine, for workers of this machine.
   options.ps_argv = {JoinPath(bin, "elasticdl-ps"), log_level, "--port=0",
                      "--worker_address=127.0.0.1"};
+  if (!flags.ps_memory_limit.empty()) {
+    options.ps_argv.push_back("--ps_memory_limit=" + flags.ps_memory_limit);
+  }
+  if (!flags.ps_audit.empty()) {
+    options.ps_argv.push_back("--ps_audit=" + flags.ps_audit);
+  }
   options.environment = std::move(environment);
   options.port = static_cast<int>(flags.port);
   options.display = flags.display;

@@ -6,6 +6,7 @@
 #include "elasticdl/collective/communicator.h"
 #include "elasticdl/common/status.h"
 #include "elasticdl/flags/environment.h"
+#include "elasticdl/flags/grammar.h"
 #include "elasticdl/jobdir.h"
 #include "program.h"
 
@@ -45,6 +46,10 @@ absl::StatusOr<PsOptions> MakePsOptions(const flags::JobFlags& flags,
       FindToken(flags.token_file, flags.state_dir, options.master_addr));
   ELASTICDL_ASSIGN_OR_RETURN(options.log_root,
                              FindLogRoot(flags, options.master_addr));
+  ELASTICDL_ASSIGN_OR_RETURN(const int64_t limit,
+                             flags::ParseMemorySize(flags.ps_memory_limit));
+  options.memory_limit = static_cast<size_t>(limit);
+  options.audit = flags.ps_audit;
   return options;
 }
 

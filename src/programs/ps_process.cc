@@ -114,6 +114,10 @@ absl::StatusOr<std::unique_ptr<ps::Server>> PsProcess::StartServer(
   options.address = {ListenHost(options_.host), options_.port};
   options.secret = options_.token;
   options.log_dir = PsLogDir(options_.log_root, run, options_.server);
+  options.memory_limit = options_.memory_limit;
+  if (!options_.audit.empty()) {
+    options.audit = absl::StrCat(options_.audit, ".", options_.server);
+  }
   ELASTICDL_RETURN_IF_ERROR(MakeDirectories(options.log_dir, 0700));
   return ps::Server::Start(std::move(options));
 }

@@ -2,6 +2,7 @@
 // conversation with the master.
 #pragma once
 
+#include <cstddef>
 #include <cstdint>
 #include <memory>
 #include <string>
@@ -27,6 +28,10 @@ struct PsOptions {
   uint16_t port = 0;
   // Logs are in <log_root>/<run of the job>/ps-<server>.
   std::string log_root;
+  // ps::ServerOptions.
+  size_t memory_limit = 0;
+  // The server adds its number; "" = none.
+  std::string audit;
   // How long the master may take to be there at first.
   absl::Duration connect_timeout = absl::Seconds(30);
 };

@@ -5,15 +5,23 @@
 #include <cstddef>
 #include <cstdint>
 #include <string>
+#include <vector>
 
 #include "absl/status/status.h"
+#include "absl/strings/string_view.h"
 #include "absl/types/span.h"
 #include "elasticdl/optim.h"
 #include "elasticdl/ps/bucket.h"
 #include "elasticdl/ps/initializer.h"
 #include "row_table.h"
+#include "row_type.h"
+#include "sightings.h"
 
 namespace elasticdl::ps {
+
+// Which row goes when a bucket is full: the one whose last push is longest ago,
+// or the one that had the fewest pushes.
+enum class Eviction { kAge, kFrequency };
 
 // Thread-compatible: Pull may run in several threads while nobody changes the
 // table.
@@ -25,17 +33,26 @@ class EmbeddingTable {
     Initializer initializer;
     // Of the job: part of every initial value.
     uint64_t seed = 0;
+    // Of the values; slots are always float32.
+    RowType type = RowType::kFloat32;
+    // Of the whole job; each bucket keeps its share of them. 0 = any number.
+    int64_t max_rows = 0;
+    Eviction eviction = Eviction::kAge;
+    // A row exists from this push on.
+    int min_count = 1;
   };
   // `optimizer` must outlive the table.
   EmbeddingTable(Options options, const optim::Optimizer& optimizer);
 
-  // out[i * dim, (i + 1) * dim) = the row of ids[i]. Rows that nobody has
-  // pushed to have their initial value and are not stored.
+  // out[i * dim, (i + 1) * dim) = the row of ids[i]. Rows that are not stored
+  // have their initial value.
   void Pull(absl::Span<const int64_t> ids, float* out) const;
 
   // Applies grads[i * dim, …) to the row of ids[i]. `ids` ascend, none is
-  // twice. RESOURCE_EXHAUSTED when there is no room for a row: some rows may
-  // have been updated then, and the table is not to be used any more.
+  // twice. Ids that were seen too seldom get no row, and lose their gradient;
+  // full buckets lose rows that this push does not touch. RESOURCE_EXHAUSTED
+  // when there is no memory for a row: some rows may have been updated then,
+  // and the table is not to be used any more.
   absl::Status Push(absl::Span<const int64_t> ids, const float* grads,
                     double learning_rate, int64_t step);
 
@@ -43,55 +60,118 @@ class EmbeddingTable {
   // the optimizer has, or none for its initial values. Same error as Push.
   absl::Status Set(int64_t id, const float* values,
                    absl::Span<const float* const> slots);
-  // Removes all rows.
+  // Removes all rows and sightings.
   void Clear();
 
   const std::string& name() const { return options_.name; }
   size_t dim() const { return options_.dim; }
   size_t slots() const { return slots_; }
   int64_t rows() const { return rows_; }
-  // How many of these ids have no row yet.
+  // How many of these ids have no row.
   int64_t CountMissing(absl::Span<const int64_t> ids) const;
+  // By how many rows a push of these ids may make the table larger.
+  int64_t CountAdded(absl::Span<const int64_t> ids) const;
   // Memory of a row, index included; slabs that are not full come on top.
   size_t bytes_per_row() const { return layout_.stride + 8; }
+  // Memory of rows and sightings.
+  size_t bytes() const {
+    return static_cast<size_t>(rows_) * bytes_per_row() + sighting_bytes_;
+  }
 
   // ---- snapshots and checkpoints ----
-  // Bytes of a stored row: id, values, slots; padded to 8.
+  // Of a stored row: id, rank if rows may be evicted, values, slots; padded
+  // to 8.
   const RowLayout& layout() const { return layout_; }
   size_t stride() const { return layout_.stride; }
   const RowTable& bucket(int bucket) const {
     return buckets_[static_cast<size_t>(bucket)];
   }
+  void CopyValues(const char* row, float* to) const {
+    LoadValues(options_.type, row + values_at_, to, options_.dim);
+  }
+  const float* Slot(const char* row, size_t slot) const {
+    return reinterpret_cast<const float*>(row + slots_at_) +
+           slot * options_.dim;
+  }
+  // Sightings are counted.
+  bool counts() const { return options_.min_count > 1; }
+  // Empty unless `counts`.
+  absl::string_view sightings(int bucket) const;
+  // Sightings::IsValid.
+  void RestoreSightings(int bucket, absl::string_view data);
   // Adds a row as `stride` bytes of a bucket's row. Its id must not be there.
   absl::Status Restore(const char* row);
-  // All rows of a bucket, `stride` bytes each; then they are no longer here.
+  // All rows of a bucket, `stride` bytes each; then its rows and sightings are
+  // no longer here.
   std::string TakeBucket(int bucket);
 
  private:
-  // How many ids go through the passes together: enough to hide a cache miss,
-  // few enough for the lines to stay in the first-level cache.
-  static constexpr size_t kBatch = 32;
+  // How many ids go through the stages of Visit together: enough to hide a
+  // cache miss, few enough for the lines to stay in the first-level cache.
+  static constexpr size_t kBatch = 16;
+  // Of one id, on its way through the stages.
+  struct Lookup {
+    uint64_t hash = 0;
+    int64_t id = 0;
+    uint32_t guess = 0;
+    // Null: it has none.
+    const char* row = nullptr;
+  };
 
-  float* Values(char* row) const {
-    return reinterpret_cast<float*>(row + sizeof(int64_t));
+  const RowTable& BucketFor(uint64_t hash) const {
+    return buckets_[static_cast<size_t>(BucketOf(hash))];
   }
+  RowTable& BucketFor(uint64_t hash) {
+    return buckets_[static_cast<size_t>(BucketOf(hash))];
+  }
+  // Looks ids up, batch by batch: visit(position of the first, lookups, how
+  // many). The first `bytes` of the rows are on their way to the cache before.
+  // `visit` may add rows.
+  template <typename F>
+  void Visit(absl::Span<const int64_t> ids, size_t bytes, const F& visit) const;
+  // Decides what was guessed.
+  void Find(Lookup& lookup) const;
+
   absl::Status NoRoom() const;
   // Null: no room.
   char* Add(uint64_t hash, int64_t id);
   // Sets values and slots of a new row.
-  void Initialize(uint64_t hash, float* values) const;
-  // What lies behind the last slot: it is part of snapshots and digests.
-  void ClearPadding(float* values) const;
-  absl::Status PushBatch(const int64_t* ids, size_t count, const float* grads,
+  void Initialize(uint64_t hash, char* row) const;
+  // The initial values, as they would be stored.
+  void FillInitial(uint64_t hash, float* values) const;
+  float* MutableSlot(char* row, size_t slot) const {
+    return const_cast<float*>(Slot(row, slot));
+  }
+  absl::Status PushBatch(Lookup* lookups, size_t count, const float* grads,
                          double learning_rate, int64_t step);
+  absl::Status PushKept(absl::Span<const int64_t> ids, const float* grads,
+                        double learning_rate, int64_t step);
+
+  // embedding_table_bounds.cc: for tables that count or evict.
+  bool evicts() const { return options_.max_rows > 0; }
+  uint32_t most_in_bucket() const;
+  // Counts sightings and makes room for those ids that get a row. Returns the
+  // positions of the ids that have one or get one.
+  std::vector<uint32_t> Admit(absl::Span<const int64_t> ids, int64_t step);
+  bool SeenEnough(uint64_t hash);
+  void Touch(char* row, int64_t step) const;
+  void Evict(int bucket, uint32_t added, int64_t step);
 
   const Options options_;
   const optim::Optimizer& optimizer_;
   const size_t slots_;
+  // Offsets in a row.
+  const size_t values_at_;
+  const size_t slots_at_;
   const RowLayout layout_;
   SlabArena arena_;
   int64_t rows_ = 0;
   std::array<RowTable, kBuckets> buckets_;
+  // By bucket; none unless `counts`.
+  std::vector<Sightings> sightings_;
+  size_t sighting_bytes_ = 0;
+  // Values of a batch that are stored in another type.
+  std::vector<float> floats_;
 };
 
 }  // namespace elasticdl::ps

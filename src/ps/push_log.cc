@@ -197,7 +197,12 @@ absl::Status PushLog::Replay(const std::string& path, bool last,
         return bad("an entry is missing");
       }
       ELASTICDL_RETURN_IF_ERROR(Annotate(state.Check(entry, payload), path));
+      const int64_t before = state.version();
       ELASTICDL_RETURN_IF_ERROR(Annotate(state.Apply(entry, payload), path));
+      if (options_.replayed != nullptr) {
+        ELASTICDL_RETURN_IF_ERROR(
+            options_.replayed(position_, entry, before, state.version()));
+      }
       ++position_;
       bytes_ += static_cast<int64_t>(FrameBytes(head));
     }

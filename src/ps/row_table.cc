@@ -9,7 +9,6 @@
 namespace elasticdl::ps {
 namespace {
 
-constexpr uint32_t kRowMask = (1u << 24) - 1;
 constexpr uint32_t kFirstIndex = 8;
 // Half of the last slab of every bucket is empty on average.
 constexpr size_t kSlabBytes = 8192;
@@ -41,16 +40,6 @@ const char* RowTable::Find(uint64_t hash, int64_t id,
   }
 }
 
-const char* RowTable::Guess(uint64_t hash, const RowLayout& layout) const {
-  if (index_capacity_ == 0) return nullptr;
-  const uint32_t tag = TagOf(hash);
-  for (uint32_t at = Home(hash);; at = Next(at)) {
-    const uint32_t entry = index_[at];
-    if (entry == 0) return nullptr;
-    if ((entry & ~kRowMask) == tag) return row((entry & kRowMask) - 1, layout);
-  }
-}
-
 char* RowTable::Add(uint64_t hash, int64_t id, const RowLayout& layout,
                     SlabArena& arena) {
   if (rows_ == kMaxRows) return nullptr;
@@ -67,9 +56,25 @@ char* RowTable::Add(uint64_t hash, int64_t id, const RowLayout& layout,
     slabs_.push_back(added);
   }
   Insert(hash, rows_);
-  char* added = const_cast<char*>(row(rows_++, layout));
+  char* added = at(rows_++, layout);
   std::memcpy(added, &id, sizeof(id));
   return added;
+}
+
+void RowTable::Remove(absl::Span<const uint32_t> numbers,
+                      const RowLayout& layout, SlabArena& arena) {
+  if (numbers.empty()) return;
+  // From the back, so that the last row is never one that goes.
+  for (auto it = numbers.rbegin(); it != numbers.rend(); ++it) {
+    --rows_;
+    if (*it == rows_) continue;
+    std::memcpy(at(*it, layout), at(rows_, layout), layout.stride);
+  }
+  const size_t slabs =
+      (rows_ + (size_t{1} << layout.slab_shift) - 1) >> layout.slab_shift;
+  for (; slabs_.size() > slabs; slabs_.pop_back()) arena.Free(slabs_.back());
+  std::memset(index_, 0, index_capacity_ * sizeof(uint32_t));
+  InsertAll(layout);
 }
 
 void RowTable::Clear(SlabArena& arena) {
@@ -96,10 +101,14 @@ bool RowTable::GrowIndex(const RowLayout& layout) {
   free(index_);
   index_ = static_cast<uint32_t*>(grown);
   index_capacity_ = capacity;
+  InsertAll(layout);
+  return true;
+}
+
+void RowTable::InsertAll(const RowLayout& layout) {
   for (uint32_t i = 0; i < rows_; ++i) {
     Insert(HashRow(layout.table, IdOf(row(i, layout))), i);
   }
-  return true;
 }
 
 }  // namespace elasticdl::ps

@@ -5,6 +5,7 @@
 #include <cstdint>
 #include <vector>
 
+#include "absl/types/span.h"
 #include "slab_arena.h"
 
 namespace elasticdl::ps {
@@ -24,7 +25,7 @@ struct RowLayout {
   size_t slab_bytes() const { return stride << slab_shift; }
 };
 
-// Thread-compatible. Rows never move.
+// Thread-compatible. Rows move only by Remove.
 class RowTable {
  public:
   // Rows of one bucket, at most: the index has 24 bits for a row's number.
@@ -46,6 +47,10 @@ class RowTable {
   char* Add(uint64_t hash, int64_t id, const RowLayout& layout,
             SlabArena& arena);
 
+  // Removes the rows of these numbers, which ascend; the last rows take their
+  // places.
+  void Remove(absl::Span<const uint32_t> numbers, const RowLayout& layout,
+              SlabArena& arena);
   // Removes all rows.
   void Clear(SlabArena& arena);
 
@@ -53,9 +58,22 @@ class RowTable {
   void PrefetchIndex(uint64_t hash) const {
     if (index_capacity_ > 0) __builtin_prefetch(index_ + Home(hash));
   }
-  // A good guess of what Find returns, without reading the row: null for sure
-  // when there is none.
-  const char* Guess(uint64_t hash, const RowLayout& layout) const;
+  // A good guess of the row that Find returns, from the index alone: its
+  // number, or kNoRow for sure when there is none.
+  static constexpr uint32_t kNoRow = ~0u;
+  uint32_t Guess(uint64_t hash) const {
+    if (index_capacity_ == 0) return kNoRow;
+    const uint32_t tag = TagOf(hash);
+    for (uint32_t at = Home(hash);; at = Next(at)) {
+      const uint32_t entry = index_[at];
+      if (entry == 0) return kNoRow;
+      if ((entry & ~kRowMask) == tag) return (entry & kRowMask) - 1;
+    }
+  }
+  // What row(i) reads before the row itself.
+  void PrefetchSlab(uint32_t i, const RowLayout& layout) const {
+    __builtin_prefetch(slabs_.data() + (i >> layout.slab_shift));
+  }
 
   uint32_t rows() const { return rows_; }
   const char* row(uint32_t i, const RowLayout& layout) const {
@@ -74,6 +92,8 @@ class RowTable {
   }
 
  private:
+  static constexpr uint32_t kRowMask = (1u << 24) - 1;
+
   uint32_t Home(uint64_t hash) const {
     return static_cast<uint32_t>(
         (uint64_t{static_cast<uint32_t>(hash)} * index_capacity_) >> 32);
@@ -84,7 +104,11 @@ class RowTable {
   uint32_t Next(uint32_t at) const {
     return at + 1 == index_capacity_ ? 0 : at + 1;
   }
+  char* at(uint32_t i, const RowLayout& layout) {
+    return const_cast<char*>(row(i, layout));
+  }
   void Insert(uint64_t hash, uint32_t row);
+  void InsertAll(const RowLayout& layout);
   bool GrowIndex(const RowLayout& layout);
 
   // 0, or 8 bits of the hash and the row's number + 1.

@@ -22,6 +22,7 @@
 #include "elasticdl/common/status.h"
 #include "elasticdl/common/thread.h"
 #include "elasticdl/net/handshake.h"
+#include "push_audit.h"
 #include "push_log.h"
 #include "server_state.h"
 #include "wire.h"
@@ -71,6 +72,7 @@ class ServerImpl : public Server {
     return {options.server, options.memory_limit};
   }
 
+  absl::Status OpenLog();
   void AcceptAll();
   void Serve(int64_t id, net::Socket& socket);
   absl::Status ServeOne(net::Socket& socket, Buffer& payload, Buffer& answer);
@@ -80,6 +82,9 @@ class ServerImpl : public Server {
   void WantSnapshot();
   absl::Status Accept(const v1::PsEntry& entry, absl::string_view payload)
       ABSL_EXCLUSIVE_LOCKS_REQUIRED(state_mu_);
+  // Memory is nearly used up, and nobody was told.
+  bool WantsWarning() ABSL_EXCLUSIVE_LOCKS_REQUIRED(state_mu_);
+  void Warn() const;
   void HandleStatus(const v1::PsStatusRequest& request, v1::PsReply& reply);
   void WriteSnapshots();
   void FillMap(v1::PsReply& reply) const ABSL_SHARED_LOCKS_REQUIRED(state_mu_);
@@ -95,8 +100,14 @@ class ServerImpl : public Server {
   ServerState state_ ABSL_GUARDED_BY(state_mu_);
   // Half an entry may be in the state or in the log: nobody may see them.
   bool broken_ ABSL_GUARDED_BY(state_mu_) = false;
+  // That memory is nearly used up.
+  bool warned_ ABSL_GUARDED_BY(state_mu_) = false;
   // Null: none.
   std::unique_ptr<PushLog> log_ ABSL_GUARDED_BY(state_mu_);
+  // Null: none.
+  std::unique_ptr<PushAudit> audit_ ABSL_GUARDED_BY(state_mu_);
+  // For the audit of a server without a log.
+  int64_t entries_ ABSL_GUARDED_BY(state_mu_) = 0;
   std::atomic<int64_t> pulls_ = 0;
   std::atomic<int64_t> pushes_ = 0;
   std::atomic<int64_t> repeated_ = 0;
@@ -119,12 +130,24 @@ class ServerImpl : public Server {
   Thread acceptor_;
 };
 
-absl::Status ServerImpl::SetUp() {
+absl::Status ServerImpl::OpenLog() {
+  WriterMutexLock lock(state_mu_);
+  if (!options_.audit.empty()) {
+    ELASTICDL_ASSIGN_OR_RETURN(
+        audit_, PushAudit::Open(options_.audit, options_.server));
+  }
   if (!options_.log_dir.empty()) {
     PushLog::Options log;
     log.dir = options_.log_dir;
     log.snapshot_bytes = options_.snapshot_bytes;
-    WriterMutexLock lock(state_mu_);
+    if (audit_ != nullptr) {
+      // What was logged but not audited when the last process ended.
+      log.replayed = [audit = audit_.get()](int64_t number,
+                                            const v1::PsEntry& entry,
+                                            int64_t before, int64_t after) {
+        return audit->Write(number, entry, before, after);
+      };
+    }
     ELASTICDL_ASSIGN_OR_RETURN(
         log_, PushLog::Open(std::move(log), StateOptions(options_), state_));
     if (log_->position() > 0) {
@@ -132,6 +155,14 @@ absl::Status ServerImpl::SetUp() {
               state_.version(), ", ", log_->position(), " entries");
     }
   }
+  if (audit_ != nullptr && (log_ == nullptr || log_->position() == 0)) {
+    return audit_->Clear();
+  }
+  return absl::OkStatus();
+}
+
+absl::Status ServerImpl::SetUp() {
+  ELASTICDL_RETURN_IF_ERROR(OpenLog());
   ELASTICDL_ASSIGN_OR_RETURN(listener_, net::Listener::Open(options_.address));
   stop_event_ = Fd(eventfd(0, EFD_CLOEXEC));
   if (!stop_event_.valid()) return ErrnoToStatus(errno, "eventfd");
@@ -299,9 +330,11 @@ void ServerImpl::HandleEntry(const v1::PsEntry& entry,
                              absl::string_view payload, v1::PsReply& reply) {
   absl::Status done;
   bool snapshot = false;
+  bool nearly_full = false;
   {
     WriterMutexLock lock(state_mu_);
     done = Accept(entry, payload);
+    nearly_full = WantsWarning();
     if (absl::IsAlreadyExists(done)) {
       done = absl::OkStatus();
       if (entry.has_push()) {
@@ -316,17 +349,32 @@ void ServerImpl::HandleEntry(const v1::PsEntry& entry,
   reply.set_code(static_cast<int>(done.code()));
   reply.set_message(std::string(done.message()));
   if (snapshot) WantSnapshot();
+  if (nearly_full) Warn();
+}
+
+bool ServerImpl::WantsWarning() {
+  return !warned_ && state_.NearlyFull() && (warned_ = true);
+}
+
+void ServerImpl::Warn() const {
+  LogWarning("server ", options_.server, " uses 90 % of the ",
+             options_.memory_limit,
+             " bytes that it may use (--ps_memory_limit); beyond them, pushes "
+             "are refused and the job fails");
 }
 
 absl::Status ServerImpl::Apply(const v1::PsEntry& entry) {
   absl::Status done;
   bool snapshot = false;
+  bool nearly_full = false;
   {
     WriterMutexLock lock(state_mu_);
     done = Accept(entry, "");
+    nearly_full = WantsWarning();
     snapshot = log_ != nullptr && log_->WantsSnapshot();
   }
   if (snapshot) WantSnapshot();
+  if (nearly_full) Warn();
   return done;
 }
 
@@ -351,8 +399,16 @@ absl::Status ServerImpl::Accept(const v1::PsEntry& entry,
     }
     ELASTICDL_RETURN_IF_ERROR(logged);
   }
+  const int64_t before = state_.version();
   absl::Status applied = Failpoint("ps.apply");
   if (applied.ok()) applied = state_.Apply(entry, payload);
+  if (applied.ok() && audit_ != nullptr) {
+    applied = Failpoint("ps.audit");
+    const int64_t number = log_ == nullptr ? entries_++ : log_->position() - 1;
+    if (applied.ok()) {
+      applied = audit_->Write(number, entry, before, state_.version());
+    }
+  }
   if (!applied.ok()) {
     broken_ = true;
     End(applied);

@@ -17,6 +17,34 @@ constexpr int64_t kMaxDim = 1 << 16;
 // Each costs some 50 KB, however few rows it has.
 constexpr int kMaxTables = 4096;
 
+absl::StatusOr<EmbeddingTable::Options> TableOptions(
+    const v1::PsDefinition& definition, const v1::PsDefinition::Table& table) {
+  EmbeddingTable::Options options;
+  options.name = table.name();
+  options.dim = static_cast<size_t>(table.dim());
+  options.seed = definition.seed();
+  ELASTICDL_ASSIGN_OR_RETURN(options.initializer,
+                             Initializer::Parse(table.initializer()));
+  ELASTICDL_ASSIGN_OR_RETURN(options.type, ParseRowType(table.dtype()));
+  if (table.max_rows() < 0) {
+    return absl::InvalidArgumentError(
+        absl::StrCat("at most ", table.max_rows(), " rows"));
+  }
+  options.max_rows = table.max_rows();
+  if (table.eviction() == "frequency") {
+    options.eviction = Eviction::kFrequency;
+  } else if (!table.eviction().empty() && table.eviction() != "age") {
+    return absl::InvalidArgumentError(
+        absl::StrCat("eviction by '", table.eviction(), "'"));
+  }
+  if (table.min_count() < 0 || table.min_count() > Sightings::kMostCount) {
+    return absl::InvalidArgumentError(
+        absl::StrCat("rows after ", table.min_count(), " pushes"));
+  }
+  options.min_count = table.min_count();
+  return options;
+}
+
 }  // namespace
 
 absl::Status ServerState::Check(const v1::PsEntry& entry,
@@ -103,9 +131,8 @@ absl::Status ServerState::CheckDefinition(
       return absl::InvalidArgumentError(absl::StrCat(
           "table ", table.name(), " has rows of ", table.dim(), " values"));
     }
-    ELASTICDL_RETURN_IF_ERROR(
-        Annotate(Initializer::Parse(table.initializer()).status(),
-                 absl::StrCat("table ", table.name())));
+    ELASTICDL_RETURN_IF_ERROR(Annotate(TableOptions(definition, table).status(),
+                                       absl::StrCat("table ", table.name())));
   }
   return absl::OkStatus();
 }
@@ -117,12 +144,8 @@ absl::Status ServerState::Define(const v1::PsDefinition& definition) {
       optim::OptimizerSpec::Parse(definition.optimizer()));
   ELASTICDL_ASSIGN_OR_RETURN(optimizer_, optim::Optimizer::Create(spec));
   for (const v1::PsDefinition::Table& table : definition.tables()) {
-    EmbeddingTable::Options options;
-    options.name = table.name();
-    options.dim = static_cast<size_t>(table.dim());
-    options.seed = definition.seed();
-    ELASTICDL_ASSIGN_OR_RETURN(options.initializer,
-                               Initializer::Parse(table.initializer()));
+    ELASTICDL_ASSIGN_OR_RETURN(EmbeddingTable::Options options,
+                               TableOptions(definition, table));
     tables_.push_back(
         std::make_unique<EmbeddingTable>(std::move(options), *optimizer_));
   }
@@ -160,9 +183,20 @@ absl::Status ServerState::CheckDenseMemory(const BucketMap& map) const {
   const uint64_t bytes =
       values * sizeof(float) * (1 + optimizer_->slot_names().size());
   if (bytes <= options_.memory_limit) return absl::OkStatus();
-  return absl::ResourceExhaustedError(
-      absl::StrCat("server ", options_.server, ": dense values of ", bytes,
-                   " bytes do not fit into ", options_.memory_limit));
+  return TooLarge(absl::StrCat("dense values of ", bytes, " bytes"));
+}
+
+absl::Status ServerState::TooLarge(absl::string_view what) const {
+  return absl::ResourceExhaustedError(absl::StrCat(
+      "server ", options_.server, ": ", what, " do not fit into the ",
+      options_.memory_limit, " bytes that it may use, of which ", Bytes(),
+      " are in use; use more servers (--num_ps_pods), more memory "
+      "(--ps_memory_limit) or fewer rows (--embedding_max_rows)"));
+}
+
+bool ServerState::NearlyFull() const {
+  return options_.memory_limit > 0 &&
+         Bytes() > options_.memory_limit - options_.memory_limit / 10;
 }
 
 // ---- parts of requests ----
@@ -255,7 +289,7 @@ absl::Status ServerState::Pull(const v1::PsPull& pull,
 size_t ServerState::Bytes() const {
   size_t bytes = dense_.size() * DenseValues() * sizeof(float);
   for (const auto& table : tables_) {
-    bytes += static_cast<size_t>(table->rows()) * table->bytes_per_row();
+    bytes += table->bytes();
   }
   for (const auto& [name, staged] : staged_) bytes += staged.payload.size();
   for (const auto& [bucket, leaving] : leaving_) {
@@ -271,7 +305,7 @@ void ServerState::FillStatus(v1::PsStatus& status) const {
     v1::PsTableStatus& out = *status.add_tables();
     out.set_name(table->name());
     out.set_rows(table->rows());
-    out.set_bytes(table->rows() * static_cast<int64_t>(table->bytes_per_row()));
+    out.set_bytes(static_cast<int64_t>(table->bytes()));
   }
 }
 
@@ -294,6 +328,9 @@ uint64_t ServerState::Digest() const {
       const RowTable& rows = table.bucket(bucket);
       for (uint32_t i = 0; i < rows.rows(); ++i) {
         add({rows.row(i, table.layout()), table.stride()}, 100 + t);
+      }
+      if (table.counts()) {
+        add(table.sightings(bucket), 10000 + t * kBuckets + bucket);
       }
     }
   }

@@ -16,6 +16,7 @@
 //   PsForget          the bucket is kept           it is no longer kept
 #pragma once
 
+#include <algorithm>
 #include <cstdint>
 #include <map>
 #include <memory>
@@ -86,6 +87,8 @@ class ServerState {
   // Pushes (synchronous jobs: commits) that are in the model.
   int64_t version() const { return version_; }
   void FillStatus(v1::PsStatus& status) const;
+  // Nine tenths of the memory limit are in use.
+  bool NearlyFull() const;
   // Of everything that Pull and later entries depend on. Does not depend on the
   // order in which rows were created.
   uint64_t Digest() const;
@@ -163,6 +166,8 @@ class ServerState {
   absl::Status Define(const v1::PsDefinition& definition);
   size_t DenseValues() const { return dense_.empty() ? 0 : dense_[0].size(); }
   size_t Bytes() const;
+  // Why something is refused.
+  absl::Status TooLarge(absl::string_view what) const;
 
   // server_state_restore.cc
   absl::Status CheckInitialValues(const v1::PsInitialValues& values,
@@ -199,6 +204,9 @@ class ServerState {
   absl::Status Update(const Gradient& gradient, double rate);
   absl::Status UpdateMissing(const Gradient& gradient, double rate,
                              const Presence& presence);
+  // The optimizer's. A bucket that catches up may do so before the first
+  // version.
+  int64_t step() const { return std::max<int64_t>(1, version_); }
   void UpdateDense(size_t at, size_t size, const float* gradients, double rate);
 
   // server_state_move.cc

@@ -102,9 +102,12 @@ void ServerState::TakeOut(int bucket, int64_t map_version) {
   *import.mutable_applied() = AppliedTo(bucket).ToProto();
   import.set_dense_values(DenseIn(bucket));
   for (const auto& table : tables_) {
+    const std::string sightings(table->sightings(bucket));
     const std::string rows = table->TakeBucket(bucket);
     import.add_rows(rows.size() / table->stride());
+    import.add_sighting_bytes(sightings.size());
     leaving.payload += rows;
+    leaving.payload += sightings;
   }
   for (const std::vector<float>& array : dense_) {
     size_t at = 0;
@@ -192,6 +195,7 @@ absl::Status ServerState::CheckImport(const v1::PsImport& import,
         absl::StrCat("bucket ", import.bucket(), " is not awaited"));
   }
   if (import.rows_size() != static_cast<int>(tables_.size()) ||
+      import.sighting_bytes_size() != static_cast<int>(tables_.size()) ||
       import.dense_values() != DenseIn(import.bucket())) {
     return absl::InvalidArgumentError(
         absl::StrCat("bucket ", import.bucket(), " is of another model"));
@@ -204,7 +208,13 @@ absl::Status ServerState::CheckImport(const v1::PsImport& import,
           absl::StrCat("bucket ", import.bucket(), ": ", rows,
                        " rows of table ", tables_[t]->name()));
     }
-    bytes += rows * tables_[t]->stride();
+    const uint64_t sightings = import.sighting_bytes(static_cast<int>(t));
+    if (sightings > (tables_[t]->counts() ? Sightings::kMostBytes : 0)) {
+      return absl::InvalidArgumentError(
+          absl::StrCat("bucket ", import.bucket(), ": ", sightings,
+                       " bytes of sightings of table ", tables_[t]->name()));
+    }
+    bytes += rows * tables_[t]->stride() + sightings;
   }
   if (payload.size() != bytes) {
     return absl::InvalidArgumentError(
@@ -212,9 +222,8 @@ absl::Status ServerState::CheckImport(const v1::PsImport& import,
                      " bytes instead of ", bytes));
   }
   if (options_.memory_limit > 0 && Bytes() + bytes > options_.memory_limit) {
-    return absl::ResourceExhaustedError(absl::StrCat(
-        "server ", options_.server, ": bucket ", import.bucket(), " with ",
-        bytes, " bytes does not fit into ", options_.memory_limit));
+    return TooLarge(
+        absl::StrCat("the ", bytes, " bytes of bucket ", import.bucket()));
   }
   size_t at = 0;
   for (size_t t = 0; t < tables_.size(); ++t) {
@@ -230,6 +239,13 @@ absl::Status ServerState::CheckImport(const v1::PsImport& import,
       }
       at += table.stride();
     }
+    const uint64_t sightings = import.sighting_bytes(static_cast<int>(t));
+    if (!Sightings::IsValid(payload.substr(at, sightings))) {
+      return absl::InvalidArgumentError(
+          absl::StrCat("bucket ", import.bucket(), ": bad sightings of table ",
+                       table.name()));
+    }
+    at += sightings;
   }
   return absl::OkStatus();
 }
@@ -243,6 +259,12 @@ absl::Status ServerState::Import(const v1::PsImport& import,
       ELASTICDL_RETURN_IF_ERROR(tables_[t]->Restore(payload.data() + at));
       at += tables_[t]->stride();
     }
+    const uint64_t sightings = import.sighting_bytes(static_cast<int>(t));
+    if (tables_[t]->counts()) {
+      tables_[t]->RestoreSightings(import.bucket(),
+                                   payload.substr(at, sightings));
+    }
+    at += sightings;
   }
   for (std::vector<float>& array : dense_) {
     size_t to = 0;

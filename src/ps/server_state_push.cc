@@ -138,15 +138,13 @@ absl::Status ServerState::CheckMemory(const v1::PsPush& push,
   size_t at = 0;
   for (const v1::PsTablePart& part : push.parts()) {
     const EmbeddingTable& table = *tables_[part.table()];
-    const auto missing = static_cast<size_t>(
-        table.CountMissing({Ids(payload, at), part.rows()}));
-    bytes += missing * table.bytes_per_row();
+    const auto added =
+        static_cast<size_t>(table.CountAdded({Ids(payload, at), part.rows()}));
+    bytes += added * table.bytes_per_row();
     at += part.rows() * sizeof(int64_t);
-    if (missing > 0 && bytes > options_.memory_limit) {
-      return absl::ResourceExhaustedError(absl::StrCat(
-          "server ", options_.server, ": ", missing, " more rows of table ",
-          table.name(), " (it has ", table.rows(), ") do not fit into ",
-          options_.memory_limit, " bytes"));
+    if (added > 0 && bytes > options_.memory_limit) {
+      return TooLarge(absl::StrCat(added, " more rows of table ", table.name(),
+                                   ", which has ", table.rows(), " there,"));
     }
   }
   return absl::OkStatus();
@@ -284,7 +282,7 @@ absl::Status ServerState::Update(const Gradient& gradient, double rate) {
   }
   for (const Gradient::Rows& rows : gradient.rows) {
     ELASTICDL_RETURN_IF_ERROR(
-        tables_[rows.table]->Push(rows.ids, rows.values, rate, version_));
+        tables_[rows.table]->Push(rows.ids, rows.values, rate, step()));
   }
   return absl::OkStatus();
 }
@@ -310,7 +308,7 @@ absl::Status ServerState::UpdateMissing(const Gradient& gradient, double rate,
       const float* from = rows.values + i * table.dim();
       values.insert(values.end(), from, from + table.dim());
     }
-    ELASTICDL_RETURN_IF_ERROR(table.Push(ids, values.data(), rate, version_));
+    ELASTICDL_RETURN_IF_ERROR(table.Push(ids, values.data(), rate, step()));
   }
   return absl::OkStatus();
 }
@@ -331,9 +329,8 @@ void ServerState::UpdateDense(size_t at, size_t size, const float* gradients,
   for (size_t i = 1; i < dense_.size(); ++i) {
     slots.push_back(dense_[i].data() + at);
   }
-  // A bucket that catches up may do so before the first version.
   optimizer_->Apply(dense_[0].data() + at, gradients, slots.data(), size, rate,
-                    std::max<int64_t>(1, version_));
+                    step());
 }
 
 absl::Status ServerState::ApplyCommit(const v1::PsCommit& commit) {
@@ -386,7 +383,7 @@ absl::Status ServerState::ApplyCommit(const v1::PsCommit& commit) {
       values.insert(values.end(), sum.begin(), sum.end());
     }
     ELASTICDL_RETURN_IF_ERROR(
-        tables_[t]->Push(ids, values.data(), rate, version_));
+        tables_[t]->Push(ids, values.data(), rate, step()));
   }
   return absl::OkStatus();
 }

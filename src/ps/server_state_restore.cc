@@ -120,9 +120,7 @@ absl::Status ServerState::CheckRestoreMemory(const v1::PsRestoreRows& rows,
   }
   bytes += static_cast<size_t>(added) * table.bytes_per_row();
   if (added == 0 || bytes <= options_.memory_limit) return absl::OkStatus();
-  return absl::ResourceExhaustedError(absl::StrCat(
-      "server ", options_.server, ": ", added, " more rows of table ",
-      table.name(), " do not fit into ", options_.memory_limit, " bytes"));
+  return TooLarge(absl::StrCat(added, " more rows of table ", table.name()));
 }
 
 absl::Status ServerState::RestoreRows(const v1::PsRestoreRows& rows,
@@ -206,16 +204,21 @@ absl::Status ServerState::ReadRows(const v1::PsRead::Rows& read,
     return absl::ResourceExhaustedError(absl::StrCat(
         "no memory for an answer of ", rows.size() * row_bytes, " bytes"));
   }
-  const auto copy = [&](size_t offset, size_t bytes) {
+  for (const char* row : rows) {
+    std::memcpy(to, row, sizeof(int64_t));
+    to += sizeof(int64_t);
+  }
+  // Always floats, whatever they are stored as. Ids have 8 bytes.
+  auto* floats_to = reinterpret_cast<float*>(to);
+  for (const char* row : rows) {
+    table.CopyValues(row, floats_to);
+    floats_to += table.dim();
+  }
+  for (size_t s = 0; s < table.slots(); ++s) {
     for (const char* row : rows) {
-      std::memcpy(to, row + offset, bytes);
-      to += bytes;
+      std::memcpy(floats_to, table.Slot(row, s), table.dim() * sizeof(float));
+      floats_to += table.dim();
     }
-  };
-  copy(0, sizeof(int64_t));
-  for (size_t i = 0; i <= table.slots(); ++i) {
-    const size_t bytes = table.dim() * sizeof(float);
-    copy(sizeof(int64_t) + i * bytes, bytes);
   }
   return absl::OkStatus();
 }

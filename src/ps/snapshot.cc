@@ -74,6 +74,17 @@ const char* Take(absl::string_view& rest, size_t size) {
   return at;
 }
 
+bool TakeSightings(absl::string_view& rest, int bucket, EmbeddingTable& table) {
+  uint64_t bytes = 0;
+  const char* from = Take(rest, sizeof(bytes));
+  if (from == nullptr) return false;
+  std::memcpy(&bytes, from, sizeof(bytes));
+  from = Take(rest, bytes);
+  if (from == nullptr || !Sightings::IsValid({from, bytes})) return false;
+  table.RestoreSightings(bucket, {from, bytes});
+  return true;
+}
+
 }  // namespace
 
 int WriteSnapshot(const std::string& path, const std::string& header,
@@ -100,6 +111,12 @@ int WriteSnapshot(const std::string& path, const std::string& header,
         out.Write(rows.row(i, table->layout()),
                   std::min(slab, rows.rows() - i) * table->stride());
       }
+    }
+    for (int bucket = 0; table->counts() && bucket < kBuckets; ++bucket) {
+      const absl::string_view sightings = table->sightings(bucket);
+      const uint64_t bytes = sightings.size();
+      out.Write(&bytes, sizeof(bytes));
+      out.Write(sightings.data(), sightings.size());
     }
   }
   for (const absl::string_view payload : payloads) {
@@ -153,6 +170,9 @@ absl::StatusOr<ServerState> ReadSnapshot(const std::string& path,
       const char* row = Take(rest, table.stride());
       if (row == nullptr) return bad("rows are missing");
       ELASTICDL_RETURN_IF_ERROR(Annotate(table.Restore(row), path));
+    }
+    for (int bucket = 0; table.counts() && bucket < kBuckets; ++bucket) {
+      if (!TakeSightings(rest, bucket, table)) return bad("no sightings");
     }
   }
   for (std::string* payload : state->mutable_payloads()) {

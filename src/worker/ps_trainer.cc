@@ -86,6 +86,10 @@ v1::PsDefinition PsTrainer::Definition() const {
     out.set_name(table.name);
     out.set_dim(table.dim);
     out.set_initializer(table.initializer);
+    out.set_dtype(deps_.job.embedding_dtype());
+    out.set_max_rows(deps_.job.embedding_max_rows());
+    out.set_eviction(deps_.job.embedding_eviction());
+    out.set_min_count(deps_.job.embedding_min_count());
   }
   return definition;
 }

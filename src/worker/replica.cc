@@ -12,6 +12,7 @@
 #include "elasticdl/common/log.h"
 #include "elasticdl/common/status.h"
 #include "elasticdl/elastic/control_word.h"
+#include "gradient_clip.h"
 #include "table_fit.h"
 
 namespace elasticdl::worker {
@@ -84,6 +85,7 @@ absl::Status Replica::SetUpOptimizer() {
   ELASTICDL_ASSIGN_OR_RETURN(spec, spec.Canonical());
   ELASTICDL_ASSIGN_OR_RETURN(optimizer_, optim::Optimizer::Create(spec));
   optimizer_spec_ = spec.ToString();
+  clip_norm_ = GlobalClipNorm(optimizer_spec_);
   const size_t num_slots = optimizer_->slot_names().size();
   for (size_t i = 0; i < num_slots; ++i) {
     slots_.emplace_back(flat_->size(), optimizer_->initial_slot_value(i));
@@ -136,6 +138,10 @@ absl::StatusOr<double> Replica::AddGradients(const Batch& batch, double scale) {
 
 void Replica::ApplyGradients(double learning_rate) {
   ++step_;
+  if (clip_norm_ > 0) {
+    const absl::Span<float> gradients(flat_->gradients(), flat_->size());
+    ClipByGlobalNorm(clip_norm_, {gradients});
+  }
   optimizer_->Apply(flat_->values(), flat_->gradients(), slot_pointers_.data(),
                     flat_->size(), learning_rate, step_);
 }

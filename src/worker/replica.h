@@ -45,6 +45,8 @@ class Replica {
   double learning_rate() const { return optimizer_->learning_rate(); }
   // As text, with all its numbers.
   const std::string& optimizer_spec() const { return optimizer_spec_; }
+  // Norm to which gradients are clipped; 0 = they are not.
+  double clip_norm() const { return clip_norm_; }
   FlatParameters& parameters() { return *flat_; }
   const model::Network& network() const { return *network_; }
 
@@ -97,6 +99,7 @@ class Replica {
   std::unique_ptr<FlatParameters> flat_;
   std::unique_ptr<optim::Optimizer> optimizer_;
   std::string optimizer_spec_;
+  double clip_norm_ = 0;
   std::vector<std::vector<float>> slots_;
   std::vector<float*> slot_pointers_;
   // Nothing: a new network is in whatever mode its maker left it.

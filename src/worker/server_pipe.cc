@@ -5,11 +5,31 @@
 
 #include "elasticdl/common/failpoint.h"
 #include "elasticdl/common/status.h"
+#include "gradient_clip.h"
 
 namespace elasticdl::worker {
+namespace {
+
+// Here, because each server sees only a part of the gradient. `rows` are of
+// this minibatch and nobody else's.
+void Clip(Replica& replica, const std::vector<ps::PushRows>& rows) {
+  if (replica.clip_norm() <= 0) return;
+  std::vector<absl::Span<float>> arrays = {
+      {replica.parameters().gradients(), replica.parameters().size()}};
+  for (const ps::PushRows& part : rows) {
+    const auto dim =
+        static_cast<size_t>(replica.network().tables()[part.table].dim);
+    arrays.push_back(
+        {const_cast<float*>(part.gradients), part.ids.size() * dim});
+  }
+  ClipByGlobalNorm(replica.clip_norm(), arrays);
+}
+
+}  // namespace
 
 ServerPipe::ServerPipe(ps::Client& client, Replica& replica, bool overlap)
     : client_(client),
+      replica_(replica),
       overlap_(overlap),
       rows_(
           [this](absl::Span<const ps::PullRows> rows) {
@@ -108,9 +128,10 @@ absl::Status ServerPipe::Refresh() {
 
 void ServerPipe::Push(v1::PsPush push, const Features& features) {
   if (!rows_.all_pulled()) sources_.Learn(features, rows_.asked());
-  const float* dense = dense_.Gradients();
   // Shared with the call: the gradients must live until it ends.
   auto rows = std::make_shared<RowGradients>(rows_.TakeGradients());
+  Clip(replica_, rows->parts);
+  const float* dense = dense_.Gradients();
   auto call = [this, push = std::move(push), dense, rows,
                base = std::move(base_)]() -> absl::Status {
     ELASTICDL_RETURN_IF_ERROR(Failpoint("worker.push"));

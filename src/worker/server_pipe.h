@@ -80,6 +80,7 @@ class ServerPipe {
   void NoteVersions(const std::vector<int64_t>& versions);
 
   ps::Client& client_;
+  Replica& replica_;
   const bool overlap_;
   ServerRows rows_;
   ServerDense dense_;

@@ -88,7 +88,9 @@ TEST(ClusterJobOptionsTest, ServersGetTheirAddressAndAFolder) {
   EXPECT_THAT(ps.args,
               ElementsAre("--token_file=/etc/elasticdl/job/token",
                           "--log_level=INFO", "--worker_address=$(MY_POD_IP)",
-                          "--port=2222", "--ps_log=/var/lib/elasticdl/ps"));
+                          "--port=2222", "--ps_log=/var/lib/elasticdl/ps",
+                          // 60 % of its memory.
+                          "--ps_memory_limit=1228Mi"));
   EXPECT_EQ(ps.request.at("cpu"), "200m");
   EXPECT_EQ(ps.limit.at("memory"), "2Gi");
   EXPECT_EQ(ps.restart_policy, "OnFailure");
@@ -103,6 +105,14 @@ TEST(ClusterJobOptionsTest, ServersGetTheirAddressAndAFolder) {
       flags::CheckJobFlags(flags::JobCommand::kPs, args, &flags, &set);
   EXPECT_TRUE(status.ok()) << status;
   EXPECT_EQ(flags.port, 2222);
+}
+
+TEST(ClusterJobOptionsTest, ServersGetTheMemoryLimitThatWasGiven) {
+  for (const char* limit : {"100Mi", "0"}) {
+    const std::string flag = std::string("--ps_memory_limit=") + limit;
+    const auto parsed = Parse({"--num_ps_pods=2", flag});
+    EXPECT_THAT(parsed->options.ps.args, Contains(flag));
+  }
 }
 
 TEST(ClusterJobOptionsTest, ServersLogOnAVolumeIsTheJobsOwn) {

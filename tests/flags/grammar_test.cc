@@ -50,6 +50,18 @@ TEST(ResourcesTest, NamesThePartsAsKubernetesDoes) {
             "cpu=2,memory=1Gi");
 }
 
+TEST(MemorySizeTest, IsLikeAResource) {
+  EXPECT_EQ(ParseMemorySize("").value(), 0);
+  EXPECT_EQ(ParseMemorySize("0").value(), 0);
+  EXPECT_EQ(ParseMemorySize("2Gi").value(), int64_t{2} << 30);
+  EXPECT_EQ(ParseMemorySize("300M").value(), 300000000);
+  ExpectBad([](const char* text) { return ParseMemorySize(text).status(); },
+            {{"2", "with a unit"},
+             {"-1Gi", "with a unit"},
+             {"2GB", "such as 4096Mi"},
+             {"9999E", "more than there is"}});
+}
+
 TEST(ResourcesTest, QuantitiesCompareAsNumbers) {
   EXPECT_EQ(QuantityValue("1500m"), QuantityValue("1.5"));
   EXPECT_EQ(QuantityValue("1Gi"), QuantityValue("1024Mi"));

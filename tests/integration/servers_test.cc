@@ -86,6 +86,47 @@ TEST_F(ServersTest, WhyAServerCannotStartIsTheErrorOfTheJob) {
   EXPECT_THAT(job->process().err(), HasSubstr(reason));
 }
 
+// It would be killed for its memory otherwise, again and again.
+TEST_F(ServersTest, AModelThatDoesNotFitFailsTheJob) {
+  for (const char* mode : {"--use_async", "--grads_to_wait=1"}) {
+    const auto job =
+        Train(absl::StrCat("full", std::string(mode).substr(2, 3)),
+              {"--distribution_strategy=ParameterServerStrategy",
+               "--num_ps_pods=1", "--num_workers=2", mode,
+               "--model_def=tally.custom_model", "--model_params=dense=10",
+               "--minibatch_size=8", "--ps_memory_limit=5Ki"});
+    EXPECT_EQ(job->Wait(), 1) << job->Output();
+    const std::string reason = job->End().at("reason");
+    EXPECT_THAT(reason, HasSubstr("more rows of table seen")) << job->Output();
+    EXPECT_THAT(reason, HasSubstr("5120 bytes"));
+    EXPECT_THAT(reason, HasSubstr("--ps_memory_limit"));
+    // One server all the time.
+    int servers = 0;
+    for (const Json& started : job->Events("pod_started")) {
+      servers += started.at("type") == "ps" ? 1 : 0;
+    }
+    EXPECT_EQ(servers, 1);
+    EXPECT_THAT(
+        Contents(absl::StrCat(JobFolder(job->name()), "/logs/elasticdl-ps-",
+                              job->name(), "-0.log")),
+        HasSubstr("uses 90 % of the 5120 bytes"));
+  }
+}
+
+TEST_F(ServersTest, RowsAreEvicted) {
+  const auto job = Train(
+      "evicts", {"--distribution_strategy=ParameterServerStrategy",
+                 "--num_ps_pods=2", "--num_workers=2", "--use_async",
+                 "--model_def=tally.custom_model", "--num_epochs=2",
+                 "--embedding_max_rows=1024", "--embedding_eviction=frequency",
+                 "--embedding_min_count=2", "--embedding_dtype=bfloat16",
+                 "--ps_audit=" + Path("applied"), "--output=" + Path("out")});
+  ASSERT_EQ(job->Wait(), 0) << job->Output();
+  EXPECT_TRUE(LedgerIsExact(
+      job->audit(), 2,
+      {"--ps_audit=" + Path("applied.0"), "--ps_audit=" + Path("applied.1")}));
+}
+
 TEST_F(ServersTest, LogsOfAServerAreThoseOfAllItsProcesses) {
   const std::string logs = JobFolder("many") + "/logs/";
   ASSERT_TRUE(MakeDirectories(logs).ok());

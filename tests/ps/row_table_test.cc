@@ -18,7 +18,7 @@ const RowLayout kLayout = RowLayout::Make(kTable, 24);
 TEST(RowTableTest, EmptyFindsNothing) {
   const RowTable table;
   EXPECT_EQ(table.Find(HashRow(kTable, 1), 1, kLayout), nullptr);
-  EXPECT_EQ(table.Guess(HashRow(kTable, 1), kLayout), nullptr);
+  EXPECT_EQ(table.Guess(HashRow(kTable, 1)), RowTable::kNoRow);
   table.PrefetchIndex(1);
 }
 
@@ -39,7 +39,7 @@ TEST(RowTableTest, AgreesWithAMap) {
         row = table.Add(hash, id, kLayout, arena);
         ASSERT_NE(row, nullptr);
       }
-      EXPECT_NE(table.Guess(hash, kLayout), nullptr);
+      EXPECT_NE(table.Guess(hash), RowTable::kNoRow);
       const auto value = static_cast<int64_t>(random());
       std::memcpy(row + 8, &value, sizeof(value));
       expected[id] = value;

@@ -3,11 +3,14 @@
 //
 //   ledger_check AUDIT --epochs=N --shard=NAME:BEGIN:END...
 //                [--set_aside=EPOCH:NAME:BEGIN:END...] [--partial]
+//                [--ps_audit=FILE...]
 //
 // A line {"cut_back": S} makes void every earlier line of a step above S.
 // --set_aside: these records must not be there at all. --partial: records may
-// be missing (training stopped early), but none may be there twice. Exit code 0
-// when all is well, 1 with one line per finding, 2 for a bad call.
+// be missing (training stopped early), but none may be there twice. --ps_audit:
+// what one parameter server has applied; each record that was committed must be
+// there exactly once, and (unless --partial) no other. Exit code 0 when all is
+// well, 1 with one line per finding, 2 for a bad call.
 #include <cstdint>
 #include <cstdio>
 #include <exception>
@@ -41,6 +44,7 @@ struct Arguments {
   int64_t epochs = 1;
   std::vector<Range> shards;
   std::vector<Range> set_aside;
+  std::vector<std::string> ps_audits;
   bool partial = false;
 };
 
@@ -85,6 +89,8 @@ Arguments ParseArguments(int argc, char** argv) {
       Range range = ParseRange(value.substr(colon + 1));
       range.epoch = std::stoll(value.substr(0, colon));
       arguments.set_aside.push_back(range);
+    } else if (text.rfind("--ps_audit=", 0) == 0) {
+      arguments.ps_audits.push_back(value);
     } else if (text == "--partial") {
       arguments.partial = true;
     } else if (text.rfind("--", 0) != 0 && arguments.audit.empty()) {
@@ -183,6 +189,55 @@ int64_t Compare(const Counts& counts, bool partial, Findings& findings) {
   return total;
 }
 
+// How often a server has applied each record.
+using Applied =
+    std::map<std::pair<int64_t, std::string>, std::map<int64_t, int>>;
+
+Applied ReadPsAudit(const std::string& path, Findings& findings) {
+  std::ifstream file(path);
+  if (!file) throw std::runtime_error("cannot read " + path);
+  Applied applied;
+  std::string text;
+  int64_t version = 0;
+  while (std::getline(file, text)) {
+    const nlohmann::json json = nlohmann::json::parse(text);
+    if (json.at("version") < version) {
+      findings.Add(path, ": version ", json.at("version"), " after ", version);
+    }
+    version = json.at("version");
+    // To buckets that came from a server that did not have it.
+    if (json.value("catch_up", false)) continue;
+    auto& records = applied[{json.at("epoch"), json.at("shard")}];
+    for (int64_t i = json.at("begin"); i < json.at("end"); ++i) ++records[i];
+  }
+  return applied;
+}
+
+void ComparePs(const std::string& path, const Counts& counts, bool partial,
+               Findings& findings) {
+  Applied applied = ReadPsAudit(path, findings);
+  for (const auto& [shard, records] : counts) {
+    auto& mine = applied[shard];
+    for (const auto& [record, count] : records) {
+      const int committed = count.second;
+      const int found = mine[record];
+      mine.erase(record);
+      if (found == committed || (partial && committed == 0 && found == 1)) {
+        continue;
+      }
+      findings.Add(path, ": record ", record, " of ", shard.second,
+                   " in epoch ", shard.first, " was applied ", found,
+                   " times and committed ", committed, " times");
+    }
+  }
+  for (const auto& [shard, records] : applied) {
+    for (const auto& [record, count] : records) {
+      findings.Add(path, ": record ", record, " of ", shard.second,
+                   " in epoch ", shard.first, " is unknown");
+    }
+  }
+}
+
 }  // namespace
 
 int main(int argc, char** argv) {
@@ -192,6 +247,9 @@ int main(int argc, char** argv) {
     Counts counts = Expected(arguments);
     Count(ReadAudit(arguments.audit, findings), counts, findings);
     const int64_t total = Compare(counts, arguments.partial, findings);
+    for (const std::string& path : arguments.ps_audits) {
+      ComparePs(path, counts, arguments.partial, findings);
+    }
     std::cout << findings.count() << " findings, " << total
               << " records committed\n";
     return findings.count() == 0 ? 0 : 1;

@@ -82,8 +82,26 @@ std::vector<std::string> ReplicaArgs(const flags::JobFlags& flags) {
   return args;
 }
 
-// In addition: the address for workers, and the log.
-std::vector<std::string> PsArgs(const flags::JobFlags& flags) {
+// A share of what its pod gets, so that it refuses pushes rather than be
+// killed. The rest is for the copies of pages that are changed while a snapshot
+// is written, and for requests under way.
+constexpr double kPsMemoryShare = 0.6;
+
+std::string PsMemoryLimit(const flags::JobFlags& flags,
+                          const cluster::PodOptions& pod) {
+  if (!flags.ps_memory_limit.empty()) return flags.ps_memory_limit;
+  const flags::Resources& most = pod.limit.empty() ? pod.request : pod.limit;
+  const auto memory = most.find("memory");
+  if (memory == most.end()) return "";
+  const double bytes = flags::QuantityValue(memory->second) * kPsMemoryShare;
+  return bytes < 0x1p20
+             ? ""
+             : absl::StrCat(static_cast<int64_t>(bytes / 0x1p20), "Mi");
+}
+
+// In addition: the address for workers, the log and the memory.
+std::vector<std::string> PsArgs(const flags::JobFlags& flags,
+                                const cluster::PodOptions& pod) {
   std::vector<std::string> args = ReplicaArgs(flags);
   // The cluster fills in the variable.
   args.push_back("--worker_address=$(MY_POD_IP)");
@@ -93,6 +111,13 @@ std::vector<std::string> PsArgs(const flags::JobFlags& flags) {
       absl::StrCat("--ps_log=", flags.ps_log.empty()
                                     ? cluster::kPsLogDir
                                     : JoinPath(flags.ps_log, flags.job_name)));
+  const std::string limit = PsMemoryLimit(flags, pod);
+  if (!limit.empty()) {
+    args.push_back(absl::StrCat("--ps_memory_limit=", limit));
+  }
+  if (!flags.ps_audit.empty()) {
+    args.push_back(absl::StrCat("--ps_audit=", flags.ps_audit));
+  }
   return args;
 }
 
@@ -160,7 +185,7 @@ absl::Status FillPods(const flags::JobFlags& flags, const flags::FlagSet& set,
     options->worker.args = ReplicaArgs(flags);
   }
   options->ps.command = {"elasticdl-ps"};
-  options->ps.args = PsArgs(flags);
+  options->ps.args = PsArgs(flags, options->ps);
   return absl::OkStatus();
 }
 
@@ -203,7 +228,8 @@ std::vector<std::string> ClusterJobHints(const flags::JobFlags& flags) {
       {"tensorboard_log_dir", flags.tensorboard_log_dir},
       {"ledger_audit", flags.ledger_audit},
       {"event_log", flags.event_log},
-      {"ps_log", flags.ps_log}};
+      {"ps_log", flags.ps_log},
+      {"ps_audit", flags.ps_audit}};
   std::vector<std::string> hints;
   for (const auto& [name, path] : kResults) {
     bool kept = path.empty();

@@ -26,6 +26,8 @@ using Resources = std::map<std::string, std::string>;
 absl::StatusOr<Resources> ParseResources(absl::string_view text);
 // The number behind a quantity that ParseResources accepts ("500m", "4096Mi").
 double QuantityValue(absl::string_view quantity);
+// Bytes: `2Gi`, `512Mi`, … as in ParseResources; "" and "0" are 0.
+absl::StatusOr<int64_t> ParseMemorySize(absl::string_view text);
 // The text that ParseResources reads.
 std::string FormatResources(const Resources& resources);
 

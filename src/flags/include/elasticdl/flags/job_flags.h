@@ -70,6 +70,13 @@ struct JobFlags {
   bool lr_staleness_modulation = false;
   // "" = in the job's folder.
   std::string ps_log;
+  // "" = a share of the pod's on a cluster, else none.
+  std::string ps_memory_limit;
+  std::string ps_audit;
+  int64_t embedding_max_rows = 0;
+  std::string embedding_eviction = "age";
+  int64_t embedding_min_count = 1;
+  std::string embedding_dtype = "float32";
 
   // Evaluation.
   int64_t evaluation_steps = 0;

@@ -26,6 +26,8 @@ struct ServerOptions {
   int64_t snapshot_bytes = int64_t{256} << 20;
   // Of values, rows and slots; 0 = as much as there is.
   size_t memory_limit = 0;
+  // A file for the names of the pushes that are applied; "" = none.
+  std::string audit;
 };
 
 // Thread-safe.

@@ -1,0 +1,147 @@
+// Tables that do not keep everything: ids that were seen too seldom get no row,
+// and full buckets lose rows. All of it is decided bucket by bucket, by the
+// pushes alone: it does not matter which server holds the bucket, nor in which
+// order its rows lie in memory.
+#include <algorithm>
+#include <cstring>
+#include <map>
+#include <tuple>
+#include <utility>
+#include <vector>
+
+#include "embedding_table.h"
+#include "embedding_table_visit.h"
+
+namespace elasticdl::ps {
+namespace {
+
+// A row's rank follows its id: how many pushes it had (0 unless that counts)
+// above the step of the last one. The lowest ranks go first.
+constexpr int kStepBits = 40;
+constexpr uint64_t kStepMask = (uint64_t{1} << kStepBits) - 1;
+constexpr uint64_t kMostPushes = (uint64_t{1} << (64 - kStepBits)) - 1;
+
+uint64_t StepOf(uint64_t rank) { return rank & kStepMask; }
+uint64_t PushesOf(uint64_t rank) { return rank >> kStepBits; }
+
+uint64_t RankOf(const char* row) {
+  uint64_t rank = 0;
+  std::memcpy(&rank, row + sizeof(int64_t), sizeof(rank));
+  return rank;
+}
+
+// The share of a bucket's rows that goes at once: looking for them takes a pass
+// over the bucket.
+constexpr uint32_t kEvictedShare = 8;
+
+}  // namespace
+
+uint32_t EmbeddingTable::most_in_bucket() const {
+  const int64_t share = (options_.max_rows + kBuckets - 1) / kBuckets;
+  return static_cast<uint32_t>(std::min<int64_t>(share, RowTable::kMaxRows));
+}
+
+void EmbeddingTable::Touch(char* row, int64_t step) const {
+  uint64_t pushes = 0;
+  if (options_.eviction == Eviction::kFrequency) {
+    pushes = std::min(PushesOf(RankOf(row)) + 1, kMostPushes);
+  }
+  const uint64_t rank =
+      pushes << kStepBits | (static_cast<uint64_t>(step) & kStepMask);
+  std::memcpy(row + sizeof(int64_t), &rank, sizeof(rank));
+}
+
+bool EmbeddingTable::SeenEnough(uint64_t hash) {
+  Sightings& sightings = sightings_[static_cast<size_t>(BucketOf(hash))];
+  sighting_bytes_ -= sightings.bytes();
+  const bool enough = sightings.Add(hash, options_.min_count);
+  sighting_bytes_ += sightings.bytes();
+  return enough;
+}
+
+std::vector<uint32_t> EmbeddingTable::Admit(absl::Span<const int64_t> ids,
+                                            int64_t step) {
+  std::vector<uint32_t> kept;
+  kept.reserve(ids.size());
+  std::map<int, uint32_t> added;
+  Visit(ids, values_at_, [&](size_t from, Lookup* lookups, size_t count) {
+    for (size_t i = 0; i < count; ++i) {
+      Find(lookups[i]);
+      if (lookups[i].row != nullptr) {
+        // First, so that Evict leaves it alone.
+        if (evicts()) Touch(const_cast<char*>(lookups[i].row), step);
+      } else {
+        if (counts() && !SeenEnough(lookups[i].hash)) continue;
+        ++added[BucketOf(lookups[i].hash)];
+      }
+      kept.push_back(static_cast<uint32_t>(from + i));
+    }
+  });
+  if (evicts()) {
+    for (const auto& [bucket, rows] : added) Evict(bucket, rows, step);
+  }
+  return kept;
+}
+
+void EmbeddingTable::Evict(int bucket, uint32_t added, int64_t step) {
+  RowTable& rows = buckets_[static_cast<size_t>(bucket)];
+  const uint32_t most = most_in_bucket();
+  if (rows.rows() + added <= most) return;
+  const size_t wanted =
+      std::max(rows.rows() + added - most, most / kEvictedShare);
+  // Rank, then anything that is the same on every server, and the number.
+  std::vector<std::tuple<uint64_t, uint64_t, uint32_t>> all;
+  const uint64_t now = static_cast<uint64_t>(step) & kStepMask;
+  for (uint32_t i = 0; i < rows.rows(); ++i) {
+    const char* row = rows.row(i, layout_);
+    if (StepOf(RankOf(row)) == now) continue;
+    all.emplace_back(RankOf(row), HashRow(layout_.table, RowTable::IdOf(row)),
+                     i);
+  }
+  const size_t evicted = std::min(wanted, all.size());
+  if (evicted < all.size()) {
+    std::nth_element(all.begin(),
+                     all.begin() + static_cast<std::ptrdiff_t>(evicted),
+                     all.end());
+  }
+  std::vector<uint32_t> numbers;
+  for (size_t i = 0; i < evicted; ++i) numbers.push_back(std::get<2>(all[i]));
+  std::sort(numbers.begin(), numbers.end());
+  rows.Remove(numbers, layout_, arena_);
+  rows_ -= static_cast<int64_t>(evicted);
+}
+
+int64_t EmbeddingTable::CountAdded(absl::Span<const int64_t> ids) const {
+  if (!evicts()) return CountMissing(ids);
+  // By bucket: how many of the ids it has, and has not.
+  std::map<int, std::pair<int64_t, int64_t>> counts;
+  for (const int64_t id : ids) {
+    const uint64_t hash = HashRow(layout_.table, id);
+    auto& [there, missing] = counts[BucketOf(hash)];
+    const bool found = BucketFor(hash).Find(hash, id, layout_) != nullptr;
+    ++(found ? there : missing);
+  }
+  int64_t added = 0;
+  for (const auto& [bucket, count] : counts) {
+    const auto& [there, missing] = count;
+    // What the push touches stays, and no more than the bucket's share.
+    const int64_t most = std::max<int64_t>(most_in_bucket(), there + missing);
+    const int64_t now = buckets_[static_cast<size_t>(bucket)].rows();
+    added += std::min(missing, std::max<int64_t>(0, most - now));
+  }
+  return added;
+}
+
+absl::string_view EmbeddingTable::sightings(int bucket) const {
+  if (!counts()) return "";
+  return sightings_[static_cast<size_t>(bucket)].data();
+}
+
+void EmbeddingTable::RestoreSightings(int bucket, absl::string_view data) {
+  Sightings& sightings = sightings_[static_cast<size_t>(bucket)];
+  sighting_bytes_ -= sightings.bytes();
+  sightings.Restore(data);
+  sighting_bytes_ += sightings.bytes();
+}
+
+}  // namespace elasticdl::ps

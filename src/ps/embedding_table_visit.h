@@ -1,0 +1,66 @@
+// How an embedding table looks many ids up: for its own sources.
+#pragma once
+
+#include <algorithm>
+
+#include "embedding_table.h"
+
+namespace elasticdl::ps {
+
+// A lookup reads the index, the slab's address and the row, each of which may
+// be far away in memory. Each is prefetched one turn before it is read, while
+// the other batches are at work.
+template <typename F>
+void EmbeddingTable::Visit(absl::Span<const int64_t> ids, size_t bytes,
+                           const F& visit) const {
+  constexpr size_t kStages = 4;
+  constexpr size_t kCacheLine = 64;
+  // The hardware fetches the rest of long rows.
+  constexpr size_t kPrefetchBytes = 256;
+  Lookup ring[kStages][kBatch];
+  bytes = std::min(bytes, kPrefetchBytes);
+  const size_t batches = (ids.size() + kBatch - 1) / kBatch;
+  const auto count = [&](size_t batch) {
+    return std::min(kBatch, ids.size() - batch * kBatch);
+  };
+  for (size_t turn = 0; turn < batches + kStages - 1; ++turn) {
+    if (turn < batches) {
+      Lookup* lookups = ring[turn % kStages];
+      const int64_t* from = ids.data() + turn * kBatch;
+      for (size_t i = 0; i < count(turn); ++i) {
+        lookups[i].id = from[i];
+        lookups[i].hash = HashRow(layout_.table, from[i]);
+        BucketFor(lookups[i].hash).PrefetchIndex(lookups[i].hash);
+      }
+    }
+    // Batches that have not begun are beyond the last one, too: they wrapped.
+    if (turn - 1 < batches) {
+      Lookup* lookups = ring[(turn - 1) % kStages];
+      for (size_t i = 0; i < count(turn - 1); ++i) {
+        const RowTable& bucket = BucketFor(lookups[i].hash);
+        lookups[i].guess = bucket.Guess(lookups[i].hash);
+        if (lookups[i].guess != RowTable::kNoRow) {
+          bucket.PrefetchSlab(lookups[i].guess, layout_);
+        }
+      }
+    }
+    if (turn - 2 < batches) {
+      Lookup* lookups = ring[(turn - 2) % kStages];
+      for (size_t i = 0; i < count(turn - 2); ++i) {
+        lookups[i].row = nullptr;
+        if (lookups[i].guess == RowTable::kNoRow) continue;
+        const char* row =
+            BucketFor(lookups[i].hash).row(lookups[i].guess, layout_);
+        lookups[i].row = row;
+        for (size_t at = 0; at < bytes; at += kCacheLine) {
+          __builtin_prefetch(row + at);
+        }
+      }
+    }
+    if (turn - 3 < batches) {
+      visit((turn - 3) * kBatch, ring[(turn - 3) % kStages], count(turn - 3));
+    }
+  }
+}
+
+}  // namespace elasticdl::ps
