@@ -222,6 +222,10 @@ void AddPs(JobCommand command, JobFlags* f, FlagSet* set) {
                .Max(kMaxInt));
   set->Add("lr_staleness_modulation", &f->lr_staleness_modulation,
            Info(kPs, "Divide the learning rate by a gradient's age (async)."));
+  set->Add("ps_overlap", &f->ps_overlap,
+           Info(kPs,
+                "Pull and push while the model computes (async): a minibatch "
+                "does not see the worker's own last update."));
   if (IsWorker(command)) return;
   if (command != JobCommand::kPs) AddEmbeddings(f, set);
   set->Add("ps_log", &f->ps_log,

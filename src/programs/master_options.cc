@@ -66,6 +66,7 @@ v1::JobSpec MakeJobSpec(const flags::JobFlags& flags, v1::JobType type) {
   if (flags.HasServers()) {
     job.set_num_ps_pods(static_cast<int32_t>(flags.num_ps_pods));
     job.set_use_async(flags.use_async);
+    job.set_ps_no_overlap(!flags.ps_overlap);
     job.set_grads_to_wait(static_cast<int32_t>(flags.grads_to_wait));
     job.set_sync_version_tolerance(
         static_cast<int32_t>(flags.sync_version_tolerance));

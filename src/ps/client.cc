@@ -320,12 +320,14 @@ absl::StatusOr<int64_t> Client::PullOnce(float* values,
 }
 
 absl::Status Client::Push(const v1::PsPush& push, const float* gradients,
-                          absl::Span<const PushRows> rows) {
-  return WithMap([&] { return PushOnce(push, gradients, rows); });
+                          absl::Span<const PushRows> rows,
+                          absl::Span<const int64_t> base) {
+  return WithMap([&] { return PushOnce(push, gradients, rows, base); });
 }
 
 absl::Status Client::PushOnce(const v1::PsPush& push, const float* gradients,
-                              absl::Span<const PushRows> rows) {
+                              absl::Span<const PushRows> rows,
+                              absl::Span<const int64_t> base) {
   std::vector<Call> calls = MakeCalls();
   for (size_t i = 0; i < calls.size(); ++i) {
     v1::PsPush& mine = *calls[i].request.mutable_entry()->mutable_push();
@@ -333,7 +335,9 @@ absl::Status Client::PushOnce(const v1::PsPush& push, const float* gradients,
     mine.set_map_version(map_.version());
     // A staged gradient is as old as the oldest of all that it was computed
     // from: what was pulled last may be newer than the rest.
-    if (!push.stage()) mine.set_base_version(lanes_[i]->version);
+    if (!push.stage()) {
+      mine.set_base_version(i < base.size() ? base[i] : lanes_[i]->version);
+    }
     mine.set_dense(gradients != nullptr);
   }
   for (const PushRows& part : rows) {
@@ -377,6 +381,12 @@ absl::Status Client::PushOnce(const v1::PsPush& push, const float* gradients,
     }
   }
   return Run(calls);
+}
+
+std::vector<int64_t> Client::versions() const {
+  std::vector<int64_t> versions;
+  for (const auto& lane : lanes_) versions.push_back(lane->version);
+  return versions;
 }
 
 absl::StatusOr<std::vector<v1::PsReply>> Client::Status(bool digest) {

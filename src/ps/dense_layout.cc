@@ -23,7 +23,13 @@ int64_t CountOne(const v1::PsDefinition::Dense& dense) {
 absl::StatusOr<int64_t> CountDense(const v1::PsDefinition& definition) {
   std::set<std::string> names;
   int64_t total = 0;
+  bool buffers = false;
   for (const v1::PsDefinition::Dense& dense : definition.dense()) {
+    if (buffers && !dense.buffer()) {
+      return absl::InvalidArgumentError(absl::StrCat(
+          "dense parameter ", dense.name(), " comes after a buffer"));
+    }
+    buffers = dense.buffer();
     if (!names.insert(dense.name()).second) {
       return absl::InvalidArgumentError(
           absl::StrCat("dense parameter ", dense.name(), " is there twice"));
@@ -40,6 +46,14 @@ absl::StatusOr<int64_t> CountDense(const v1::PsDefinition& definition) {
     if (total > kMaxValues) {
       return absl::InvalidArgumentError("too many dense values");
     }
+  }
+  return total;
+}
+
+int64_t CountParameters(const v1::PsDefinition& definition) {
+  int64_t total = 0;
+  for (const v1::PsDefinition::Dense& dense : definition.dense()) {
+    if (!dense.buffer()) total += CountOne(dense);
   }
   return total;
 }

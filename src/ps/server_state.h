@@ -237,6 +237,8 @@ class ServerState {
   // Where each chunk is in the dense arrays: one after the other.
   std::vector<DenseChunk> chunks_;
   std::vector<std::vector<float>> dense_;
+  // Where the buffers begin in them.
+  size_t first_buffer_ = 0;
   std::vector<std::unique_ptr<EmbeddingTable>> tables_;
   bool initialized_ = false;
   // Until then: the version of the checkpoint whose rows are here.

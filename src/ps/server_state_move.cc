@@ -135,9 +135,12 @@ void ServerState::LayOutDense() {
   const std::vector<DenseChunk> before =
       std::exchange(chunks_, std::move(chunks));
   const std::vector<std::vector<float>> old = std::move(dense_);
+  const int64_t parameters = CountParameters(definition_);
   size_t values = 0;
+  first_buffer_ = 0;
   for (const DenseChunk& chunk : chunks_) {
     values += static_cast<size_t>(chunk.size);
+    if (chunk.offset < parameters) first_buffer_ = values;
   }
   dense_.clear();
   for (size_t i = 0; i < 1 + optimizer_->slot_names().size(); ++i) {

@@ -153,7 +153,8 @@ absl::Status ServerState::CheckMemory(const v1::PsPush& push,
 absl::Status ServerState::CheckFinite(const v1::PsPush& push,
                                       absl::string_view payload) const {
   const Gradient gradient = View(push, payload);
-  if (gradient.dense != nullptr && !AllFinite(gradient.dense, DenseValues())) {
+  // What a buffer holds is the model's business (a mask may be infinite).
+  if (gradient.dense != nullptr && !AllFinite(gradient.dense, first_buffer_)) {
     return absl::InvalidArgumentError(
         absl::StrCat("a gradient of the dense parameters is not finite (",
                      Describe(push), ")"));
@@ -316,13 +317,21 @@ absl::Status ServerState::UpdateMissing(const Gradient& gradient, double rate,
 void ServerState::UpdateDense(size_t at, size_t size, const float* gradients,
                               double rate) {
   if (size == 0) return;
+  ++dense_version_;
+  const size_t end = at + size;
+  if (end > first_buffer_) {
+    const size_t from = std::max(at, first_buffer_);
+    std::copy(gradients + (from - at), gradients + size,
+              dense_[0].begin() + static_cast<int64_t>(from));
+    if (at >= first_buffer_) return;
+    size = first_buffer_ - at;
+  }
   std::vector<float*> slots;
   for (size_t i = 1; i < dense_.size(); ++i) {
     slots.push_back(dense_[i].data() + at);
   }
   optimizer_->Apply(dense_[0].data() + at, gradients, slots.data(), size, rate,
                     step());
-  ++dense_version_;
 }
 
 absl::Status ServerState::ApplyCommit(const v1::PsCommit& commit) {

@@ -12,6 +12,15 @@ absl::StatusOr<Batch> Minibatch::Take() {
   return batch;
 }
 
+absl::StatusOr<Batch> Minibatch::TakeIfReady() {
+  {
+    MutexLock lock(mu_);
+    if (!batch_.has_value()) return absl::UnavailableError("not ready");
+    if (!batch_->ok()) return batch_->status();
+  }
+  return Take();
+}
+
 void Minibatch::Set(absl::StatusOr<Batch> batch) {
   {
     MutexLock lock(mu_);

@@ -39,6 +39,9 @@ class Minibatch {
   // Waits for the tensors and hands them out, once. An error names the shard
   // and the record that cannot be read or decoded.
   absl::StatusOr<Batch> Take();
+  // The same without waiting: UNAVAILABLE when they are not there yet. After an
+  // error Take gives the error, too.
+  absl::StatusOr<Batch> TakeIfReady();
   void Set(absl::StatusOr<Batch> batch);
 
  private:

@@ -8,7 +8,6 @@
 #include "elasticdl/common/failpoint.h"
 #include "elasticdl/common/log.h"
 #include "elasticdl/common/status.h"
-#include "gradient_clip.h"
 #include "server_export.h"
 
 namespace elasticdl::worker {
@@ -37,21 +36,6 @@ ps::BucketMap FirstMap(const v1::Servers& servers, int num_servers) {
   return made.ok() ? *std::move(made) : ps::BucketMap::Even(num_servers);
 }
 
-// Here, because each server sees only a part of the gradient. `rows` are of
-// this minibatch and nobody else's.
-void Clip(Replica& replica, const std::vector<ps::PushRows>& rows) {
-  if (replica.clip_norm() <= 0) return;
-  std::vector<absl::Span<float>> arrays = {
-      {replica.parameters().gradients(), replica.parameters().size()}};
-  for (const ps::PushRows& part : rows) {
-    const auto dim =
-        static_cast<size_t>(replica.network().tables()[part.table].dim);
-    arrays.push_back(
-        {const_cast<float*>(part.gradients), part.ids.size() * dim});
-  }
-  ClipByGlobalNorm(replica.clip_norm(), arrays);
-}
-
 }  // namespace
 
 absl::StatusOr<std::unique_ptr<PsTrainer>> PsTrainer::Create(const Deps& deps) {
@@ -66,17 +50,19 @@ PsTrainer::PsTrainer(const Deps& deps)
       book_(deps.servers),
       client_(ClientOptions(deps.secret, book_),
               FirstMap(deps.servers, deps.job.num_ps_pods())),
-      rows_(client_, deps.replica.network().tables()),
+      // A synchronous gradient must be computed on the newest version.
+      pipe_(client_, deps.replica, async_ && !deps.job.ps_no_overlap()),
       last_report_(deps.environment.clock().Now()) {}
 
 PsTrainer::~PsTrainer() {
   if (source_ != nullptr) source_->Stop();
+  Abort("the worker ends");
 }
 
 absl::Status PsTrainer::SetUp() {
   learning_rate_ = deps_.replica.learning_rate();
   ELASTICDL_ASSIGN_OR_RETURN(callbacks_, deps_.model.CreateCallbacks());
-  deps_.replica.SetRowSource(&rows_);
+  deps_.replica.SetRowSource(pipe_.rows());
   std::unique_ptr<checkpoint::Saver> saver;
   if (!deps_.job.checkpoint_dir().empty()) {
     checkpoint::SaveOptions options;
@@ -84,8 +70,8 @@ absl::Status PsTrainer::SetUp() {
     saver = deps_.environment.MakeSaver(deps_.job.checkpoint_dir(), options);
   }
   saver_ = std::make_unique<ServerSaver>(
-      ServerSaver::Deps{client_, deps_.replica, deps_.send,
-                        deps_.environment.clock()},
+      ServerSaver::Deps{client_, deps_.replica, pipe_.dense(), deps_.send,
+                        deps_.environment.clock(), deps_.job.checkpoint_dir()},
       std::move(saver));
   ELASTICDL_ASSIGN_OR_RETURN(
       source_,
@@ -103,12 +89,7 @@ v1::PsDefinition PsTrainer::Definition() const {
   definition.set_run(deps_.job.run());
   definition.set_lr_staleness_modulation(async_ &&
                                          deps_.job.lr_staleness_modulation());
-  for (const FlatParameters::Slice& slice :
-       deps_.replica.parameters().slices()) {
-    v1::PsDefinition::Dense& dense = *definition.add_dense();
-    dense.set_name(slice.name);
-    dense.mutable_shape()->Assign(slice.shape.begin(), slice.shape.end());
-  }
+  pipe_.dense().AddTo(definition);
   for (const ShardedTable& table : deps_.replica.network().tables()) {
     v1::PsDefinition::Table& out = *definition.add_tables();
     out.set_name(table.name);
@@ -152,7 +133,7 @@ absl::Status PsTrainer::GiveModel() {
   if (there) return absl::OkStatus();
   if (deps_.restore_from.empty()) {
     // The same on every worker: they follow from the seed.
-    return client_.SetInitialValues(deps_.replica.parameters().values());
+    return client_.SetInitialValues(pipe_.dense().Values().data());
   }
   ELASTICDL_ASSIGN_OR_RETURN(
       checkpoint::Loaded loaded,
@@ -163,34 +144,29 @@ absl::Status PsTrainer::GiveModel() {
   return absl::OkStatus();
 }
 
-absl::Status PsTrainer::PullDense() {
-  absl::Status status = PullOnce();
-  if (absl::IsNotFound(status)) {
-    // A server has lost its log. If anything was committed, the master fails
-    // the job; else the model begins again.
-    connected_ = false;
-    status = PullOnce();
-  }
-  return status;
+absl::Status PsTrainer::WithModel(const std::function<absl::Status()>& pull) {
+  ELASTICDL_RETURN_IF_ERROR(Connect());
+  const absl::Status status = pull();
+  if (!absl::IsNotFound(status)) return status;
+  // A server has lost its log. If anything was committed, the master fails the
+  // job; else the model begins again.
+  ELASTICDL_RETURN_IF_ERROR(FinishPush());
+  ELASTICDL_RETURN_IF_ERROR(pipe_.Finish());
+  connected_ = false;
+  ELASTICDL_RETURN_IF_ERROR(Connect());
+  return pull();
 }
 
-absl::Status PsTrainer::PullOnce() {
-  ELASTICDL_RETURN_IF_ERROR(Connect());
-  ELASTICDL_RETURN_IF_ERROR(Failpoint("worker.pull"));
-  ELASTICDL_ASSIGN_OR_RETURN(
-      version_, client_.Pull(deps_.replica.parameters().values(), {}));
-  deps_.replica.SetStep(version_);
+absl::Status PsTrainer::Refresh() {
+  ELASTICDL_RETURN_IF_ERROR(FinishPush());
+  ELASTICDL_RETURN_IF_ERROR(WithModel([this] { return pipe_.Refresh(); }));
+  deps_.replica.SetStep(pipe_.version());
   since_pull_ = 0;
   return absl::OkStatus();
 }
 
-absl::Status PsTrainer::Refresh() {
-  rows_.Begin();
-  return PullDense();
-}
-
 absl::Status PsTrainer::UnlessCancelled(const absl::Status& status) const {
-  if (absl::IsCancelled(status) || absl::IsCancelled(rows_.status())) {
+  if (absl::IsCancelled(status) || absl::IsCancelled(pipe_.rows_status())) {
     return absl::OkStatus();
   }
   return status;
@@ -237,6 +213,7 @@ absl::Status PsTrainer::Handle(const Event& event) {
       if (event.kind == Event::Kind::kLeave) leaving_ = true;
       if (over_) SendIdle();
       if (!leaving_) return absl::OkStatus();
+      ELASTICDL_RETURN_IF_ERROR(UnlessCancelled(FinishPush()));
       Report();
       v1::WorkerMessage message;
       message.mutable_leaving()->set_reason("SIGTERM");
@@ -260,16 +237,20 @@ absl::Status PsTrainer::HandleMessage(const v1::MasterMessage& message) {
       over_ = true;
       staged_.reset();
       pending_.clear();
+      ELASTICDL_RETURN_IF_ERROR(UnlessCancelled(FinishPush()));
       SendIdle();
       return absl::OkStatus();
     case v1::MasterMessage::kPause:
       paused_ = true;
+      ELASTICDL_RETURN_IF_ERROR(UnlessCancelled(FinishPush()));
       SendPaused(message.pause().number());
       return absl::OkStatus();
     case v1::MasterMessage::kResume:
       paused_ = false;
       return absl::OkStatus();
     case v1::MasterMessage::kSaveNow:
+      ELASTICDL_RETURN_IF_ERROR(UnlessCancelled(FinishPush()));
+      ELASTICDL_RETURN_IF_ERROR(UnlessCancelled(pipe_.Finish()));
       saver_->OnSaveNow(message.save_now());
       return absl::OkStatus();
     case v1::MasterMessage::kLedger:
@@ -292,10 +273,13 @@ absl::Status PsTrainer::OnPushResult(const v1::PushResult& result) {
       staged_->range().epoch() != result.range().epoch()) {
     return absl::OkStatus();
   }
-  const int64_t records = staged_->range().end() - staged_->range().begin();
   staged_.reset();
   // Version 0: it stays the next one to compute.
-  if (result.version() > 0) AfterMinibatch(records);
+  if (result.version() == 0) return absl::OkStatus();
+  const std::shared_ptr<Minibatch> minibatch = pending_.front().minibatch;
+  pending_.pop_front();
+  source_->Release();
+  AfterMinibatch(*minibatch);
   return absl::OkStatus();
 }
 
@@ -315,7 +299,7 @@ absl::Status PsTrainer::TrainEnd(const v1::Task& task) {
   ELASTICDL_RETURN_IF_ERROR(callbacks_->OnTrainEnd());
   const std::string& output = deps_.job.output();
   if (!output.empty()) {
-    ELASTICDL_RETURN_IF_ERROR(PullDense());
+    ELASTICDL_RETURN_IF_ERROR(Refresh());
     // Nobody pushes any more; a crashed worker may have left a push half done.
     client_.AllowDifferentVersions();
     ELASTICDL_RETURN_IF_ERROR(ExportFromServers(
@@ -330,44 +314,68 @@ absl::Status PsTrainer::TrainEnd(const v1::Task& task) {
 // ---- work ----
 
 absl::Status PsTrainer::Work() {
-  const absl::Status status = Train(pending_.front());
+  const absl::Status status =
+      pending_.empty() ? FinishPush() : Train(pending_.front());
   if (status.ok()) return status;
   const absl::Status shown = UnlessCancelled(status);
-  if (shown.ok()) {
-    // Stop is on its way through the queue.
-    over_ = true;
-    return shown;
-  }
-  return status;
+  // Stop is on its way through the queue.
+  if (shown.ok()) over_ = true;
+  return shown;
+}
+
+bool PsTrainer::DensePullDue(int64_t since_pull) const {
+  return !async_ || since_pull < 0 || since_pull >= deps_.job.get_model_steps();
 }
 
 absl::Status PsTrainer::Train(Pending& next) {
   if (!next.batch.has_value()) {
     ELASTICDL_ASSIGN_OR_RETURN(next.batch, next.minibatch->Take());
   }
-  // A gradient for one version must be computed on the newest.
-  if (!async_ || since_pull_ < 0 ||
-      since_pull_ >= deps_.job.get_model_steps()) {
-    ELASTICDL_RETURN_IF_ERROR(PullDense());
+  const bool dense = DensePullDue(since_pull_);
+  ELASTICDL_RETURN_IF_ERROR(WithModel([&] {
+    return pipe_.Pull(*next.minibatch, next.batch->features, dense);
+  }));
+  if (dense) {
+    deps_.replica.SetStep(pipe_.version());
+    since_pull_ = 0;
   }
+  PullAhead();
   if (!callbacks_->empty()) {
-    ELASTICDL_RETURN_IF_ERROR(callbacks_->OnTrainBatchBegin(version_ + 1));
+    ELASTICDL_RETURN_IF_ERROR(
+        callbacks_->OnTrainBatchBegin(pipe_.version() + 1));
     learning_rate_ =
         callbacks_->learning_rate().value_or(deps_.replica.learning_rate());
   }
   ELASTICDL_RETURN_IF_ERROR(Compute(next, last_loss_));
-  ELASTICDL_RETURN_IF_ERROR(Push(*next.minibatch));
+  ELASTICDL_RETURN_IF_ERROR(Push(next));
   if (!async_) return absl::OkStatus();
   // Until the next pull the worker follows its own updates.
   if (++since_pull_ < deps_.job.get_model_steps()) {
     deps_.replica.ApplyGradients(learning_rate_);
   }
-  AfterMinibatch(next.minibatch->records());
-  return absl::OkStatus();
+  pushing_ = std::move(next);
+  pending_.pop_front();
+  source_->Release();
+  return deps_.job.ps_no_overlap() ? FinishPush() : absl::OkStatus();
+}
+
+void PsTrainer::PullAhead() {
+  if (pending_.size() < 2) return;
+  Pending& next = pending_[1];
+  // When this one is computed. One that is to see the own updates so far, which
+  // are on their way, is pulled when they have arrived.
+  const bool due = DensePullDue(since_pull_ + 1);
+  if (due && deps_.job.get_model_steps() > 1) return;
+  if (!next.batch.has_value()) {
+    absl::StatusOr<Batch> batch = next.minibatch->TakeIfReady();
+    // An error is found again when its turn comes.
+    if (!batch.ok()) return;
+    next.batch = *std::move(batch);
+  }
+  pipe_.PullAhead(*next.minibatch, next.batch->features, due);
 }
 
 absl::Status PsTrainer::Compute(const Pending& next, double& loss) {
-  rows_.Begin();
   deps_.replica.parameters().ZeroGradients();
   const absl::StatusOr<double> computed =
       deps_.replica.AddGradients(*next.batch, 1);
@@ -376,14 +384,17 @@ absl::Status PsTrainer::Compute(const Pending& next, double& loss) {
     return absl::OkStatus();
   }
   // A server's fault is not that of the records.
-  if (!rows_.status().ok()) return rows_.status();
+  if (!pipe_.rows_status().ok()) return pipe_.rows_status();
   return Annotate(computed.status(),
                   absl::StrCat("training on records ", next.minibatch->begin(),
                                " to ", next.minibatch->end(), " of ",
                                next.minibatch->task().range().shard()));
 }
 
-absl::Status PsTrainer::Push(const Minibatch& minibatch) {
+absl::Status PsTrainer::Push(const Pending& next) {
+  // One is on its way at most.
+  ELASTICDL_RETURN_IF_ERROR(FinishPush());
+  const Minibatch& minibatch = *next.minibatch;
   const v1::LedgerRange& range = minibatch.task().range();
   v1::PsPush push;
   push.set_shard(range.shard());
@@ -393,15 +404,10 @@ absl::Status PsTrainer::Push(const Minibatch& minibatch) {
   push.set_oldest_epoch(minibatch.task().oldest_epoch());
   push.set_learning_rate(learning_rate_);
   push.set_stage(!async_);
-  push.set_base_version(
-      rows_.version() < 0 ? version_ : std::min(version_, rows_.version()));
-  ELASTICDL_RETURN_IF_ERROR(Failpoint("worker.push"));
-  const std::vector<ps::PushRows>& rows = rows_.Gradients();
-  Clip(deps_.replica, rows);
-  ELASTICDL_RETURN_IF_ERROR(
-      client_.Push(push, deps_.replica.parameters().gradients(), rows));
-  ELASTICDL_RETURN_IF_ERROR(Failpoint("worker.pushed"));
+  push.set_base_version(pipe_.oldest_version());
+  pipe_.Push(push, next.batch->features);
   if (async_) return absl::OkStatus();
+  ELASTICDL_RETURN_IF_ERROR(pipe_.FinishPush());
   v1::Staged& staged = staged_.emplace();
   staged.set_task_id(minibatch.task().task_id());
   *staged.mutable_range() = range;
@@ -415,17 +421,23 @@ absl::Status PsTrainer::Push(const Minibatch& minibatch) {
   return absl::OkStatus();
 }
 
-void PsTrainer::AfterMinibatch(int64_t records) {
-  const int64_t step = version_ + 1;
+absl::Status PsTrainer::FinishPush() {
+  if (!pushing_.has_value()) return absl::OkStatus();
+  ELASTICDL_RETURN_IF_ERROR(pipe_.FinishPush());
+  const std::shared_ptr<Minibatch> minibatch = pushing_->minibatch;
+  pushing_.reset();
+  AfterMinibatch(*minibatch);
+  return absl::OkStatus();
+}
+
+void PsTrainer::AfterMinibatch(const Minibatch& minibatch) {
+  const int64_t step = pipe_.version() + 1;
   const int64_t every = deps_.job.log_loss_steps();
   if (every > 0 && step % every == 0) {
     LogInfo("step ", step, " loss ", last_loss_, " lr ", learning_rate_);
   }
-  trained_records_ += records;
-  const bool last = pending_.front().minibatch->last_of_task();
-  pending_.pop_front();
-  source_->Release();
-  if (last ||
+  trained_records_ += minibatch.records();
+  if (minibatch.last_of_task() ||
       deps_.environment.clock().Now() - last_report_ >= kReportInterval) {
     Report();
   }

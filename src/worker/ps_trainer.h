@@ -2,13 +2,15 @@
 // the model, compute a gradient, push it. Workers know nothing of each other
 // and hold no state.
 //
-//   asynchronous: a minibatch is done when every server has applied its push
+//   asynchronous: a minibatch is done when every server has applied its push;
+//                 the next one is computed meanwhile
 //   synchronous:  the push is staged; a minibatch is done when the master says
 //                 in which version it is, or it is computed again
 #pragma once
 
 #include <cstdint>
 #include <deque>
+#include <functional>
 #include <memory>
 #include <optional>
 #include <string>
@@ -25,7 +27,7 @@
 #include "environment.h"
 #include "event.h"
 #include "replica.h"
-#include "server_rows.h"
+#include "server_pipe.h"
 #include "server_saver.h"
 #include "task_reports.h"
 #include "trainer.h"
@@ -63,7 +65,7 @@ class PsTrainer : public Trainer {
   absl::Status Handle(const Event& event) override;
   bool HasWork() const override {
     return !over_ && !leaving_ && !paused_ && !staged_.has_value() &&
-           !pending_.empty();
+           (!pending_.empty() || pushing_.has_value());
   }
   absl::Status Work() override;
   absl::Status Refresh() override;
@@ -92,12 +94,16 @@ class PsTrainer : public Trainer {
   absl::Status OnEvaluationDone(const v1::EvaluationDone& done);
   absl::Status TrainEnd(const v1::Task& task);
   absl::Status Train(Pending& next);
-  // The newest dense values.
-  absl::Status PullDense();
-  absl::Status PullOnce();
+  // Calls `pull`. A server that has lost its log is told the model again.
+  absl::Status WithModel(const std::function<absl::Status()>& pull);
+  // Must the minibatch that is so many after the last pull begin with one?
+  bool DensePullDue(int64_t since_pull) const;
+  void PullAhead();
   absl::Status Compute(const Pending& next, double& loss);
-  absl::Status Push(const Minibatch& minibatch);
-  void AfterMinibatch(int64_t records);
+  absl::Status Push(const Pending& next);
+  // Asynchronous: waits until all servers have what was pushed.
+  absl::Status FinishPush();
+  void AfterMinibatch(const Minibatch& minibatch);
   void Report();
   void SendStaged();
   void SendIdle();
@@ -110,7 +116,7 @@ class PsTrainer : public Trainer {
   const bool async_;
   ps::ServerBook book_;
   ps::Client client_;
-  ServerRows rows_;
+  ServerPipe pipe_;
   std::optional<model::CallbackSet> callbacks_;
   std::deque<Pending> pending_;
   std::unique_ptr<ServerSaver> saver_;
@@ -122,8 +128,8 @@ class PsTrainer : public Trainer {
   bool over_ = false;
   bool idle_sent_ = false;
   double learning_rate_ = 0;
-  // Of the dense values here.
-  int64_t version_ = 0;
+  // Asynchronous: on its way to the servers.
+  std::optional<Pending> pushing_;
   // Minibatches since they were pulled; below 0: they were not yet.
   int64_t since_pull_ = -1;
   // Synchronous: what the master was asked for, until it answers.

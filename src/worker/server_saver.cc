@@ -1,6 +1,5 @@
 #include "server_saver.h"
 
-#include <cstring>
 #include <utility>
 
 #include "absl/strings/str_cat.h"
@@ -15,7 +14,7 @@ namespace elasticdl::worker {
 
 void ServerSaver::OnSaveNow(const v1::SaveNow& save) {
   if (save.versions_may_differ()) deps_.client.AllowDifferentVersions();
-  absl::StatusOr<checkpoint::OwnedSnapshot> model = Read();
+  absl::StatusOr<Model> model = Read();
   if (!model.ok()) {
     // Cancelled: this worker is to stop, and another will be asked.
     if (absl::IsCancelled(model.status())) return;
@@ -23,8 +22,8 @@ void ServerSaver::OnSaveNow(const v1::SaveNow& save) {
                                   absl::ZeroDuration()));
     return;
   }
-  model->snapshot.version = save.step();
-  model->snapshot.lineage.generation = save.lineage();
+  model->owned.snapshot.version = save.step();
+  model->owned.snapshot.lineage.generation = save.lineage();
   waiting_ = *std::move(model);
   v1::WorkerMessage message;
   message.mutable_checkpoint_begin()->set_step(save.step());
@@ -32,93 +31,92 @@ void ServerSaver::OnSaveNow(const v1::SaveNow& save) {
   deps_.send(std::move(message));
 }
 
-absl::StatusOr<checkpoint::OwnedSnapshot> ServerSaver::Read() {
+absl::StatusOr<ServerSaver::Model> ServerSaver::Read() {
   if (saver_ == nullptr) {
     return absl::FailedPreconditionError("there is no --checkpoint_dir");
   }
   ELASTICDL_RETURN_IF_ERROR(Failpoint("worker.read_model"));
+  ELASTICDL_ASSIGN_OR_RETURN(Model model, ReadDense());
+  const int64_t version = model.owned.snapshot.optimizer_step;
+  const size_t tables = deps_.replica.network().tables().size();
+  if (tables == 0) return model;
+  ELASTICDL_ASSIGN_OR_RETURN(RowSpool spool, RowSpool::Create(deps_.folder));
+  for (size_t table = 0; table < tables; ++table) {
+    ELASTICDL_ASSIGN_OR_RETURN(const int64_t same,
+                               ReadTable(static_cast<uint32_t>(table), spool));
+    if (same != version) {
+      return absl::AbortedError(absl::StrCat("version ", version, " became ",
+                                             same, " while it was read"));
+    }
+  }
+  ELASTICDL_ASSIGN_OR_RETURN(model.rows,
+                             std::move(spool).AddTo(model.owned.snapshot));
+  return model;
+}
+
+absl::StatusOr<ServerSaver::Model> ServerSaver::ReadDense() {
   std::vector<std::vector<float>> arrays;
   ELASTICDL_ASSIGN_OR_RETURN(const int64_t version,
                              deps_.client.ReadDense(arrays));
-  FlatParameters& flat = deps_.replica.parameters();
+  const FlatParameters& flat = deps_.replica.parameters();
   const std::vector<std::string>& slots = deps_.replica.slot_names();
-  if (arrays.size() != slots.size() + 1 || arrays[0].size() != flat.size()) {
+  if (arrays.size() != slots.size() + 1 ||
+      arrays[0].size() != deps_.dense.size()) {
     return absl::InternalError("the servers' model has another size");
   }
-  // This worker's own copy gets the newest values: buffers and parameters that
-  // are not trained are saved from there.
-  std::memcpy(flat.values(), arrays[0].data(), flat.size() * sizeof(float));
-  checkpoint::OwnedSnapshot model =
+  // This worker's own copy gets the newest values: parameters that are not
+  // trained, and buffers that the servers do not have, are saved from there.
+  deps_.dense.SetValues(arrays[0]);
+  Model model;
+  model.owned =
       checkpoint::OwnedSnapshot::Copy(deps_.replica.ViewWithoutSlots());
-  model.snapshot.optimizer_step = version;
+  model.owned.snapshot.optimizer_step = version;
   for (size_t i = 0; i < slots.size(); ++i) {
-    const absl::Span<const char> bytes = model.Keep(std::move(arrays[i + 1]));
+    const absl::Span<const char> bytes =
+        model.owned.Keep(std::move(arrays[i + 1]));
     for (const FlatParameters::Slice& slice : flat.slices()) {
       checkpoint::NamedTensor slot;
       slot.name = checkpoint::SlotName(slice.name, slots[i]);
       slot.shape = slice.shape;
       slot.bytes = bytes.subspan(slice.offset * sizeof(float),
                                  slice.size * sizeof(float));
-      model.snapshot.slots.push_back(std::move(slot));
-    }
-  }
-  const size_t tables = deps_.replica.network().tables().size();
-  for (size_t table = 0; table < tables; ++table) {
-    ELASTICDL_ASSIGN_OR_RETURN(const int64_t same,
-                               ReadTable(static_cast<uint32_t>(table), model));
-    if (same != version) {
-      return absl::AbortedError(absl::StrCat("version ", version, " became ",
-                                             same, " while it was read"));
+      model.owned.snapshot.slots.push_back(std::move(slot));
     }
   }
   return model;
 }
 
-absl::StatusOr<int64_t> ServerSaver::ReadTable(
-    uint32_t table, checkpoint::OwnedSnapshot& into) {
+absl::StatusOr<int64_t> ServerSaver::ReadTable(uint32_t table, RowSpool& into) {
   const ShardedTable& info = deps_.replica.network().tables()[table];
-  const std::vector<std::string>& slots = deps_.replica.slot_names();
-  const auto dim = static_cast<size_t>(info.dim);
-  checkpoint::OwnedTableRows rows;
-  rows.name = info.name;
-  rows.dim = info.dim;
-  rows.initializer = info.initializer;
-  for (const std::string& slot : slots) rows.slots.push_back({slot, {}});
-  ELASTICDL_ASSIGN_OR_RETURN(
-      const int64_t version,
-      deps_.client.ReadTable(
-          table, [&](absl::Span<const int64_t> ids, const float* values,
-                     absl::Span<const float* const> parts) {
-            const size_t size = ids.size() * dim;
-            rows.ids.insert(rows.ids.end(), ids.begin(), ids.end());
-            rows.values.insert(rows.values.end(), values, values + size);
-            for (size_t i = 0; i < parts.size(); ++i) {
-              rows.slots[i].values.insert(rows.slots[i].values.end(), parts[i],
-                                          parts[i] + size);
-            }
-            return absl::OkStatus();
-          }));
-  into.AddTable(std::move(rows));
-  return version;
+  into.BeginTable(info.name, info.dim, info.initializer,
+                  deps_.replica.slot_names());
+  return deps_.client.ReadTable(
+      table, [&](absl::Span<const int64_t> ids, const float* values,
+                 absl::Span<const float* const> slots) {
+        return into.Add(ids, values, slots);
+      });
 }
 
 void ServerSaver::OnLedger(const v1::LedgerReply& reply) {
-  if (!waiting_.has_value() || waiting_->snapshot.version != reply.step()) {
+  if (!waiting_.has_value() ||
+      waiting_->owned.snapshot.version != reply.step()) {
     return;
   }
-  checkpoint::OwnedSnapshot model = *std::move(waiting_);
+  Model model = *std::move(waiting_);
   waiting_.reset();
   if (!reply.has_ledger()) {
     LogInfo("the copy of step ", reply.step(), " is dropped");
     return;
   }
-  model.snapshot.ledger = reply.ledger();
-  model.snapshot.lineage.run = reply.run();
+  model.owned.snapshot.ledger = reply.ledger();
+  model.owned.snapshot.lineage.run = reply.run();
   const int64_t step = reply.step();
-  const int64_t lineage = model.snapshot.lineage.generation;
+  const int64_t lineage = model.owned.snapshot.lineage.generation;
   saver_->Submit(
-      std::move(model),
-      [send = deps_.send, step, lineage, &clock = deps_.clock,
+      std::move(model.owned),
+      // It keeps the rows until they are saved.
+      [rows = std::move(model.rows), send = deps_.send, step, lineage,
+       &clock = deps_.clock,
        start = deps_.clock.Now()](const absl::StatusOr<std::string>& path) {
         if (absl::IsCancelled(path.status())) return;
         send(MakeCheckpointDone(step, lineage, path, clock.Now() - start));
@@ -142,9 +140,11 @@ absl::Status ServerSaver::Restore(checkpoint::Loaded& loaded) {
     ELASTICDL_RETURN_IF_ERROR(
         RestoreTable(loaded, static_cast<uint32_t>(table)));
   }
-  const std::vector<const float*> slots = deps_.replica.slots();
-  return deps_.client.SetInitialValues(deps_.replica.parameters().values(),
-                                       slots, loaded.version);
+  const std::vector<float> values = deps_.dense.Values();
+  const std::vector<std::vector<float>> arrays = deps_.dense.Slots();
+  std::vector<const float*> slots;
+  for (const std::vector<float>& array : arrays) slots.push_back(array.data());
+  return deps_.client.SetInitialValues(values.data(), slots, loaded.version);
 }
 
 absl::Status ServerSaver::RestoreTable(const checkpoint::Loaded& loaded,

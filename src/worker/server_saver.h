@@ -18,6 +18,8 @@
 #include "elasticdl/v1/master.pb.h"
 #include "event.h"
 #include "replica.h"
+#include "row_spool.h"
+#include "server_dense.h"
 
 namespace elasticdl::worker {
 
@@ -27,8 +29,11 @@ class ServerSaver {
   struct Deps {
     ps::Client& client;
     Replica& replica;
+    ServerDense& dense;
     SendFunction send;
     const Clock& clock;
+    // For checkpoints.
+    std::string folder;
   };
   // `saver` may be null: then nothing is saved. What `deps` refers to must
   // outlive this.
@@ -46,16 +51,21 @@ class ServerSaver {
   absl::Status Restore(checkpoint::Loaded& loaded);
 
  private:
-  absl::StatusOr<checkpoint::OwnedSnapshot> Read();
+  // A model that was read, and the rows that its tables look at.
+  struct Model {
+    checkpoint::OwnedSnapshot owned;
+    std::shared_ptr<const void> rows;
+  };
+  absl::StatusOr<Model> Read();
+  absl::StatusOr<Model> ReadDense();
   // The version that was read.
-  absl::StatusOr<int64_t> ReadTable(uint32_t table,
-                                    checkpoint::OwnedSnapshot& into);
+  absl::StatusOr<int64_t> ReadTable(uint32_t table, RowSpool& into);
   absl::Status RestoreTable(const checkpoint::Loaded& loaded, uint32_t table);
 
   const Deps deps_;
   const std::unique_ptr<checkpoint::Saver> saver_;
   // Read, and waiting for its ledger.
-  std::optional<checkpoint::OwnedSnapshot> waiting_;
+  std::optional<Model> waiting_;
 };
 
 }  // namespace elasticdl::worker

@@ -63,6 +63,7 @@ struct JobFlags {
   // Parameter server.
   int64_t num_ps_pods = 0;
   bool use_async = false;
+  bool ps_overlap = true;
   int64_t grads_to_wait = 1;
   int64_t get_model_steps = 1;
   int64_t sync_version_tolerance = 0;

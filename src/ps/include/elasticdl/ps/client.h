@@ -86,10 +86,13 @@ class Client {
   // What a push needs besides its gradients. Fields of v1::PsPush; the map's
   // version is filled in, and the base version of one that is not staged.
   // OK: every server of one map has it, be it from this call or from an earlier
-  // one.
-  // `gradients` null: no dense part.
+  // one. `gradients` null: no dense part. `base`: by server, the version that
+  // they were computed on; empty: that of the last Pull.
   absl::Status Push(const v1::PsPush& push, const float* gradients,
-                    absl::Span<const PushRows> rows);
+                    absl::Span<const PushRows> rows,
+                    absl::Span<const int64_t> base = {});
+  // By server, the version of the last Pull.
+  std::vector<int64_t> versions() const;
 
   // From now on, reading does not mind servers of different versions.
   void AllowDifferentVersions() { versions_may_differ_ = true; }
@@ -140,7 +143,8 @@ class Client {
   absl::StatusOr<int64_t> PullOnce(float* values,
                                    absl::Span<const PullRows> rows);
   absl::Status PushOnce(const v1::PsPush& push, const float* gradients,
-                        absl::Span<const PushRows> rows);
+                        absl::Span<const PushRows> rows,
+                        absl::Span<const int64_t> base);
   absl::StatusOr<int64_t> ReadDenseOnce(
       std::vector<std::vector<float>>& arrays);
   absl::Status DefineOnce();

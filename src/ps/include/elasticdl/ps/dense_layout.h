@@ -22,8 +22,12 @@ struct DenseSlice {
 };
 
 // Number of values of all dense parameters together. INVALID_ARGUMENT names a
-// parameter with an impossible shape or a name that is there twice.
+// parameter with an impossible shape, a name that is there twice, or a place
+// after a buffer.
 absl::StatusOr<int64_t> CountDense(const v1::PsDefinition& definition);
+// Of those, the ones that are not buffers. Only for definitions that CountDense
+// accepts.
+int64_t CountParameters(const v1::PsDefinition& definition);
 
 // The unit that falls into a bucket.
 struct DenseChunk {
