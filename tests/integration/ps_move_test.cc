@@ -113,8 +113,8 @@ class PsMoveKillTest
 INSTANTIATE_TEST_SUITE_P(
     Points, PsMoveKillTest,
     testing::Combine(testing::Values(kAsync, kSync),
-                     testing::Values("2:ps.import=kill@20", "2:ps.moved=kill@2",
-                                     "0:ps.move=kill@3", "0:ps.fetch=kill@20",
+                     testing::Values("2:ps.import=kill@20", "2:ps.moved=kill@6",
+                                     "0:ps.move=kill@6", "0:ps.fetch=kill@20",
                                      "ps.apply=kill@60")),
     [](const auto& info) {
       return absl::StrCat(
