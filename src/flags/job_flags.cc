@@ -211,6 +211,15 @@ void AddPs(JobCommand command, JobFlags* f, FlagSet* set) {
                 "Folder for the logs from which a restarted server goes on. "
                 "Default: the job's; on a cluster, its pod's.")
                .Value("DIR"));
+  // A server hears it from its master.
+  if (command == JobCommand::kPs) return;
+  set->Add("ps_backup", &f->ps_backup,
+           Info(kPs,
+                "Keep a warm copy of each server's part of the model on the "
+                "next server, which takes over when the first is lost; 0 or 1. "
+                "Needs two servers or more.")
+               .Min(0)
+               .Max(1));
 }
 
 void AddEvaluation(JobFlags* f, FlagSet* set) {

@@ -141,6 +141,19 @@ absl::Status CheckWorkers(JobFlags* f, FlagSet* set) {
   return absl::OkStatus();
 }
 
+absl::Status CheckBackup(const JobFlags& f) {
+  if (f.ps_backup == 0) return absl::OkStatus();
+  if (f.Strategy() != kPsStrategy) {
+    return Bad("--ps_backup=1 needs parameter servers: --num_ps_pods=N");
+  }
+  if (f.num_ps_pods < 2) {
+    return Bad(
+        "--ps_backup=1 needs --num_ps_pods=2 or more: a server's backup "
+        "is another server");
+  }
+  return absl::OkStatus();
+}
+
 absl::Status AdjustStrategy(JobFlags* f, FlagSet* set) {
   if (f->distribution_strategy == kPsStrategy && f->num_ps_pods == 0) {
     set->AddHint("--num_ps_pods is 0: training with AllreduceStrategy");
@@ -282,6 +295,7 @@ absl::Status ValidateJobFlags(JobCommand command, JobFlags* flags,
   if (command == JobCommand::kPs) return absl::OkStatus();
   ELASTICDL_RETURN_IF_ERROR(AdjustStrategy(flags, set));
   if (command == JobCommand::kWorker) return absl::OkStatus();
+  ELASTICDL_RETURN_IF_ERROR(CheckBackup(*flags));
   ELASTICDL_RETURN_IF_ERROR(CheckWorkers(flags, set));
   if (flags->OnCluster()) {
     ELASTICDL_RETURN_IF_ERROR(CheckResources(*flags, *set));

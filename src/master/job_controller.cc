@@ -195,6 +195,7 @@ void JobController::OnMessage(absl::Time now, ConnectionId connection,
     case v1::WorkerMessage::kHello:
     case v1::WorkerMessage::kServerHello:
     case v1::WorkerMessage::kServerCommitted:
+    case v1::WorkerMessage::kPartState:
     case v1::WorkerMessage::MESSAGE_NOT_SET:
       LogWarning("worker ", worker.id, " sent an unknown message");
       break;

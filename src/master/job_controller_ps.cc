@@ -204,10 +204,8 @@ void JobController::SendPushResult(int64_t worker_id,
 void JobController::OnServerAttached(absl::Time now, int server,
                                      int64_t version) {
   if (servers_away_.erase(server) > 0) tasks_.RestartClocks(now);
-  const bool trained = tasks_.step() > first_ledger_.step();
-  const bool ahead =
-      !options_.job.use_async() && version > versions_.version() && trained;
-  if (trained && (ahead || version < least_version_[server])) {
+  if (!ServerVersionFits(server, version)) {
+    const bool ahead = version >= least_version_[server];
     return Fail(
         now,
         absl::StrCat(
@@ -219,6 +217,20 @@ void JobController::OnServerAttached(absl::Time now, int server,
             "--volume if on a cluster, keeps logs when pods are lost"));
   }
   if (versions_.open()) SendCommit(server);
+}
+
+bool JobController::ServerVersionFits(int server, int64_t version) const {
+  if (tasks_.step() <= first_ledger_.step()) return true;
+  if (!options_.job.use_async() && version > versions_.version()) return false;
+  const auto least = least_version_.find(server);
+  return least == least_version_.end() || version >= least->second;
+}
+
+void JobController::RecordPart(const v1::PsPartRecord& record) {
+  parts_[record.part()] = record;
+  v1::JournalRecord journal;
+  *journal.mutable_part() = record;
+  Record(journal);
 }
 
 void JobController::OnServerDetached(int server) {

@@ -113,6 +113,7 @@ std::vector<v1::JournalRecord> JobController::StateRecords() const {
   } else if (HasServers()) {
     state.mutable_version()->set_version(versions_.version());
   }
+  for (const auto& [part, record] : parts_) *state.add_parts() = record;
   if (ending_.has_value()) {
     const JobResult result = WithLastCheckpoint(*ending_);
     state.mutable_outcome()->set_exit_code(result.exit_code);
@@ -141,6 +142,7 @@ absl::Status JobController::ReplayState(absl::Time now,
   world_.set_last_world(state.active());
   checkpoints_.FromProto(state.checkpoints());
   if (state.has_version()) versions_.Resume(state.version());
+  for (const auto& record : state.parts()) parts_[record.part()] = record;
   if (state.has_outcome()) {
     ending_ = JobResult{state.outcome().exit_code(), state.outcome().message()};
   }
@@ -232,6 +234,9 @@ absl::Status JobController::Replay(absl::Time now,
     }
     case v1::JournalRecord::kVersion:
       versions_.Resume(record.version());
+      break;
+    case v1::JournalRecord::kPart:
+      parts_[record.part().part()] = record.part();
       break;
     case v1::JournalRecord::kState:
       return ReplayState(now, record.state());

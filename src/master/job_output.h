@@ -10,6 +10,7 @@
 #include "elasticdl/rendezvous/stream_server.h"
 #include "elasticdl/v1/master.pb.h"
 #include "evaluation.h"
+#include "part_change.h"
 #include "task_types.h"
 #include "world_change.h"
 
@@ -52,6 +53,7 @@ class JobObserver {
   virtual void OnTaskDone(int64_t records) = 0;
   // A task was set aside.
   virtual void OnQuarantined(const QuarantinedRange& bad) = 0;
+  virtual void OnPart(const PartChange& change) = 0;
   // Anything else worth a line.
   virtual void OnMessage(const std::string& text) = 0;
 };

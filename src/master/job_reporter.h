@@ -84,6 +84,7 @@ class JobReporter : public JobObserver {
   void OnEvaluation(const EvaluationResult& result) override;
   void OnTaskDone(int64_t records) override;
   void OnQuarantined(const QuarantinedRange& bad) override;
+  void OnPart(const PartChange& change) override;
   void OnMessage(const std::string& text) override;
 
  private:

@@ -228,6 +228,7 @@ absl::Status MasterImpl::SetUp() {
                                          Clock::Real().Now()));
   servers_ = std::make_unique<ServerStreams>(*controller_, *this, worker_of_);
   ELASTICDL_RETURN_IF_ERROR(controller_->Begin(Clock::Real().Now()));
+  if (controller_->continues()) servers_->Resume(Clock::Real().Now());
   if (!options_.ps_log.empty()) {
     const absl::Status removed =
         RemoveOtherPsLogs(options_.ps_log, controller_->job().run());
@@ -438,6 +439,7 @@ void MasterImpl::OnTimers(absl::Time now) {
         now, [this](int64_t id) { return controller_->IsAttached(id); }));
   }
   ReplaceHangingServers(now);
+  servers_->OnTimer(now);
   reporter_->Activity(controller_->Activity());
   reporter_->Tick(now, controller_->progress(),
                   controller_->evaluation_progress(),
@@ -471,7 +473,7 @@ void MasterImpl::ReplaceHangingServers(absl::Time now) {
 
 absl::Time MasterImpl::NextWake() const {
   absl::Time next = std::min({controller_->NextTimer(), reporter_->next_tick(),
-                              servers_->next_hanging()});
+                              servers_->next_timer()});
   if (pods_ != nullptr) next = std::min(next, pods_->next_wake());
   if (give_up_.has_value()) next = std::min(next, *give_up_);
   return next;

@@ -5,7 +5,8 @@
 
 namespace elasticdl::master {
 
-ServerDirectory::ServerDirectory(int num_servers) {
+ServerDirectory::ServerDirectory(int num_servers, bool backups)
+    : backups_(backups) {
   for (int i = 0; i < num_servers; ++i) addresses_.add_addresses();
 }
 
@@ -28,7 +29,7 @@ absl::StatusOr<ServerDirectory::Change> ServerDirectory::OnHello(
   change.attached = old != connection;
   if (change.attached) change.replaced = old;
   connections_[server] = connection;
-  change.addresses = SetAddress(server, hello.address());
+  change.addresses = !backups_ && SetAddress(server, hello.address());
   return change;
 }
 
@@ -37,7 +38,7 @@ bool ServerDirectory::OnClosed(ConnectionId connection) {
   const std::optional<int> server = ServerOf(connection);
   if (!server.has_value()) return false;
   connections_.erase(*server);
-  return SetAddress(*server, "");
+  return !backups_ && SetAddress(*server, "");
 }
 
 std::optional<int> ServerDirectory::ServerOf(ConnectionId connection) const {

@@ -71,6 +71,7 @@ v1::JobSpec MakeJobSpec(const flags::JobFlags& flags, v1::JobType type) {
         static_cast<int32_t>(flags.sync_version_tolerance));
     job.set_get_model_steps(static_cast<int32_t>(flags.get_model_steps));
     job.set_lr_staleness_modulation(flags.lr_staleness_modulation);
+    job.set_ps_backup(flags.ps_backup != 0);
   }
   return job;
 }

@@ -51,6 +51,11 @@ void Client::Cancel() {
   for (const auto& lane : lanes_) lane->Cancel();
 }
 
+void Client::OnMoved(int server) {
+  const auto index = static_cast<size_t>(server);
+  if (index < lanes_.size()) lanes_[index]->Interrupt();
+}
+
 std::vector<Client::Call> Client::MakeCalls() const {
   return std::vector<Call>(lanes_.size());
 }

@@ -35,6 +35,11 @@ void Client::Lane::Drop() {
   socket_.reset();
 }
 
+void Client::Lane::Interrupt() {
+  MutexLock lock(mu_);
+  if (socket_ != nullptr) socket_->ShutDown();
+}
+
 void Client::Lane::Cancel() {
   MutexLock lock(mu_);
   cancelled_ = true;

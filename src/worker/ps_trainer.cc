@@ -175,7 +175,9 @@ bool PsTrainer::Hear(const v1::MasterMessage& message) {
     return true;
   }
   if (message.has_servers()) {
-    book_.Set(message.servers());
+    for (const int server : book_.Set(message.servers())) {
+      client_.OnMoved(server);
+    }
     return true;
   }
   // The training thread may be waiting for a server.

@@ -107,6 +107,7 @@ const Row kRows[] = {
     {"use_async", "bool", "false", kTrain, "true", "maybe"},
     {"lr_staleness_modulation", "bool", "false", kTrain, "true", "2"},
     {"ps_log", "string", "", "tms", "/tmp/ps", nullptr},
+    {"ps_backup", "int", "0", "tm", "1", "2"},
     {"need_elasticdl_job_service", "bool", "false", kTrain, "true", "-"},
     {"need_task_manager", "bool", "true", kTrain, "false", "x"},
     {"need_pod_manager", "bool", "true", kTrain, "false", "x"},

@@ -1,6 +1,8 @@
 // Training with parameter servers while processes are killed: every record is
 // in the model exactly once, on every server. The model counts (zoo/tally.cc):
 // its values tell what each server has applied.
+#include "integration/ps_chaos.h"
+
 #include <signal.h>
 
 #include <cctype>
@@ -12,81 +14,12 @@
 
 #include "absl/strings/str_cat.h"
 #include "gmock/gmock.h"
-#include "integration/chaos.h"
 
 namespace elasticdl::test {
 namespace {
 
 using ::testing::IsEmpty;
 using ::testing::Not;
-
-class PsChaosTest : public ChaosTest {
- protected:
-  static constexpr int64_t kMinibatches = kRecords / 8 * kEpochs;
-
-  std::unique_ptr<Job> StartPs(const std::string& name, int64_t servers,
-                               int64_t workers, const Flags& more) {
-    Flags flags = {"--distribution_strategy=ParameterServerStrategy",
-                   "--model_def=tally.custom_model",
-                   "--training_data=" + chaos_csv(),
-                   "--validation_data=" + chaos_csv(),
-                   absl::StrCat("--num_ps_pods=", servers),
-                   absl::StrCat("--num_workers=", workers),
-                   absl::StrCat("--num_epochs=", kEpochs),
-                   "--minibatch_size=8",
-                   "--relaunch_on_worker_failure=50",
-                   "--model_params=pace=" + pace()};
-    flags.insert(flags.end(), more.begin(), more.end());
-    return Train(name, flags);
-  }
-  // Waits for so many commits.
-  static bool WaitForSteps(Job& job, int64_t steps) {
-    LineFollower audit(job.audit());
-    for (auto line = audit.Next(); line.has_value(); line = audit.Next()) {
-      if (Json::parse(*line).value("step", int64_t{0}) >= steps) return true;
-    }
-    ADD_FAILURE() << "step " << steps << " does not come; " << job.Output();
-    return false;
-  }
-  // The newest process of a pod; 0 when there was none.
-  static pid_t PidOf(Job& job, const std::string& type, int64_t id) {
-    pid_t pid = 0;
-    for (const Json& event : job.Events("pod_started")) {
-      if (event.at("type") == type && event.at("id") == id) {
-        pid = event.at("pid");
-      }
-    }
-    return pid;
-  }
-  static void Kill(Job& job, const std::string& type, int64_t id,
-                   int signal = SIGKILL) {
-    const pid_t pid = PidOf(job, type, id);
-    ASSERT_GT(pid, 0);
-    EXPECT_EQ(kill(pid, signal), 0);
-  }
-  static std::map<std::string, double> LastMetrics(Job& job) {
-    const std::vector<Json> evaluations = job.Events("evaluation");
-    if (evaluations.empty()) return {};
-    return evaluations.back().at("metrics");
-  }
-  // All of it is in the model once: `pushes` on every server, each record in
-  // each epoch.
-  void CheckTally(Job& job, int64_t pushes, int64_t epochs = kEpochs) {
-    ASSERT_EQ(job.Wait(), 0) << job.Output();
-    EXPECT_TRUE(ChaosLedgerIsExact(job, epochs)) << job.Output();
-    std::map<std::string, double> metrics = LastMetrics(job);
-    EXPECT_EQ(metrics["least"], -pushes) << job.Output();
-    EXPECT_EQ(metrics["most"], -pushes);
-    EXPECT_EQ(metrics["row"], -epochs);
-    EXPECT_EQ(metrics["other_row"], -epochs);
-    EXPECT_EQ(metrics["row_squared"], epochs * epochs);
-    EXPECT_THAT(CutBacks(job), IsEmpty());
-  }
-  void Finish(Job& job) {
-    Go();
-    CheckTally(job, kMinibatches);
-  }
-};
 
 struct Mode {
   const char* name;

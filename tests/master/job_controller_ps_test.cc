@@ -49,6 +49,7 @@ class Recorder : public WorkerPort, public JobObserver {
   }
   void OnTaskDone(int64_t) override {}
   void OnQuarantined(const QuarantinedRange&) override {}
+  void OnPart(const PartChange&) override {}
   void OnMessage(const std::string&) override {}
 
   std::vector<v1::MasterMessage> Take(ConnectionId connection,

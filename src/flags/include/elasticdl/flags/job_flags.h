@@ -69,6 +69,7 @@ struct JobFlags {
   bool lr_staleness_modulation = false;
   // "" = in the job's folder.
   std::string ps_log;
+  int64_t ps_backup = 0;
 
   // Evaluation.
   int64_t evaluation_steps = 0;

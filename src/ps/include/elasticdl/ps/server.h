@@ -4,6 +4,7 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <functional>
 #include <memory>
 #include <string>
 
@@ -15,7 +16,7 @@
 namespace elasticdl::ps {
 
 struct ServerOptions {
-  // Its number, from 0.
+  // Its number, from 0; with a backup: that of its part of the model.
   int server = 0;
   // Port 0: a free one is chosen.
   net::Address address;
@@ -26,6 +27,12 @@ struct ServerOptions {
   int64_t snapshot_bytes = int64_t{256} << 20;
   // Of values, rows and slots; 0 = as much as there is.
   size_t memory_limit = 0;
+  // The part has two copies, and this is one of them: it answers nobody before
+  // Assign says what it is. A log that cannot be read is given up: the other
+  // copy may have all of it. Needs a log_dir.
+  bool replicated = false;
+  // What the master is to hear. Must not block; any thread.
+  std::function<void(const v1::PsPartState& state)> tell;
 };
 
 // Thread-safe.
@@ -42,6 +49,13 @@ class Server {
   // server has it. NOT_FOUND: a staged push that it needs is missing. Others as
   // in PsReply.
   virtual absl::Status Apply(const v1::PsEntry& entry) = 0;
+
+  // ---- replicated ----
+  // What this copy is from now on. A primary that begins to answer tells so.
+  virtual void Assign(const v1::PsAssignment& assignment) = 0;
+  // What it is; the address is left out.
+  virtual v1::PsCopy Describe() const = 0;
+
   // Waits until the server cannot go on (no memory, the log cannot be written)
   // and says why; OK after Stop.
   virtual absl::Status Wait() = 0;
