@@ -2,6 +2,7 @@
 
 #include <unistd.h>
 
+#include <algorithm>
 #include <cstdint>
 #include <cstdio>
 #include <nlohmann/json.hpp>
@@ -218,8 +219,11 @@ int LogsCommand(const std::vector<std::string>& args, const JobFinder& find) {
   return status.ok() ? 0 : Fail(set, status);
 }
 
-void PrintJobs(const std::vector<JobSummary>& jobs, bool json,
+void PrintJobs(std::vector<JobSummary> jobs, bool json,
                const std::string& none) {
+  std::stable_partition(jobs.begin(), jobs.end(), [](const JobSummary& job) {
+    return job.state == "running";
+  });
   if (json) {
     Json list = Json::array();
     for (const JobSummary& job : jobs) {

@@ -44,8 +44,9 @@ struct JobSummary {
   std::string place_kind;
   std::string place;
 };
-// Prints them for people or as a JSON array; `none` is said of no jobs.
-void PrintJobs(const std::vector<JobSummary>& jobs, bool json,
+// Prints them for people or as a JSON array, running ones first; `none` is said
+// of no jobs.
+void PrintJobs(std::vector<JobSummary> jobs, bool json,
                const std::string& none);
 
 // "elasticdl top: why" on stderr; the exit code 1.

@@ -1,5 +1,6 @@
 #include "job_handle.h"
 
+#include <algorithm>
 #include <nlohmann/json.hpp>
 
 #include "absl/strings/match.h"
@@ -56,6 +57,24 @@ bool MatchesPod(absl::string_view pod, absl::string_view wanted) {
   return absl::ConsumePrefix(&wanted, "ps-") && absl::SimpleAtoi(wanted, &id) &&
          absl::StartsWith(pod, kPsPrefix) &&
          absl::EndsWith(WithoutAttempt(pod), absl::StrCat("-", wanted));
+}
+
+bool PodComesBefore(absl::string_view a, absl::string_view b) {
+  const auto is_digit = [](char c) { return c >= '0' && c <= '9'; };
+  const auto digits = [&](absl::string_view text) {
+    return static_cast<size_t>(
+        std::find_if_not(text.begin(), text.end(), is_digit) - text.begin());
+  };
+  while (!a.empty() && !b.empty()) {
+    // The longer number is larger: there are no leading zeros.
+    const size_t in_a = digits(a);
+    const size_t in_b = digits(b);
+    if (in_a != in_b && in_a > 0 && in_b > 0) return in_a < in_b;
+    if (a[0] != b[0]) return a[0] < b[0];
+    a.remove_prefix(1);
+    b.remove_prefix(1);
+  }
+  return a.empty() && !b.empty();
 }
 
 absl::Status HttpAnswerToStatus(int code, const std::string& body,

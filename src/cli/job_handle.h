@@ -64,6 +64,9 @@ absl::Status WaitStopped(JobHandle& job, absl::Duration timeout);
 // Does `pod`, "master" or the name of one, match LogRequest::pod? 1 is worker
 // 1, ps-1 is server 1.
 bool MatchesPod(absl::string_view pod, absl::string_view wanted);
+// Sorts the names of pods: numbers in them count as numbers, and a server's
+// pods come in the order in which they were started.
+bool PodComesBefore(absl::string_view a, absl::string_view b);
 
 // An answer of the master's HTTP API as Status; `job` begins the message. OK
 // for code 200.

@@ -1,6 +1,8 @@
 #include "job_controller.h"
 
 #include <algorithm>
+#include <functional>
+#include <string>
 #include <utility>
 
 #include "absl/strings/str_cat.h"
@@ -10,7 +12,10 @@
 namespace elasticdl::master {
 namespace {
 
-absl::StatusOr<TaskManager> CreateTasks(const JobController::Options& options) {
+// `note` is told what the user might not expect.
+absl::StatusOr<TaskManager> CreateTasks(
+    const JobController::Options& options,
+    const std::function<void(const std::string&)>& note) {
   TaskManagerOptions task_options = options.tasks;
   // What there is to evaluate will be known with the first worker.
   if (!options.data_error.ok()) task_options.final_evaluation = false;
@@ -21,9 +26,13 @@ absl::StatusOr<TaskManager> CreateTasks(const JobController::Options& options) {
     if (restored.ok() && !tasks.TrainingDone()) return tasks;
     // Weights of another data set, or of a training that is over, are a fine
     // start; their place in the data is not.
-    LogInfo("starting the data from its beginning: ",
-            restored.ok() ? "the checkpoint's training is complete"
-                          : restored.message());
+    note(restored.ok()
+             ? absl::StrCat("the training of the checkpoint is complete: ",
+                            "starting with its model, all epochs are trained "
+                            "again; a higher --num_epochs would continue it")
+             : absl::StrCat("starting with the model of the checkpoint, and "
+                            "the data from its beginning: ",
+                            restored.message()));
     ELASTICDL_ASSIGN_OR_RETURN(tasks, TaskManager::Create(task_options));
   }
   if (!options.restore_from.empty()) {
@@ -53,7 +62,12 @@ absl::StatusOr<std::unique_ptr<JobController>> JobController::Create(
     }
   }
   options.job.set_run(options.run);
-  ELASTICDL_ASSIGN_OR_RETURN(TaskManager tasks, CreateTasks(options));
+  // A restarted master has told it before.
+  const auto note = [&, resumed =
+                            !options.replay.empty()](const std::string& text) {
+    if (!resumed) observer.OnMessage(text);
+  };
+  ELASTICDL_ASSIGN_OR_RETURN(TaskManager tasks, CreateTasks(options, note));
   return std::unique_ptr<JobController>(new JobController(
       std::move(options), std::move(tasks), port, observer, now));
 }
@@ -157,6 +171,11 @@ void JobController::OnMessage(absl::Time now, ConnectionId connection,
     case v1::WorkerMessage::kLeaving: {
       worker.leaving = true;
       worker.leaving_reason = message.leaving().reason();
+      if (HasServers() && worker.ready && !resumption_.waiting()) {
+        // AdvanceLeavers: it may have to save the model first.
+        versions_.Drop(worker.id);
+        break;
+      }
       if (!HasWorld()) {
         Release(now, worker.id);
         break;
@@ -178,7 +197,7 @@ void JobController::OnMessage(absl::Time now, ConnectionId connection,
                          " (--step_timeout)"));
       break;
     case v1::WorkerMessage::kPaused:
-      worker.paused = message.paused().number();
+      saves_.OnPaused(worker.id, message.paused().number());
       break;
     case v1::WorkerMessage::kStaged:
       OnStaged(now, connection, worker, message.staged());
@@ -269,7 +288,10 @@ absl::Status JobController::LearnShards(const v1::Ready& ready) {
                                  ready.validation_shards().end());
   tasks.prediction_shards.assign(ready.prediction_shards().begin(),
                                  ready.prediction_shards().end());
-  ELASTICDL_ASSIGN_OR_RETURN(tasks_, CreateTasks(options_));
+  ELASTICDL_ASSIGN_OR_RETURN(
+      tasks_, CreateTasks(options_, [this](const std::string& text) {
+        observer_.OnMessage(text);
+      }));
   WatchTasks();
   first_ledger_ = tasks_.Snapshot();
   shards_ = ready;
@@ -418,7 +440,9 @@ void JobController::OnCheckpointDone(const v1::CheckpointDone& done) {
 void JobController::Advance(absl::Time now) {
   if (ending_.has_value() || !shards_known_ || resumption_.waiting()) return;
   if (stopping_.has_value()) {
-    if (!membership().HasLevelMember()) FinishStop();
+    const bool saves =
+        HasServers() ? AdvanceServerStop(now) : membership().HasLevelMember();
+    if (!saves) FinishStop();
     return;
   }
   if (HasServers()) AdvanceServers(now);

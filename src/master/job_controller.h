@@ -242,7 +242,17 @@ class JobController {
   void AdvanceServers(absl::Time now);
   void DropFromServers(absl::Time now, int64_t worker_id);
   void AdvanceServerSave(absl::Time now);
+  ServerCheckpoints::When SaveMoment() const;
+  // Everybody who is there wants to leave.
+  bool NobodyStays() const;
   void BeginServerSave();
+  // Releases those who want to leave, except who saves the model.
+  void AdvanceLeavers(absl::Time now);
+  // The job is to stop, and its model is read.
+  bool BrokenOff() const;
+  // A job that is to stop saves its model first. False: that is done, or there
+  // is nobody who could.
+  bool AdvanceServerStop(absl::Time now);
   // The worker has the model that it was told to save; it gets the ledger.
   void OnServerModelRead(absl::Time now, ConnectionId connection,
                          int64_t worker_id, const v1::CheckpointBegin& begin);

@@ -23,6 +23,7 @@ void JobController::StopJob(absl::Time now, const std::string& reason) {
   stopping_ = Stopping{reason, now + kStopGrace};
   // Those who have the model are on their way back (EndResume).
   if (save && resumption_.waiting()) return;
+  if (save && HasServers()) return Advance(now);
   if (!save || !membership().HasLevelMember()) return FinishStop();
   Execute(now, /*had_level=*/true, membership().LeaveAll(now));
 }
@@ -88,10 +89,13 @@ JobResult JobController::WithLastCheckpoint(JobResult result) const {
 }
 
 // The workers of a job that is to stop are waited for until they form the last
-// world, but not while they are not even back.
+// world (with servers: until one of them saves the model), but not while they
+// are not even back.
 bool JobController::StopHasDeadline() const {
   return stopping_.has_value() && !ending_.has_value() &&
-         !resumption_.waiting() && !membership().InLastWorld();
+         !resumption_.waiting() && !membership().InLastWorld() &&
+         saves_.state() != ServerCheckpoints::State::kSaving &&
+         saves_.writer() < 0;
 }
 
 }  // namespace elasticdl::master

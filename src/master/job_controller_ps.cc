@@ -51,10 +51,7 @@ void JobController::OnPushed(absl::Time now, const Worker& worker,
   }
   const bool first = tasks_.step() == first_ledger_.step();
   known += records;
-  int64_t step = tasks_.step() + CountMinibatches(*ranges);
-  if (options_.tasks.max_step > 0) {
-    step = std::min(step, options_.tasks.max_step);
-  }
+  const int64_t step = tasks_.step() + CountMinibatches(*ranges);
   for (const CommittedRange& range : *ranges) {
     saves_.OnCommit(range);
     observer_.OnCommit(range, step, /*generation=*/0);
@@ -108,7 +105,8 @@ void JobController::SendStale() {
 
 void JobController::DropFromServers(absl::Time now, int64_t worker_id) {
   versions_.Drop(worker_id);
-  if (!options_.job.use_async()) return;
+  // Whoever is paused has reported all that it has pushed.
+  if (!options_.job.use_async() || saves_.IsPaused(worker_id)) return;
   // Pushes that it had not reported yet are on all servers; the last one may be
   // on some of them only.
   for (const v1::LedgerRange& range : tasks_.Uncommitted(worker_id)) {
@@ -120,10 +118,11 @@ void JobController::DropFromServers(absl::Time now, int64_t worker_id) {
 void JobController::AdvanceServers(absl::Time now) {
   AdvanceServerSave(now);
   AdvanceVersions(now);
+  AdvanceLeavers(now);
 }
 
 void JobController::AdvanceVersions(absl::Time now) {
-  if (tasks_.TrainingDone() || saves_.holds_training()) return;
+  if (tasks_.TrainingDone() || saves_.holds_training() || BrokenOff()) return;
   // Who holds data and has no gradient here is computing one.
   bool more = false;
   for (const auto& [connection, worker] : registry_.workers()) {
@@ -322,10 +321,12 @@ void JobController::AdvanceServerSave(absl::Time now) {
     CancelServerSave(now);
   }
   if (saves_.state() == State::kIdle) {
-    const bool over = tasks_.TrainingDone() && WorkersAtRest();
-    if (versions_.open() || !saves_.Due(tasks_.step(), over)) return;
+    const ServerCheckpoints::When when = SaveMoment();
+    if (versions_.open() || !saves_.Due(tasks_.step(), when)) return;
     // The model of a synchronous job changes only when this master says so.
-    if (over || !options_.job.use_async()) return BeginServerSave();
+    if (when == ServerCheckpoints::When::kOver || !options_.job.use_async()) {
+      return BeginServerSave();
+    }
     saves_.BeginPause();
     v1::MasterMessage message;
     message.mutable_pause()->set_number(saves_.pause());
@@ -333,8 +334,9 @@ void JobController::AdvanceServerSave(absl::Time now) {
   }
   if (saves_.state() != State::kPausing) return;
   for (const auto& [connection, worker] : registry_.workers()) {
-    // Who has no data cannot push.
-    if (worker.ready && !worker.stop_sent && worker.paused != saves_.pause() &&
+    // Who has no data cannot push; who wants to leave does not push any more.
+    if (worker.ready && !worker.stop_sent && !worker.leaving &&
+        !saves_.IsPaused(worker.id) &&
         tasks_.NumHeld(worker.id, v1::TRAINING) > 0) {
       return;
     }
@@ -342,19 +344,73 @@ void JobController::AdvanceServerSave(absl::Time now) {
   BeginServerSave();
 }
 
-void JobController::BeginServerSave() {
+ServerCheckpoints::When JobController::SaveMoment() const {
+  using When = ServerCheckpoints::When;
+  if (tasks_.TrainingDone() && WorkersAtRest()) return When::kOver;
+  return stopping_.has_value() || NobodyStays() ? When::kBreakingOff
+                                                : When::kTraining;
+}
+
+bool JobController::NobodyStays() const {
+  const auto& workers = registry_.workers();
+  return std::all_of(workers.begin(), workers.end(), [](const auto& entry) {
+    return entry.second.leaving || entry.second.stop_sent;
+  });
+}
+
+bool JobController::BrokenOff() const {
+  return stopping_.has_value() && saves_.Settled(tasks_.step());
+}
+
+void JobController::AdvanceLeavers(absl::Time now) {
+  const bool wanted =
+      NobodyStays() && !saves_.Settled(tasks_.step()) && !saves_.has_suspects();
+  std::vector<int64_t> released;
   for (const auto& [connection, worker] : registry_.workers()) {
-    if (!worker.ready || worker.leaving || worker.stop_sent) continue;
-    saves_.BeginSave(worker.id);
-    v1::MasterMessage message;
-    v1::SaveNow& save = *message.mutable_save_now();
-    save.set_step(tasks_.step());
-    save.set_lineage(checkpoints_.lineage());
-    save.set_versions_may_differ(saves_.has_suspects());
-    return port_.Send({connection}, std::move(message));
+    const bool needed =
+        wanted || worker.id == saves_.saver() || worker.id == saves_.writer();
+    if (worker.leaving && !worker.stop_sent && !needed) {
+      released.push_back(worker.id);
+    }
   }
-  // Until somebody comes who can. Nobody is there who would have to hear it.
-  saves_.Cancel();
+  for (const int64_t worker_id : released) Release(now, worker_id);
+}
+
+bool JobController::AdvanceServerStop(absl::Time now) {
+  AdvanceServers(now);
+  // Records that may be in the model without being in the ledger are trained
+  // first, which makes them known. They are the next to be handed out.
+  if (saves_.has_suspects()) granter_.Grant(now, WorldForTasks());
+  if (saves_.holds_training() || saves_.writer() >= 0) return true;
+  const auto& workers = registry_.workers();
+  const bool somebody =
+      std::any_of(workers.begin(), workers.end(), [](const auto& entry) {
+        return entry.second.ready && !entry.second.stop_sent;
+      });
+  return somebody && !BrokenOff();
+}
+
+void JobController::BeginServerSave() {
+  // Who stays rather than who wants to leave.
+  const Worker* saver = nullptr;
+  for (const auto& [connection, worker] : registry_.workers()) {
+    if (!worker.ready || worker.stop_sent) continue;
+    if (saver == nullptr || (saver->leaving && !worker.leaving)) {
+      saver = &worker;
+    }
+  }
+  if (saver == nullptr) {
+    // Until somebody comes who can. Nobody is there who would have to hear it.
+    saves_.Cancel();
+    return;
+  }
+  saves_.BeginSave(saver->id);
+  v1::MasterMessage message;
+  v1::SaveNow& save = *message.mutable_save_now();
+  save.set_step(tasks_.step());
+  save.set_lineage(checkpoints_.lineage());
+  save.set_versions_may_differ(saves_.has_suspects());
+  port_.Send({registry_.ConnectionOf(saver->id)}, std::move(message));
 }
 
 void JobController::OnServerModelRead(absl::Time now, ConnectionId connection,
@@ -388,6 +444,8 @@ void JobController::CancelServerSave(absl::Time now) {
 }
 
 void JobController::SendResume(absl::Time now) {
+  // What is trained from here on would not be saved.
+  if (BrokenOff()) return;
   tasks_.RestartClocks(now);
   v1::MasterMessage message;
   message.mutable_resume();

@@ -94,6 +94,23 @@ CheckpointStore CheckpointStoreIn(const std::string& dir) {
   return store;
 }
 
+std::string CheckpointsInTheWay(const v1::JobSpec& job, int64_t first_step) {
+  const std::string& dir = job.checkpoint_dir();
+  const auto found = CheckpointStoreIn(dir).list();
+  // What cannot be read is told when the first one is saved.
+  if (!found.ok() || found->empty()) return "";
+  // Ascending.
+  const int64_t newest = found->back().version;
+  if (newest <= first_step) return "";
+  return absl::StrCat(
+      "warning: --checkpoint_dir=", dir, " has version-", newest,
+      " of an earlier job, and this job begins at step ", first_step,
+      ": until it has passed step ", newest,
+      ", the newest checkpoint in this folder is not its own. To continue the "
+      "earlier job, add --checkpoint_dir_for_init=",
+      dir, "; otherwise use another folder");
+}
+
 absl::StatusOr<JobController::Options> PlanJob(const MasterOptions& options) {
   const v1::JobSpec& job = options.job;
   const bool training = job.job_type() == v1::TRAINING_ONLY ||
@@ -121,6 +138,7 @@ absl::StatusOr<JobController::Options> PlanJob(const MasterOptions& options) {
   tasks.shuffle = options.shuffle;
   tasks.seed = options.seed;
   tasks.max_step = job.max_step();
+  tasks.minibatches_are_steps = job.num_ps_pods() > 0 && job.use_async();
   tasks.task_max_failures = options.task_max_failures;
   tasks.task_timeout = options.task_timeout;
   tasks.final_evaluation = options.final_evaluation;

@@ -2,6 +2,9 @@
 // data, the checkpoint to start from. Reads files.
 #pragma once
 
+#include <cstdint>
+#include <string>
+
 #include "absl/status/statusor.h"
 #include "elasticdl/master.h"
 #include "job_controller.h"
@@ -10,6 +13,10 @@ namespace elasticdl::master {
 
 // NOT_FOUND, INVALID_ARGUMENT … name the flag and the path.
 absl::StatusOr<JobController::Options> PlanJob(const MasterOptions& options);
+
+// A sentence for the user of a new job that begins at `first_step`: its
+// --checkpoint_dir has checkpoints of later steps. Empty: it has none.
+std::string CheckpointsInTheWay(const v1::JobSpec& job, int64_t first_step);
 
 // The checkpoints in the directory `dir`; empty: there are none.
 CheckpointStore CheckpointStoreIn(const std::string& dir);

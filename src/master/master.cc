@@ -29,6 +29,7 @@
 #include "job_reporter.h"
 #include "journal.h"
 #include "kube_pod_backend.h"
+#include "last_error.h"
 #include "local_pod_backend.h"
 #include "master_pod.h"
 #include "pod_manager.h"
@@ -125,7 +126,7 @@ class MasterImpl : public Master,
   absl::Status CheckScale(int64_t num_workers) const;
   void Scale(absl::Time now, int64_t num_workers);
   void OnStop(absl::Time now, const std::string& reason);
-  void OnPodEvent(absl::Time now, const PodEvent& event);
+  void OnPodEvent(absl::Time now, PodEvent event);
   void OnWorkerPodEnded(absl::Time now, int64_t id, const PodEvent& event);
   void NoteLeaving(ConnectionId connection);
   void Execute(const std::vector<PodDecision>& decisions);
@@ -211,8 +212,17 @@ absl::Status MasterImpl::SetUp() {
     Post([this, num_workers](absl::Time now) { Scale(now, num_workers); });
     return absl::OkStatus();
   };
+  const bool resumed = !plan.replay.empty();
+  if (!resumed) {
+    // The audit of an older job would seem to be of this one.
+    const absl::Status cut = CutAudit(options_.ledger_audit, 0);
+    if (!cut.ok() && !absl::IsNotFound(cut)) return cut;
+  }
   ELASTICDL_ASSIGN_OR_RETURN(reporter_,
                              JobReporter::Create(options_, jobdir_, commands));
+  const std::string in_the_way =
+      resumed ? "" : CheckpointsInTheWay(options_.job, plan.restore_step);
+  if (!in_the_way.empty()) reporter_->OnMessage(in_the_way);
   searcher_ = std::make_unique<CheckpointSearcher>(
       CheckpointStoreIn(options_.job.checkpoint_dir()),
       [this](CheckpointAnswer answer) {
@@ -571,8 +581,14 @@ void MasterImpl::NoteLeaving(ConnectionId connection) {
   }
 }
 
-void MasterImpl::OnPodEvent(absl::Time now, const PodEvent& event) {
+void MasterImpl::OnPodEvent(absl::Time now, PodEvent event) {
   const std::optional<PodIdentity> who = pods_->Find(event.name);
+  // A worker tells its master what is wrong; a server that cannot start has
+  // only its log. In a cluster the event has the last words.
+  if (pod_ == nullptr && event.exit_code > 0 && who.has_value() &&
+      who->type == PodType::kPs && event.message.empty()) {
+    event.message = LastErrorIn(jobdir_.LogFile(event.name));
+  }
   // A cluster may say it again.
   if (event.phase == PodPhase::kRunning && who.has_value() &&
       running_.insert(event.name).second) {

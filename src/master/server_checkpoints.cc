@@ -4,11 +4,11 @@
 
 namespace elasticdl::master {
 
-bool ServerCheckpoints::Due(int64_t step, bool last) const {
-  if (!options_.wanted || step <= last_step_) return false;
-  // What is suspect then will never be committed.
-  if (last) return true;
+bool ServerCheckpoints::Due(int64_t step, When when) const {
+  if (Settled(step)) return false;
+  if (when == When::kOver) return true;
   if (!suspects_.empty()) return false;
+  if (when == When::kBreakingOff) return true;
   // Not "at a multiple": steps may pass while a save goes on.
   return options_.interval > 0 &&
          step / options_.interval >
@@ -18,6 +18,11 @@ bool ServerCheckpoints::Due(int64_t step, bool last) const {
 void ServerCheckpoints::BeginPause() {
   state_ = State::kPausing;
   ++pause_;
+  paused_.clear();
+}
+
+void ServerCheckpoints::OnPaused(int64_t worker_id, int64_t number) {
+  if (state_ == State::kPausing && number == pause_) paused_.insert(worker_id);
 }
 
 void ServerCheckpoints::BeginSave(int64_t worker_id) {
@@ -47,6 +52,7 @@ void ServerCheckpoints::WriterLost() {
 void ServerCheckpoints::Cancel() {
   state_ = State::kIdle;
   saver_ = -1;
+  paused_.clear();
 }
 
 void ServerCheckpoints::AddSuspect(const v1::LedgerRange& range) {

@@ -11,8 +11,9 @@
 //              the versions and makes none
 //   kPausing   all workers are paused                   kSaving: one of them
 //                                                       reads the model
-//   kPausing,  a worker crashed: some servers may have  kIdle; it is due again
-//   kSaving    its last push and others not
+//   kPausing,  a worker crashed that was not paused:    kIdle; it is due again
+//   kSaving    some servers may have its last push and
+//              others not
 //   kSaving    the model is read, or cannot be read     kIdle: all train on;
 //                                                       the worker writes it
 //   kSaving    the worker that reads it is gone         kIdle; it is due again
@@ -21,6 +22,7 @@
 
 #include <cstdint>
 #include <map>
+#include <set>
 #include <string>
 #include <utility>
 
@@ -39,6 +41,13 @@ class ServerCheckpoints {
     bool wanted = false;
   };
   enum class State { kIdle, kPausing, kSaving };
+  enum class When {
+    kTraining,
+    // Training is broken off here, by `stop` or because all workers leave.
+    kBreakingOff,
+    // It is over: what is suspect will never be committed.
+    kOver,
+  };
 
   // `start_step`: the job begins with a saved model of that step.
   // `first_pause`: no master before this one has used this number, or a larger
@@ -58,9 +67,19 @@ class ServerCheckpoints {
   // Some records may be in the model that the ledger does not know.
   bool has_suspects() const { return !suspects_.empty(); }
 
-  // Is it time for a checkpoint? `last`: training is over.
-  bool Due(int64_t step, bool last) const;
+  // Is it time for a checkpoint?
+  bool Due(int64_t step, When when) const;
+  // It is on the disk or on its way there, or it cannot be saved.
+  bool Settled(int64_t step) const {
+    return !options_.wanted || step <= last_step_;
+  }
   void BeginPause();
+  // The worker has ended its minibatch and reported it; it begins no other
+  // before it hears Resume.
+  void OnPaused(int64_t worker_id, int64_t number);
+  bool IsPaused(int64_t worker_id) const {
+    return paused_.count(worker_id) > 0;
+  }
   void BeginSave(int64_t worker_id);
   // The model of `step` is read; the worker writes it now.
   void EndRead(int64_t step);
@@ -88,6 +107,7 @@ class ServerCheckpoints {
   const Options options_;
   State state_ = State::kIdle;
   int64_t pause_;
+  std::set<int64_t> paused_;
   int64_t saver_ = -1;
   int64_t writer_ = -1;
   // The last step that was read, or that could not be, and the one before.

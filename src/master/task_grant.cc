@@ -25,8 +25,11 @@ std::optional<v1::Task> TaskManager::GrantFrom(absl::Time now,
     }
   }
   if (kinds.training && stop_reason_.empty()) {
-    if (const auto range = training_.Pop(TrainingTaskLimit())) {
-      return Hand(now, worker_id, v1::TRAINING, *range);
+    const int64_t limit = TrainingTaskLimit();
+    if (limit > 0) {
+      if (const auto range = training_.Pop(limit)) {
+        return Hand(now, worker_id, v1::TRAINING, *range);
+      }
     }
   }
   if (kinds.prediction) {
@@ -85,16 +88,30 @@ int32_t TaskManager::OldestEpoch() const {
 int64_t TaskManager::TrainingTaskLimit() const {
   const int64_t whole = training_.blocks().records_per_block();
   const int64_t workers = static_cast<int64_t>(workers_.size());
-  if (workers < 2 || !training_.InLastEpoch() ||
-      training_.NumRangesLeft() >= 2 * workers) {
-    return whole;
+  int64_t left = std::numeric_limits<int64_t>::max();
+  if (training_.InLastEpoch() && training_.NumRangesLeft() < 2 * workers) {
+    left = training_.NumRecordsLeft();
   }
+  if (options_.max_step > 0 && options_.minibatches_are_steps) {
+    left = std::min(left, StepsToHandOut() * options_.minibatch_size);
+  }
+  if (left <= 0 && options_.minibatches_are_steps) return 0;
+  if (workers < 2 || left >= 2 * workers * whole) return std::min(whole, left);
   // Half of a fair share: what is left shrinks with every task, down to one
   // minibatch, so that nobody waits long for the last one.
   const int64_t divisor = 2 * workers * options_.minibatch_size;
-  const int64_t minibatches =
-      std::max<int64_t>(1, (training_.NumRecordsLeft() - 1) / divisor + 1);
+  const int64_t minibatches = std::max<int64_t>(1, (left - 1) / divisor + 1);
   return std::min(whole, minibatches * options_.minibatch_size);
+}
+
+int64_t TaskManager::StepsToHandOut() const {
+  int64_t steps = options_.max_step - step_;
+  for (const auto& [task_id, held] : held_) {
+    if (held.type != v1::TRAINING) continue;
+    const int64_t records = held.range.end - held.range.begin;
+    steps -= (records - 1) / options_.minibatch_size + 1;
+  }
+  return steps;
 }
 
 NoTask TaskManager::WhyNothing(const TaskKinds& kinds) const {

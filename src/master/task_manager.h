@@ -194,7 +194,10 @@ class TaskManager {
                                     const TaskKinds& kinds);
   std::optional<v1::Task> Hand(absl::Time now, int64_t worker_id,
                                v1::TaskType type, const Range& range);
+  // 0: none may be handed out now.
   int64_t TrainingTaskLimit() const;
+  // What is neither done nor held of max_step.
+  int64_t StepsToHandOut() const;
   NoTask WhyNothing(const TaskKinds& kinds) const;
   bool TrainEndReady() const;
   int NumHeld(v1::TaskType type) const;

@@ -30,6 +30,9 @@ struct TaskManagerOptions {
   uint64_t seed = 0;
   // Training ends when exactly so many steps are committed; 0 = no limit.
   int64_t max_step = 0;
+  // Every minibatch is a step of its own: no more are handed out than max_step
+  // allows.
+  bool minibatches_are_steps = false;
   // Failures at one place of a range until the range is set aside.
   int task_max_failures = 3;
   // How long a worker may be silent on a task. Zero: the longer of 300 s and

@@ -27,8 +27,6 @@ struct Worker {
   // reported its last minibatch.
   bool training_done_sent = false;
   bool idle = false;
-  // The last Pause that it has answered.
-  int64_t paused = 0;
   // NoMoreTasks was its last word about training tasks.
   bool no_more_sent = false;
   // It waits for one more task, however many it is thought to hold: what it has

@@ -396,6 +396,7 @@ TEST_F(JobCommandsTest, ListShowsRunningAndEndedJobs) {
   EXPECT_THAT(text, ::testing::ContainsRegex("ended +succeeded"));
   EXPECT_THAT(text, ::testing::ContainsRegex("j +running"));
   EXPECT_THAT(text, ::testing::ContainsRegex("lost +killed"));
+  EXPECT_LT(text.find("running"), text.find("succeeded"));
 }
 
 TEST_F(JobCommandsTest, LogsByPodNameOrItsEnd) {

@@ -45,6 +45,8 @@ class PsRestartTest : public ChaosTest,
     EXPECT_EQ(master_->Wait(), 128 + SIGKILL);
   }
   void StartOthers() {
+    // The last thing that a master writes; the others look for it there.
+    ASSERT_TRUE(WaitForFile(Path("state/jobs/test/http_address")));
     const std::string master = absl::StrCat("--master_addr=localhost:", port_);
     for (int id = 0; id < 2; ++id) {
       others_.push_back(

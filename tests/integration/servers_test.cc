@@ -73,6 +73,37 @@ TEST_F(ServersTest, KilledServerIsStartedAgain) {
   EXPECT_THAT(List(Path("logs/killed")), IsEmpty());
 }
 
+TEST_F(ServersTest, WhyAServerCannotStartIsTheErrorOfTheJob) {
+  // A file where the folder should be.
+  const auto job = Train(
+      "no-log", {"--distribution_strategy=ParameterServerStrategy",
+                 "--num_ps_pods=1", "--num_workers=1",
+                 "--relaunch_on_worker_failure=0", "--ps_log=" + train_csv()});
+  EXPECT_EQ(job->Wait(), 1) << job->Output();
+  const std::string reason = job->End().at("reason");
+  EXPECT_THAT(reason, HasSubstr("elasticdl-ps-no-log-0 failed: exit code 1: "));
+  EXPECT_THAT(reason, HasSubstr("train.csv")) << job->Output();
+  EXPECT_THAT(job->process().err(), HasSubstr(reason));
+}
+
+TEST_F(ServersTest, LogsOfAServerAreThoseOfAllItsProcesses) {
+  const std::string logs = JobFolder("many") + "/logs/";
+  ASSERT_TRUE(MakeDirectories(logs).ok());
+  for (const char* suffix : {"-10", "-1-r10", "-1", "-1-r2", "-0"}) {
+    ASSERT_TRUE(
+        WriteFileAtomic(absl::StrCat(logs, "elasticdl-ps-many", suffix, ".log"),
+                        absl::StrCat("server", suffix, "\n"))
+            .ok());
+  }
+  const auto shown =
+      Run("logs", {Program("elasticdl"), "logs", "--job_name=many", "ps-1"});
+  EXPECT_EQ(shown->Wait(), 0) << shown->err();
+  EXPECT_EQ(shown->out(),
+            "==> elasticdl-ps-many-1 <==\nserver-1\n"
+            "==> elasticdl-ps-many-1-r2 <==\nserver-1-r2\n"
+            "==> elasticdl-ps-many-1-r10 <==\nserver-1-r10\n");
+}
+
 // Without pods, servers find token and folder by the master's address.
 class ServersByHandTest : public ServersTest {
  protected:

@@ -64,6 +64,41 @@ TEST_F(TrainTest, AuditOfWrongNumberOfEpochsIsRejected) {
       job->audit(), 1, {absl::StrCat("--set_aside=0:", train_csv(), ":0:1")}));
 }
 
+TEST_F(TrainTest, AnotherJobStartsTheAuditAnew) {
+  for (const char* name : {"first", "second"}) {
+    const auto job = Train(name, {"--ledger_audit=" + Path("audit")});
+    ASSERT_EQ(job->Wait(), 0) << job->Output();
+    EXPECT_TRUE(LedgerIsExact(Path("audit"), 1));
+  }
+}
+
+// What a second job makes of the checkpoints of a first one is said where its
+// user looks.
+TEST_F(TrainTest, UsedCheckpointFoldersAreTold) {
+  const std::string checkpoints = Path("checkpoints");
+  const Flags flags = {"--checkpoint_steps=10",
+                       "--checkpoint_dir=" + checkpoints};
+  const auto output = [&](const std::string& name, const Flags& more) {
+    Flags all = flags;
+    all.insert(all.end(), more.begin(), more.end());
+    const auto job = Train(name, all);
+    EXPECT_EQ(job->Wait(), 0) << job->Output();
+    return job->process().out() + job->process().err();
+  };
+  const std::string warning =
+      absl::StrCat("warning: --checkpoint_dir=", checkpoints);
+  const std::string again = "all epochs are trained again";
+  EXPECT_THAT(output("first", {}),
+              AllOf(Not(HasSubstr(warning)), Not(HasSubstr(again))));
+  EXPECT_THAT(output("fresh", {"--max_step=10"}),
+              HasSubstr(absl::StrCat(warning, " has version-20 ")));
+  const std::string init = "--checkpoint_dir_for_init=" + checkpoints;
+  EXPECT_THAT(output("longer", {init, "--num_epochs=2"}),
+              AllOf(Not(HasSubstr(warning)), Not(HasSubstr(again))));
+  EXPECT_THAT(output("over", {init, "--num_epochs=2"}),
+              AllOf(Not(HasSubstr(warning)), HasSubstr(again)));
+}
+
 TEST_F(TrainTest, EvaluatesAndSavesAtExactSteps) {
   const std::string checkpoints = Path("checkpoints");
   const auto job = Train("exact", WithCheckpoints(checkpoints));

@@ -540,6 +540,174 @@ TEST_F(JobControllerPsSaveTest, TrainingThatIsStoppedIsSavedInAnyCase) {
   EXPECT_TRUE(controller_->succeeding());
 }
 
+// ---- broken off ----
+
+TEST_F(JobControllerPsSaveTest, AJobThatIsToStopSavesItsModelFirst) {
+  options_.job.set_checkpoint_steps(0);
+  options_.membership.save_last = true;
+  Start();
+  Attach(1, 0);
+  Attach(2, 1);
+  Pushed(1, 0, 10);
+  controller_->StopJob(now_, "stopped");
+  EXPECT_FALSE(controller_->ending());
+  Paused(1);
+  EXPECT_THAT(Saves(1), IsEmpty());
+  // What it had not reported yet.
+  Pushed(2, 1, 10);
+  Paused(2);
+  const auto saves = Saves(1);
+  ASSERT_THAT(saves, SizeIs(1));
+  EXPECT_EQ(saves[0].save_now().step(), 2);
+  EXPECT_FALSE(saves[0].save_now().versions_may_differ());
+  EXPECT_EQ(controller_->NextTimer(), absl::InfiniteFuture())
+      << "however long the save takes";
+  Read(1, 2);
+  EXPECT_EQ(Ledgers(1), 1);
+  EXPECT_FALSE(controller_->ending()) << "it is not written yet";
+  EXPECT_THAT(output_.Take(2, v1::MasterMessage::kResume), IsEmpty());
+  Written(1, 2);
+  EXPECT_TRUE(controller_->ending());
+  EXPECT_THAT(output_.Take(1, v1::MasterMessage::kStop), SizeIs(1));
+  EXPECT_THAT(output_.Take(2, v1::MasterMessage::kStop), SizeIs(1));
+}
+
+TEST_F(JobControllerPsSaveTest, AnotherSavesWhenTheSaverOfAStoppedJobDies) {
+  options_.job.set_checkpoint_steps(0);
+  options_.membership.save_last = true;
+  Start();
+  Attach(1, 0);
+  Attach(2, 1);
+  Pushed(1, 0, 10);
+  controller_->StopJob(now_, "stopped");
+  Paused(1);
+  Paused(2);
+  ASSERT_THAT(Saves(1), SizeIs(1));
+  // It had reported all that it pushed.
+  Close(1);
+  Paused(2);
+  const auto saves = Saves(2);
+  ASSERT_THAT(saves, SizeIs(1));
+  EXPECT_FALSE(saves[0].save_now().versions_may_differ());
+  Read(2, 1);
+  Written(2, 1);
+  EXPECT_TRUE(controller_->ending());
+}
+
+TEST_F(JobControllerPsSaveTest, AStoppedJobTrainsWhatIsSuspectFirst) {
+  options_.job.set_checkpoint_steps(0);
+  options_.membership.save_last = true;
+  options_.tasks.training_shards[0].set_end(800);
+  Start();
+  Attach(1, 0);
+  Attach(2, 1);
+  Pushed(2, 1, 10);
+  const size_t held = Tasks(1).size();
+  Close(1);
+  controller_->StopJob(now_, "stopped");
+  EXPECT_FALSE(controller_->ending());
+  EXPECT_THAT(output_.Take(2, v1::MasterMessage::kPause), IsEmpty());
+  for (int64_t total = 20; controller_->progress().step < 40; total += 10) {
+    Pushed(2, 1, total);
+    Tasks(2);
+    const auto& sent = output_.sent[2];
+    if (std::any_of(sent.begin(), sent.end(),
+                    [](const auto& message) { return message.has_pause(); })) {
+      break;
+    }
+  }
+  Paused(2);
+  EXPECT_THAT(Saves(2), SizeIs(1));
+  // What worker 0 held is in it.
+  const auto& ranges = output_.committed;
+  for (size_t i = 0; i < held; ++i) {
+    const int64_t begin = tasks_[1][i].range().begin();
+    EXPECT_TRUE(std::any_of(ranges.begin(), ranges.end(), [&](const auto& it) {
+      return it.first == begin;
+    })) << begin;
+  }
+}
+
+TEST_F(JobControllerPsSaveTest, AStopDoesNotWaitForEver) {
+  options_.membership.save_last = true;
+  Start();
+  Attach(1, 0);
+  Pushed(1, 0, 10);
+  controller_->StopJob(now_, "stopped");
+  ASSERT_FALSE(controller_->ending());
+  EXPECT_EQ(controller_->NextTimer(), now_ + kStopGrace);
+  controller_->OnTimer(now_ + kStopGrace);
+  EXPECT_TRUE(controller_->ending()) << "the worker did not pause";
+}
+
+TEST_F(JobControllerPsSaveTest, ASecondStopDoesNotWait) {
+  options_.membership.save_last = true;
+  Start();
+  Attach(1, 0);
+  Pushed(1, 0, 10);
+  controller_->StopJob(now_, "stopped");
+  Paused(1);
+  ASSERT_THAT(Saves(1), SizeIs(1));
+  controller_->StopJob(now_, "stopped");
+  EXPECT_TRUE(controller_->ending());
+}
+
+TEST_F(JobControllerPsSaveTest, AStoppedSynchronousJobEndsItsVersionFirst) {
+  options_.job.set_use_async(false);
+  options_.job.set_grads_to_wait(1);
+  options_.job.set_checkpoint_steps(0);
+  options_.membership.save_last = true;
+  Start();
+  Attach(1, 0);
+  Stage(1, Tasks(1)[0], 0, 0);
+  Applied(0, 1);
+  controller_->StopJob(now_, "stopped");
+  EXPECT_THAT(Saves(1), IsEmpty()) << "server 1 does not have the version";
+  Applied(1, 1);
+  ASSERT_THAT(Saves(1), SizeIs(1));
+  Stage(1, Tasks(1)[0], 10, 1);
+  Read(1, 1);
+  Written(1, 1);
+  EXPECT_TRUE(controller_->ending());
+  EXPECT_EQ(controller_->progress().step, 1);
+}
+
+TEST_F(JobControllerPsSaveTest, TheLastOfThoseWhoLeaveSavesTheModel) {
+  options_.job.set_checkpoint_steps(0);
+  Start();
+  Attach(1, 0);
+  Attach(2, 1);
+  Pushed(1, 0, 10);
+  v1::WorkerMessage leaving;
+  leaving.mutable_leaving()->set_reason("SIGTERM");
+  Say(1, leaving);
+  EXPECT_THAT(output_.Take(1, v1::MasterMessage::kStop), SizeIs(1));
+  Say(2, leaving);
+  EXPECT_THAT(output_.Take(2, v1::MasterMessage::kStop), IsEmpty());
+  ASSERT_THAT(Saves(2), SizeIs(1));
+  Read(2, 1);
+  EXPECT_EQ(Ledgers(2), 1);
+  EXPECT_THAT(output_.Take(2, v1::MasterMessage::kStop), IsEmpty());
+  Written(2, 1);
+  EXPECT_THAT(output_.Take(2, v1::MasterMessage::kStop), SizeIs(1));
+  EXPECT_FALSE(controller_->ending()) << "others will train on";
+}
+
+TEST_F(JobControllerPsSaveTest, NothingIsSavedTwiceForThoseWhoLeave) {
+  Start();
+  Attach(1, 0);
+  Pushed(1, 0, 20);
+  Paused(1);
+  Read(1, 2);
+  Written(1, 2);
+  ASSERT_THAT(Saves(1), SizeIs(1));
+  v1::WorkerMessage leaving;
+  leaving.mutable_leaving()->set_reason("SIGTERM");
+  Say(1, leaving);
+  EXPECT_THAT(Saves(1), IsEmpty());
+  EXPECT_THAT(output_.Take(1, v1::MasterMessage::kStop), SizeIs(1));
+}
+
 TEST_F(JobControllerPsTest, EndsWhenAllIsCommitted) {
   options_.job.set_use_async(true);
   Start();

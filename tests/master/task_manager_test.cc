@@ -206,6 +206,31 @@ TEST(TaskManagerTest, MaxStepEndsTrainingExactlyThere) {
   EXPECT_EQ(Describe(longer.Grant(At(0), 1)), "TRAINING a 60-80 e0");
 }
 
+TEST(TaskManagerTest, HandsOutNoMoreMinibatchesThanMaxStepAllows) {
+  TaskManagerOptions options = SmallJob();
+  options.max_step = 7;
+  options.minibatches_are_steps = true;
+  options.num_epochs = 0;
+  TaskManager tasks = MakeTasks(options);
+  const v1::Task first = MustGrant(tasks, 1);
+  EXPECT_EQ(first.range().end(), 40);
+  // Three are left, for two workers.
+  EXPECT_EQ(Describe(tasks.Grant(At(0), 2)), "TRAINING a 40-50 e0");
+  EXPECT_EQ(Describe(tasks.Grant(At(0), 2)), "TRAINING a 50-60 e0");
+  EXPECT_EQ(Describe(tasks.Grant(At(0), 1)), "TRAINING a 60-70 e0");
+  EXPECT_EQ(tasks.Grant(At(0), 2).reason, NoTask::kWaitForOthers);
+  // What a lost worker held is handed out again, and no more.
+  ASSERT_TRUE(tasks.Commit(At(0), 1, first.task_id(), 30).ok());
+  ASSERT_TRUE(tasks.SetStep(3).ok());
+  tasks.WorkerLost(At(0), 1, WorkerLoss::kPreempted);
+  EXPECT_EQ(Describe(tasks.Grant(At(0), 2)), "TRAINING a 30-40 e0");
+  EXPECT_EQ(Describe(tasks.Grant(At(0), 2)), "TRAINING a 60-70 e0");
+  EXPECT_EQ(tasks.Grant(At(0), 2).reason, NoTask::kWaitForOthers);
+  ASSERT_TRUE(tasks.CommitNext(At(0), 2, 40).ok());
+  ASSERT_TRUE(tasks.SetStep(7).ok());
+  EXPECT_TRUE(tasks.Finished());
+}
+
 TEST(TaskManagerTest, DataThatEndsAtMaxStepIsNotStoppedEarly) {
   TaskManagerOptions options = SmallJob();
   options.max_step = 3;

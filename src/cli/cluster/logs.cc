@@ -1,5 +1,6 @@
 #include "cluster/logs.h"
 
+#include <algorithm>
 #include <cstdio>
 #include <list>
 #include <map>
@@ -83,6 +84,9 @@ absl::Status PrintOnce(kube::Client& client, const std::string& job_name,
         absl::StrCat("no pod '", request.pod, "' of job ", job_name,
                      "; there are: ", absl::StrJoin(all, ", ")));
   }
+  std::sort(pods.begin(), pods.end(), [](const PodView& a, const PodView& b) {
+    return PodComesBefore(a.name, b.name);
+  });
   LinePrinter printer(pods.size() > 1 || request.pod.empty());
   for (const PodView& pod : pods) {
     if (!pod.started) {

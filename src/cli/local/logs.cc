@@ -4,6 +4,7 @@
 #include <sys/inotify.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <cerrno>
 #include <cstdio>
 #include <map>
@@ -36,6 +37,7 @@ class LogPrinter {
       if (!absl::ConsumeSuffix(&file, kSuffix)) continue;
       if (MatchesPod(file, wanted)) pods.emplace_back(file);
     }
+    std::sort(pods.begin(), pods.end(), PodComesBefore);
     return pods;
   }
 

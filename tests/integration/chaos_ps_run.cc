@@ -1,0 +1,163 @@
+// Jobs of `make chaos` with parameter servers: every record once, on every
+// server. The model counts (zoo/tally.cc).
+#include <signal.h>
+
+#include <map>
+
+#include "absl/strings/str_cat.h"
+#include "absl/strings/str_join.h"
+#include "integration/chaos_run.h"
+
+namespace elasticdl::test {
+namespace {
+
+// Enough that a job at a walk outlives its chaos.
+constexpr int64_t kManyEpochs = 15;
+constexpr int64_t kMinibatch = 8;
+
+// Parts of the names of pods.
+constexpr char kServer[] = "elasticdl-ps-";
+constexpr char kWorker[] = "elasticdl-worker-";
+constexpr char kAnybody[] = "";
+
+class PsRun : public ChaosRun {
+ public:
+  using ChaosRun::ChaosRun;
+
+ protected:
+  std::unique_ptr<Job> StartRandomJob() override;
+  std::string Examine(Job& job) override;
+  void Act(Job& job) override;
+
+ private:
+  Flags RandomFlags();
+  std::string RandomFailpoint();
+
+  // Gradients of a synchronous version; 0: asynchronous.
+  int64_t grads_to_wait_ = 0;
+};
+
+std::string PsRun::RandomFailpoint() {
+  static constexpr const char* kOfWorkers[] = {
+      "worker.pull",       "worker.push",      "ps.between_servers",
+      "worker.pushed",     "worker.forward",   "worker.evaluate",
+      "worker.read_model", "checkpoint.write", "checkpoint.rename",
+      "worker.train_end"};
+  static constexpr const char* kOfServers[] = {"ps.log", "ps.apply",
+                                               "ps.reply"};
+  if (Chance(60)) {
+    return absl::StrCat(Random(0, 5), ":", OneOf(kOfWorkers),
+                        Chance(15) ? "=stop@" : "=kill@", Random(1, 60));
+  }
+  // Each successor counts anew.
+  return absl::StrCat(Random(0, 2), ":", OneOf(kOfServers), "=kill@",
+                      Random(200, 600));
+}
+
+Flags PsRun::RandomFlags() {
+  grads_to_wait_ = Chance(50) ? 0 : Chance(60) ? 1 : Random(2, 4);
+  Flags flags = {grads_to_wait_ == 0
+                     ? std::string("--use_async")
+                     : absl::StrCat("--grads_to_wait=", grads_to_wait_)};
+  if (grads_to_wait_ == 0 && Chance(20)) {
+    flags.push_back(absl::StrCat("--get_model_steps=", Random(2, 5)));
+  }
+  if (grads_to_wait_ > 0 && Chance(30)) {
+    flags.push_back(absl::StrCat("--sync_version_tolerance=", Random(1, 3)));
+  }
+  if (Chance(50)) {
+    flags.push_back("--checkpoint_dir=" + Path("checkpoints"));
+    flags.push_back(absl::StrCat("--checkpoint_steps=", Random(20, 200)));
+  }
+  if (Chance(40)) {
+    flags.push_back(absl::StrCat("--evaluation_steps=", Random(50, 400)));
+  }
+  if (Chance(50)) {
+    flags.push_back("--failpoints=" + RandomFailpoint() +
+                    (Chance(30) ? ";" + RandomFailpoint() : ""));
+  }
+  return flags;
+}
+
+void PsRun::Act(Job& job) {
+  const int64_t dice = Random(1, 100);
+  if (dice <= 20) {
+    Hit(kServer, 1, SIGKILL, tally_.kills);
+  } else if (dice <= 40) {
+    Hit(kWorker, 1, SIGKILL, tally_.kills);
+  } else if (dice <= 50) {
+    Hit(kAnybody, 2, SIGKILL, tally_.kills);
+  } else if (dice <= 54) {
+    Hit(kServer, CountRunning(kServer), SIGKILL, tally_.kills);
+  } else if (dice <= 58) {
+    Hit(kAnybody, CountRunning(kAnybody), SIGKILL, tally_.kills);
+  } else if (dice <= 66) {
+    Hit(kServer, 1, SIGSTOP, tally_.stops);
+  } else if (dice <= 74) {
+    Hit(kWorker, 1, SIGSTOP, tally_.stops);
+  } else if (dice <= 82) {
+    Hit(kAnybody, 1, SIGTERM, tally_.terms);
+  } else {
+    ScaleTo(job, "num_workers", Random(1, 4));
+  }
+}
+
+std::unique_ptr<Job> PsRun::StartRandomJob() {
+  const int64_t workers = Random(1, 3);
+  const int64_t servers = Random(1, 3);
+  const Flags random = RandomFlags();
+  settings_ = absl::StrCat(workers, " workers and ", servers,
+                           " servers at first, ", absl::StrJoin(random, " "));
+  Flags flags = {"--distribution_strategy=ParameterServerStrategy",
+                 "--model_def=tally.custom_model",
+                 "--training_data=" + chaos_csv(),
+                 "--validation_data=" + chaos_csv(),
+                 absl::StrCat("--num_workers=", workers),
+                 absl::StrCat("--num_ps_pods=", servers),
+                 absl::StrCat("--num_epochs=", kManyEpochs),
+                 absl::StrCat("--minibatch_size=", kMinibatch),
+                 absl::StrCat("--model_params=dense=3000;pace=", pace()),
+                 "--worker_timeout=2",
+                 "--worker_start_timeout=30",
+                 absl::StrCat("--seed=", seed() % 1000)};
+  flags.insert(flags.end(), random.begin(), random.end());
+  return Train("chaos", flags);
+}
+
+std::string PsRun::Examine(Job& job) {
+  const testing::AssertionResult ledger = ChaosLedgerIsExact(job, kManyEpochs);
+  if (!ledger) tally_.ledger_violations = 1;
+  std::string complaint = ledger.message();
+  const std::vector<Json> evaluations = job.Events("evaluation");
+  std::map<std::string, double> metrics;
+  if (!evaluations.empty()) metrics = evaluations.back().at("metrics");
+  // A version counts once, however many minibatches it is the mean of.
+  const bool by_minibatch = grads_to_wait_ <= 1;
+  const int64_t versions = by_minibatch ? kRecords / kMinibatch * kManyEpochs
+                                        : job.End().at("step").get<int64_t>();
+  std::map<std::string, double> expected = {{"least", -versions},
+                                            {"most", -versions}};
+  if (by_minibatch) {
+    expected["row"] = expected["other_row"] = -kManyEpochs;
+    expected["row_squared"] = kManyEpochs * kManyEpochs;
+  }
+  for (const auto& [name, value] : expected) {
+    if (metrics.count(name) > 0 && metrics[name] == value) continue;
+    tally_.model_mismatches = 1;
+    absl::StrAppend(&complaint, name, " is ", metrics[name], " instead of ",
+                    value, "; ");
+  }
+  if (!CutBacks(job).empty()) {
+    tally_.model_mismatches = 1;
+    absl::StrAppend(&complaint, "it fell back to an older model; ");
+  }
+  return complaint;
+}
+
+}  // namespace
+
+std::unique_ptr<ChaosRun> MakePsRun(int64_t seed) {
+  return std::make_unique<PsRun>(seed);
+}
+
+}  // namespace elasticdl::test

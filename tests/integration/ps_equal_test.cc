@@ -1,0 +1,146 @@
+// One worker with two parameter servers in synchronous mode is training on one
+// machine, bit for bit: the same minibatches, the same kernels, the same
+// checkpoints. Compared with `elasticdl ckpt diff`.
+#include <algorithm>
+#include <memory>
+#include <random>
+#include <string>
+#include <vector>
+
+#include "absl/strings/str_cat.h"
+#include "elasticdl/common/check.h"
+#include "elasticdl/data/convert.h"
+#include "elasticdl/data/example.h"
+#include "gmock/gmock.h"
+#include "integration/job.h"
+
+namespace elasticdl::test {
+namespace {
+
+constexpr int64_t kRecords = 640;
+constexpr uint32_t kSeed = 5;
+
+class PsEqualTest : public JobTest {
+ protected:
+  template <typename MakeRecord>
+  std::string WriteData(const MakeRecord& make) {
+    data::OutputOptions output;
+    output.directory = Path("data");
+    output.records_per_file = 200;
+    auto writer = data::DatasetWriter::Create(output);
+    ELASTICDL_CHECK(writer.ok());
+    std::mt19937 random(kSeed);
+    for (int64_t i = 0; i < kRecords; ++i) {
+      data::ExampleBuilder builder;
+      make(random, builder);
+      ELASTICDL_CHECK((*writer)->Write(builder.Serialize()).ok());
+    }
+    ELASTICDL_CHECK((*writer)->Close().ok());
+    return output.directory;
+  }
+  // Trains an example to its end; the checkpoints are in the folder `name`.
+  void TrainExample(const std::string& name, const std::string& model,
+                    const Flags& more) {
+    Flags flags = {"--model_zoo=" ELASTICDL_EXAMPLES, "--model_def=" + model,
+                   "--training_data=" + Path("data"), "--num_workers=1",
+                   "--minibatch_size=32", "--keep_checkpoint_max=0",
+                   // A last minibatch that is smaller than the others.
+                   "--num_minibatches_per_task=3",
+                   "--checkpoint_dir=" + Path(name)};
+    flags.insert(flags.end(), more.begin(), more.end());
+    const auto job = Train(name, flags);
+    ASSERT_EQ(job->Wait(), 0) << job->Output();
+  }
+  // Exit code 0: all values, slots, steps and ledgers are the same.
+  void ExpectSame(const std::string& first, const std::string& second) {
+    const auto diff = Run("diff", {Program("elasticdl"), "ckpt", "diff",
+                                   Path(first), Path(second)});
+    EXPECT_EQ(diff->Wait(), 0) << diff->out() << diff->err();
+  }
+  // In the middle of an epoch the ledgers may differ in how much is handed out
+  // ahead.
+  void ExpectSameModel(const std::string& first, const std::string& second) {
+    const auto diff = Run("diff", {Program("elasticdl"), "ckpt", "diff",
+                                   "--json", Path(first), Path(second)});
+    ASSERT_LE(diff->Wait().value_or(2), 1) << diff->err();
+    const Json differences = Json::parse(diff->out()).at("differences");
+    for (const Json& difference : differences) {
+      EXPECT_EQ(difference.at("kind"), "ledger") << diff->out();
+    }
+  }
+};
+
+const Flags kLocal = {"--distribution_strategy=Local"};
+const Flags kServers = {"--distribution_strategy=ParameterServerStrategy",
+                        "--num_ps_pods=2"};
+
+Flags operator+(Flags a, const Flags& b) {
+  a.insert(a.end(), b.begin(), b.end());
+  return a;
+}
+
+TEST_F(PsEqualTest, Mnist) {
+  WriteData([](std::mt19937& random, data::ExampleBuilder& builder) {
+    const auto label = static_cast<int64_t>(random() % 10);
+    std::vector<float> image(28 * 28);
+    for (size_t i = 0; i < image.size(); ++i) {
+      image[i] = static_cast<float>(random() % 50) +
+                 (static_cast<int64_t>(i) / 56 == label ? 200.0f : 0.0f);
+    }
+    builder.SetFloats("image", image);
+    builder.SetInt64("label", label);
+  });
+  // Momentum and weight decay: slots must be right, too.
+  const Flags flags = {"--num_epochs=2", "--checkpoint_steps=15",
+                       "--optimizer=SGD(lr=0.01,momentum=0.9,"
+                       "weight_decay=0.001)"};
+  const std::string model = "mnist.mlp.custom_model";
+  TrainExample("local", model, kLocal + flags);
+  TrainExample("servers", model, kServers + flags);
+  ExpectSame("local", "servers");
+  // A save that takes long lets the next one fall out.
+  const std::vector<int64_t> versions = Versions(Path("local"));
+  for (const int64_t version : Versions(Path("servers"))) {
+    if (std::count(versions.begin(), versions.end(), version) == 0) continue;
+    ExpectSameModel(absl::StrCat("local/version-", version),
+                    absl::StrCat("servers/version-", version));
+  }
+  // The model's own optimizer is Adam.
+  TrainExample("local-adam", model, kLocal + Flags{"--num_epochs=1"});
+  TrainExample("servers-adam", model, kServers + Flags{"--num_epochs=1"});
+  ExpectSame("local-adam", "servers-adam");
+}
+
+// Rows on servers start from (seed, table, id), those of a single machine from
+// a random generator. So the servers begin with a checkpoint of the one, and
+// their own is taken up by it again. Adagrad, because it leaves rows alone that
+// a minibatch does not have; Adam moves them all on a single machine.
+TEST_F(PsEqualTest, DeepFm) {
+  WriteData([](std::mt19937& random, data::ExampleBuilder& builder) {
+    std::vector<int64_t> ids(10);
+    for (int64_t& id : ids) id = 1 + static_cast<int64_t>(random() % 300);
+    builder.SetInt64s("feature", ids);
+    builder.SetInt64("label", ids[0] > 150 ? 1 : 0);
+  });
+  const Flags flags = {"--num_epochs=3", "--checkpoint_steps=10",
+                       "--optimizer=Adagrad(lr=0.05)"};
+  const std::string model = "deepfm.deepfm.custom_model";
+  TrainExample("local", model, kLocal + flags);
+  const int64_t begin = Versions(Path("local")).front();
+  const int64_t end = begin + 30;
+  TrainExample("servers", model,
+               kServers + flags +
+                   Flags{absl::StrCat("--checkpoint_dir_for_init=",
+                                      Path("local"), "/version-", begin),
+                         absl::StrCat("--max_step=", end)});
+  ASSERT_EQ(Versions(Path("servers")).back(), end);
+  TrainExample("back", model,
+               kLocal + flags +
+                   Flags{absl::StrCat("--checkpoint_dir_for_init=",
+                                      Path("servers"), "/version-", end)});
+  ASSERT_GT(Versions(Path("back")).back(), end);
+  ExpectSame("local", "back");
+}
+
+}  // namespace
+}  // namespace elasticdl::test
