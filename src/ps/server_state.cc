@@ -376,6 +376,7 @@ absl::StatusOr<ServerState> ServerState::FromHeader(
   ELASTICDL_RETURN_IF_ERROR(state.CheckDefinition(header.definition()));
   ELASTICDL_RETURN_IF_ERROR(state.Define(header.definition()));
   if (header.map().owners_size() > 0) {
+    ELASTICDL_RETURN_IF_ERROR(state.CheckMap(header.map()));
     ELASTICDL_RETURN_IF_ERROR(state.SetMap(header.map()));
   }
   state.initialized_ = header.initialized();
