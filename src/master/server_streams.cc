@@ -71,6 +71,8 @@ void ServerStreams::OnServerMessage(absl::Time now, int server,
 
 void ServerStreams::Execute(absl::Time now,
                             const ServerBackups::Decisions& decisions) {
+  // Servers go one after the other; nobody needs to take over from them.
+  if (controller_.ending()) return;
   for (const v1::PsPartRecord& record : decisions.records) {
     controller_.RecordPart(record);
   }

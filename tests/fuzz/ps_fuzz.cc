@@ -86,8 +86,8 @@ void Receive(absl::string_view bytes) {
     if (bytes[at] != '\0') return;
   }
   int ends[2] = {-1, -1};
-  ELASTICDL_CHECK(
-      socketpair(AF_UNIX, SOCK_STREAM | SOCK_NONBLOCK, 0, ends) == 0);
+  ELASTICDL_CHECK(socketpair(AF_UNIX, SOCK_STREAM | SOCK_NONBLOCK, 0, ends) ==
+                  0);
   net::Socket reader{Fd(ends[0])};
   {
     const Fd writer(ends[1]);
