@@ -17,7 +17,7 @@ bool IsBackend(const std::string& name) {
 
 namespace {
 
-// Where others reach this member.
+// The address at which other members reach this one.
 std::string AddressOf(const BackendOptions& options, bool one_host) {
   if (!options.address.empty()) return options.address;
   return one_host ? "127.0.0.1" : OwnAddress(options.master_address);
@@ -48,7 +48,7 @@ absl::StatusOr<Backend> ChooseBackend(const WorldSpec& world,
                      hosts.size()));
   }
   if (name == "shm") return Backend::kShm;
-  // Nobody shares a host, or more do than shared memory is made for.
+  // No two members share a host, or more do than shared memory supports.
   if (name == "tcp" || most == 1 || most > kMaxShmMembers) return Backend::kTcp;
   return hosts.size() == 1 ? Backend::kShm : Backend::kHierarchical;
 }

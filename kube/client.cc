@@ -10,15 +10,15 @@
 namespace elasticdl::kube {
 namespace {
 
-// Somebody else may write between our read and our write; more than a few times
-// in a row is no accident.
+// Somebody else may write between our read and our write, but hardly more than
+// a few times in a row.
 constexpr int kApplyTries = 5;
 
 int64_t WholeSeconds(absl::Duration duration) {
   return absl::ToInt64Seconds(absl::Ceil(duration, absl::Seconds(1)));
 }
 
-// What the server filled in and will not have changed or left out.
+// Fields that the server fills in and that a client may not change or omit.
 void CarryOver(const Json& present, Json& object) {
   object["metadata"]["resourceVersion"] =
       TextAt(present, "/metadata/resourceVersion");
@@ -172,7 +172,7 @@ absl::Status Client::Logs(const std::string& pod, const LogOptions& options,
   if (options.tail_lines >= 0) {
     request.query.emplace_back("tailLines", absl::StrCat(options.tail_lines));
   }
-  // A container that says nothing for hours is none of our business.
+  // No limit for silence: a container may log nothing for hours.
   const absl::Duration silence =
       options.follow ? absl::InfiniteDuration() : options_.timeout;
   ELASTICDL_ASSIGN_OR_RETURN(
@@ -199,7 +199,7 @@ absl::StatusOr<Response> Client::Proxy(
       Response response, transport_->Call(request, options_.timeout, &cancel_));
   if (response.code >= 400) {
     const Json body = Json::parse(response.body, nullptr, false);
-    // Servers before 1.21 say it in plain text.
+    // Servers before 1.21 answer in plain text.
     if (TextAt(body, "/kind") == "Status" ||
         absl::StartsWithIgnoreCase(response.body,
                                    "error trying to reach service")) {

@@ -1,4 +1,4 @@
-// Where the configuration comes from: the pod we run in, or files.
+// Reads the configuration from the pod that we run in, or from files.
 #include "elasticdl/kube/cluster_config.h"
 
 #include "absl/strings/ascii.h"

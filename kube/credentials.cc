@@ -16,12 +16,12 @@
 namespace elasticdl::kube {
 namespace {
 
-// Bound tokens of pods live an hour and are replaced well before; a minute is
-// what other clients use.
+// A pod's token is valid for an hour and its file is replaced long before that.
+// Other clients use a minute too.
 constexpr absl::Duration kTokenFileAge = absl::Minutes(1);
-// A login may ask a slow service, never a person: there is no terminal.
+// A login program may ask a slow service, but no person: it has no terminal.
 constexpr absl::Duration kPluginTimeout = absl::Minutes(1);
-// A credential that ends during the call is of no use.
+// A credential must not expire during the call.
 constexpr absl::Duration kExpiryMargin = absl::Seconds(5);
 
 // A line break in a token would forge headers.
@@ -34,7 +34,7 @@ bool FitsHeader(const std::string& token) {
 }  // namespace
 
 struct Credentials::Fetching {
-  // Becomes readable when it is over.
+  // Cancelled when the fetch is over: those who wait for it poll it.
   Cancellation over;
   // Written before `over`.
   absl::Status error;
@@ -73,7 +73,7 @@ absl::StatusOr<std::shared_ptr<const Identity>> Credentials::Obtain(
     if (cancel != nullptr && cancel->cancelled()) {
       return absl::CancelledError("cancelled while waiting for credentials");
     }
-    // Cancelled: only the one who fetched was.
+    // CANCELLED: the call that fetched was cancelled, not this one.
     if (fetching->over.cancelled() && !fetching->error.ok() &&
         !absl::IsCancelled(fetching->error)) {
       return fetching->error;
@@ -93,7 +93,7 @@ absl::StatusOr<std::shared_ptr<const Identity>> Credentials::Finish(
       result = current_;
     } else if (current_ != nullptr && current_->generation > refused &&
                !config_.token_file.empty()) {
-      // The file cannot be read just now; the old token may do.
+      // The old token may still be valid.
       result = current_;
     } else {
       fetching.error = fetched.status();

@@ -1,4 +1,4 @@
-// Who we are to the API server, renewed as it must be.
+// The credentials for the API server, renewed when necessary.
 #pragma once
 
 #include <cstdint>
@@ -13,44 +13,44 @@
 
 namespace elasticdl::kube {
 
-// Constant once made; shared by the calls that use it.
+// Never changed; shared by the calls that use it.
 struct Identity {
   std::string token;
   std::string client_cert_pem;
   std::string client_key_pem;
   std::string username;
   std::string password;
-  // When to have it anew, on the wall clock.
+  // When it must be fetched again, on the wall clock.
   absl::Time stale_at = absl::InfiniteFuture();
-  // 1, 2, …: counts the renewals.
+  // 1, 2, …: the number of the fetch.
   uint64_t generation = 0;
 };
 
-// Thread-safe. A token file is read again each minute, a login program runs
-// again when its credential expires, both also when the server refuses what
-// they gave. However many calls need it, one of them fetches and the others
-// wait.
+// Thread-safe. A token file is read again each minute. A login program runs
+// again when its credential expires. Both happen too when the server refuses
+// the credential. If several calls need a new one, one of them fetches it and
+// the others wait.
 class Credentials {
  public:
   explicit Credentials(const ClusterConfig& config,
                        const Clock& clock = Clock::Real());
   ~Credentials();
 
-  // UNAUTHENTICATED when it cannot be had, CANCELLED.
+  // UNAUTHENTICATED when it cannot be fetched, CANCELLED.
   absl::StatusOr<std::shared_ptr<const Identity>> Get(
       const Cancellation* cancel) {
     return Obtain(0, cancel);
   }
-  // One that is newer than `refused`, which the server did not accept.
+  // A newer one than `refused`, which the server did not accept.
   absl::StatusOr<std::shared_ptr<const Identity>> Renew(
       const Identity& refused, const Cancellation* cancel) {
     return Obtain(refused.generation, cancel);
   }
-  // False: Renew can only give the same again.
+  // False: Renew would only return the same again.
   bool renewable() const;
 
  private:
-  // One fetch that is under way; those who wait for it own it too.
+  // A fetch in progress, shared with the calls that wait for it.
   struct Fetching;
 
   absl::StatusOr<std::shared_ptr<const Identity>> Obtain(

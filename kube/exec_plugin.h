@@ -19,12 +19,12 @@ struct PluginCredential {
   absl::Time expires = absl::InfiniteFuture();
 };
 
-// What a program printed: an ExecCredential of `api_version`. UNAUTHENTICATED
-// when it is none; the message quotes no secret.
+// Parses what a program printed: an ExecCredential of `api_version`.
+// UNAUTHENTICATED when it is something else; the message quotes no secret.
 absl::StatusOr<PluginCredential> ParseExecCredential(
     const std::string& api_version, absl::string_view output);
 
-// The KUBERNETES_EXEC_INFO of the program.
+// The program's environment variable KUBERNETES_EXEC_INFO.
 std::string ExecInfo(const ClusterConfig& config);
 
 // Runs config.exec and reads what it prints. UNAUTHENTICATED when it is missing

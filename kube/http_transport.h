@@ -1,21 +1,17 @@
-// What the transports have in common: credentials, and one more try with new
-// ones after a 401.
+// What the transports have in common: how to reach the server, credentials, and
+// one more try with new ones after a 401.
 #pragma once
+
+#include <string>
 
 #include "absl/status/statusor.h"
 #include "absl/time/time.h"
 #include "credentials.h"
+#include "elasticdl/http/client.h"
 #include "elasticdl/kube/cluster_config.h"
 #include "elasticdl/kube/transport.h"
 
 namespace elasticdl::kube {
-
-// How long a transfer may take.
-struct TransferLimits {
-  absl::Duration total = absl::InfiniteDuration();
-  // Without a byte.
-  absl::Duration silence = absl::InfiniteDuration();
-};
 
 // Thread-safe.
 class HttpTransport : public Transport {
@@ -33,20 +29,32 @@ class HttpTransport : public Transport {
   // One request over the wire. `sink` is null for a call.
   virtual absl::StatusOr<Response> Once(const Request& request,
                                         const Identity& identity,
-                                        const TransferLimits& limits,
+                                        const http::Limits& limits,
                                         const Cancellation* cancel,
                                         const ChunkSink* sink) = 0;
 
  private:
   absl::StatusOr<Response> Run(const Request& request,
-                               const TransferLimits& limits,
+                               const http::Limits& limits,
                                const Cancellation* cancel,
                                const ChunkSink* sink);
 
   Credentials credentials_;
 };
 
-// INVALID_ARGUMENT for certificates and keys that can be none.
-absl::Status CheckConfig(const ClusterConfig& config);
+// How to reach the API server of a ClusterConfig.
+struct ApiServer {
+  http::Server http;
+  // "https://host:port", for messages.
+  std::string name;
+  // The Host header if it differs from the host of http.base_url, else empty.
+  std::string host_header;
+};
+
+// INVALID_ARGUMENT unless the server is http(s)://host[:port][/prefix] and
+// certificates and keys look like ones.
+absl::StatusOr<ApiServer> ApiServerOf(const ClusterConfig& config);
+
+http::Login LoginOf(const Identity& identity);
 
 }  // namespace elasticdl::kube

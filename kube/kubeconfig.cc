@@ -16,7 +16,7 @@
 namespace elasticdl::kube {
 namespace {
 
-// A mapping of a file, with words for errors. Thread-compatible.
+// A mapping in a file, with its description for errors. Thread-compatible.
 class Entry {
  public:
   Entry() = default;
@@ -34,7 +34,7 @@ class Entry {
     return value.IsDefined() && !value.IsNull();
   }
 
-  // Empty when it is not there.
+  // Empty when it is missing.
   absl::StatusOr<std::string> Text(const char* key) const {
     if (!Has(key)) return std::string();
     if (!node_[key].IsScalar()) {
@@ -83,7 +83,7 @@ class Entry {
     return content;
   }
 
-  // The mapping below `key`; an empty one when it is not there.
+  // The mapping below `key`; an empty one when it is missing.
   absl::StatusOr<Entry> Below(const char* key) const {
     YAML::Node below = node_[key];
     if (!below.IsDefined() || below.IsNull()) {
@@ -121,7 +121,7 @@ struct Merged {
   std::vector<std::string> files;
 };
 
-// Adds what `list` (clusters, …) of a file holds under new names.
+// Adds the entries of `list` (clusters, …) of a file whose names are new.
 absl::Status MergeList(const Entry& root, const char* list, const char* kind,
                        Entries& entries) {
   ELASTICDL_ASSIGN_OR_RETURN(const std::vector<YAML::Node> items,

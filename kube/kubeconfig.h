@@ -9,10 +9,10 @@
 
 namespace elasticdl::kube {
 
-// Cluster, user and namespace of a context (empty = the current one) from the
-// files together: of two entries with one name the first wins. Files that do
-// not exist are left out. NOT_FOUND when none exists; INVALID_ARGUMENT names
-// file and entry.
+// Cluster, user and namespace of a context (empty = the current one). The files
+// are merged: of two entries with the same name the first one is used. Missing
+// files are skipped. NOT_FOUND when all are missing; INVALID_ARGUMENT names the
+// file and the entry.
 absl::StatusOr<ClusterConfig> LoadKubeconfig(
     const std::vector<std::string>& files, const std::string& context);
 

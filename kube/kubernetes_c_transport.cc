@@ -1,13 +1,14 @@
-// The transport over kubernetes-client/c. Of that library only apiClient_invoke
-// is used; its models, generic client, kubeconfig and watch are not. What it
-// lacks (deadlines, cancellation, reused connections, errors) is set on the
-// libcurl handle that it shows before each transfer. Rules kept here:
-//  * an apiClient_t serves one call at a time, and no answer outlives its call;
-//  * path and query are encoded by us and handed over as one text;
-//  * no list that is handed over is empty;
-//  * an answer without a code is no answer.
-// Cancellation takes effect within a second: libcurl's easy interface looks up
-// that often.
+// The transport over kubernetes-client/c. Only apiClient_invoke of that library
+// is used, not its models, generic client, kubeconfig and watch. What it lacks
+// (deadlines, cancellation, reused connections, errors) is set on the libcurl
+// handle, which its callback gets before each transfer. Rules:
+//  * an apiClient_t is used for one call at a time, and no response is kept
+//    after the call;
+//  * path and query are encoded here and passed as one string;
+//  * the library is never given an empty list;
+//  * a response without a code is an error.
+// Cancellation takes effect within a second, because libcurl's easy interface
+// calls the progress function once a second.
 #include <curl/curl.h>
 
 #include <algorithm>
@@ -27,10 +28,10 @@ extern "C" {
 
 #include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
-#include "curl_options.h"
 #include "elasticdl/common/clock.h"
 #include "elasticdl/common/mutex.h"
 #include "elasticdl/common/status.h"
+#include "elasticdl/http/curl_setup.h"
 #include "elasticdl/kube/cluster_config.h"
 #include "http_transport.h"
 #include "url.h"
@@ -38,15 +39,16 @@ extern "C" {
 namespace elasticdl::kube {
 namespace {
 
-// Connections kept for later; calls in a burst beyond it open their own.
+// Idle connections that are kept. More calls at once open new ones.
 constexpr size_t kMaxIdleChannels = 8;
 
-// One call: what the callbacks need, and what they find out.
+// One call: the callbacks' input and output.
 struct Exchange {
-  const CurlOptions* options = nullptr;
+  const ApiServer* server = nullptr;
+  curl_slist* connect_to = nullptr;
   const Identity* identity = nullptr;
   const Request* request = nullptr;
-  const TransferLimits* limits = nullptr;
+  const http::Limits* limits = nullptr;
   const Cancellation* cancel = nullptr;
   const Transport::ChunkSink* sink = nullptr;
   CURLSH* share = nullptr;
@@ -54,16 +56,16 @@ struct Exchange {
   absl::Time last_byte;
   std::string body;
   char details[CURL_ERROR_SIZE] = "";
-  // Not OK: we have ended the transfer.
+  // Not OK: why we ended the transfer.
   absl::Status ended;
 };
 
-// The library's callbacks have no pointer of ours; they run on the thread that
-// called it.
+// The library's callbacks have no argument for user data. They run on the
+// thread that called it.
 // NOLINTNEXTLINE(cppcoreguidelines-avoid-non-const-global-variables)
 thread_local Exchange* current = nullptr;
 
-// Zero goes on.
+// Zero: continue.
 int OnProgress(void* data, curl_off_t, curl_off_t, curl_off_t, curl_off_t) {
   auto& exchange = *static_cast<Exchange*>(data);
   if (!exchange.ended.ok()) return 1;
@@ -80,8 +82,11 @@ int OnProgress(void* data, curl_off_t, curl_off_t, curl_off_t, curl_off_t) {
 void BeforeTransfer(CURL* easy) {
   Exchange& exchange = *current;
   exchange.easy = easy;
-  exchange.options->SetConnection(easy);
-  exchange.options->SetIdentity(easy, *exchange.identity);
+  http::SetServer(easy, exchange.server->http);
+  if (exchange.connect_to != nullptr) {
+    curl_easy_setopt(easy, CURLOPT_CONNECT_TO, exchange.connect_to);
+  }
+  http::SetLogin(easy, LoginOf(*exchange.identity));
   curl_easy_setopt(easy, CURLOPT_ERRORBUFFER, exchange.details);
   curl_easy_setopt(easy, CURLOPT_SHARE, exchange.share);
   if (exchange.request->method == "HEAD") {
@@ -109,7 +114,7 @@ void OnData(void** data, long* size) {
   *size = 0;  // taken
 }
 
-// The library drops libcurl's code; its words are left.
+// The library drops libcurl's code; only the message is left.
 CURLcode CodeOf(const std::string& details) {
   for (const char* words :
        {"SSL certificate problem", "no alternative certificate subject name",
@@ -126,7 +131,7 @@ CURLcode CodeOf(const std::string& details) {
   return CURLE_RECV_ERROR;
 }
 
-// A list of the library with texts or pairs of our own. Thread-compatible.
+// A list of the library that owns its strings or pairs. Thread-compatible.
 class List {
  public:
   List() : list_(list_createList()) {}
@@ -163,8 +168,8 @@ class List {
   bool pairs_ = false;
 };
 
-// One call at a time, and the connection that the last one left. The library
-// makes a new handle for each call; the share keeps the connection.
+// One call at a time, and the connection that the last one left open. The
+// library makes a new handle for each call; the share keeps the connection.
 class Channel {
  public:
   explicit Channel(const std::string& base_url)
@@ -183,7 +188,7 @@ class Channel {
   Channel(const Channel&) = delete;
   Channel& operator=(const Channel&) = delete;
 
-  // The code of the answer, or 0.
+  // The HTTP code, or 0 without a response.
   long Invoke(Exchange& exchange, const List& headers);
 
  private:
@@ -217,26 +222,38 @@ long Channel::Invoke(Exchange& exchange, const List& headers) {
 // Thread-safe.
 class KubernetesCTransport : public HttpTransport {
  public:
-  KubernetesCTransport(const ClusterConfig& config, CurlOptions options)
-      : HttpTransport(config), options_(std::move(options)) {}
+  KubernetesCTransport(const ClusterConfig& config, ApiServer server)
+      : HttpTransport(config),
+        server_(std::move(server)),
+        // "For any host and port, connect to …".
+        connect_to_(
+            server_.http.connect_to.empty()
+                ? nullptr
+                : curl_slist_append(
+                      nullptr,
+                      absl::StrCat("::", server_.http.connect_to).c_str())) {
+    http::InitCurl();
+  }
+  ~KubernetesCTransport() override { curl_slist_free_all(connect_to_); }
 
  private:
   absl::StatusOr<Response> Once(const Request& request,
                                 const Identity& identity,
-                                const TransferLimits& limits,
+                                const http::Limits& limits,
                                 const Cancellation* cancel,
                                 const ChunkSink* sink) override;
   std::unique_ptr<Channel> Take();
   void Return(std::unique_ptr<Channel> channel);
 
-  const CurlOptions options_;
+  const ApiServer server_;
+  curl_slist* const connect_to_;
   Mutex mu_;
   std::vector<std::unique_ptr<Channel>> idle_ ABSL_GUARDED_BY(mu_);
 };
 
 std::unique_ptr<Channel> KubernetesCTransport::Take() {
   MutexLock lock(mu_);
-  if (idle_.empty()) return std::make_unique<Channel>(options_.base_url());
+  if (idle_.empty()) return std::make_unique<Channel>(server_.http.base_url);
   std::unique_ptr<Channel> channel = std::move(idle_.back());
   idle_.pop_back();
   return channel;
@@ -247,15 +264,17 @@ void KubernetesCTransport::Return(std::unique_ptr<Channel> channel) {
   if (idle_.size() < kMaxIdleChannels) idle_.push_back(std::move(channel));
 }
 
-absl::StatusOr<Response> KubernetesCTransport::Once(
-    const Request& request, const Identity& identity,
-    const TransferLimits& limits, const Cancellation* cancel,
-    const ChunkSink* sink) {
+absl::StatusOr<Response> KubernetesCTransport::Once(const Request& request,
+                                                    const Identity& identity,
+                                                    const http::Limits& limits,
+                                                    const Cancellation* cancel,
+                                                    const ChunkSink* sink) {
   if (cancel != nullptr && cancel->cancelled()) {
     return absl::CancelledError("cancelled");
   }
   Exchange exchange;
-  exchange.options = &options_;
+  exchange.server = &server_;
+  exchange.connect_to = connect_to_;
   exchange.identity = &identity;
   exchange.request = &request;
   exchange.limits = &limits;
@@ -264,8 +283,8 @@ absl::StatusOr<Response> KubernetesCTransport::Once(
   const absl::Time start = Clock::Real().Now();
   exchange.last_byte = start;
   List headers;
-  if (!options_.host_header().empty()) {
-    headers.AddPair("Host", options_.host_header());
+  if (!server_.host_header.empty()) {
+    headers.AddPair("Host", server_.host_header);
   }
   if (!identity.token.empty()) {
     headers.AddPair("Authorization", absl::StrCat("Bearer ", identity.token));
@@ -273,15 +292,15 @@ absl::StatusOr<Response> KubernetesCTransport::Once(
   std::unique_ptr<Channel> channel = Take();
   const long code = channel->Invoke(exchange, headers);
   Return(std::move(channel));
-  const std::string what = absl::StrCat(request.method, " ", options_.server());
+  const std::string what = absl::StrCat(request.method, " ", server_.name);
   if (!exchange.ended.ok()) return Annotate(exchange.ended, what);
   if (code == 0 && Clock::Real().Now() - start >= limits.total) {
     return absl::DeadlineExceededError(absl::StrCat(
         what, ": no answer within ", absl::FormatDuration(limits.total)));
   }
   if (code == 0) {
-    return options_.Explain(CodeOf(exchange.details), exchange.details,
-                            request);
+    return Annotate(
+        http::TransferError(CodeOf(exchange.details), exchange.details), what);
   }
   Response response;
   response.code = static_cast<int>(code);
@@ -293,8 +312,8 @@ absl::StatusOr<Response> KubernetesCTransport::Once(
 
 absl::StatusOr<std::unique_ptr<Transport>> MakeTransport(
     const ClusterConfig& config) {
-  ELASTICDL_ASSIGN_OR_RETURN(CurlOptions options, CurlOptions::Make(config));
-  return std::make_unique<KubernetesCTransport>(config, std::move(options));
+  ELASTICDL_ASSIGN_OR_RETURN(ApiServer server, ApiServerOf(config));
+  return std::make_unique<KubernetesCTransport>(config, std::move(server));
 }
 
 }  // namespace elasticdl::kube

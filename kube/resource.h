@@ -1,4 +1,4 @@
-// Where in the API the objects of a kind are.
+// Paths of objects in the API.
 #pragma once
 
 #include <string>
@@ -8,7 +8,7 @@
 
 namespace elasticdl::kube {
 
-// Segments of the path of all objects (`name` empty) or of one. An empty
+// Segments of the path of all objects (`name` is empty) or of one. An empty
 // `namespace_name` means all namespaces.
 std::vector<std::string> PathOf(const Resource& resource,
                                 const std::string& namespace_name,

@@ -1,4 +1,4 @@
-// HTTP answers as Status: the one place that knows what the codes mean.
+// Turns HTTP codes into Status.
 #include "absl/strings/ascii.h"
 #include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
@@ -21,7 +21,7 @@ absl::StatusCode CodeOf(int code, const std::string& reason,
     case 401:
       return absl::StatusCode::kUnauthenticated;
     case 403:
-      // A quota is a matter of time, a missing right is not.
+      // A quota may have room later; a missing right stays missing.
       return absl::StrContains(message, "exceeded quota")
                  ? absl::StatusCode::kResourceExhausted
                  : absl::StatusCode::kPermissionDenied;
@@ -45,7 +45,7 @@ absl::StatusCode CodeOf(int code, const std::string& reason,
   }
 }
 
-// The path without the query: a watch's is long and says nothing.
+// The path without the query: that of a watch is long and explains nothing.
 std::string Asked(const Request& request) {
   Request bare;
   bare.path = request.path;

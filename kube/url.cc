@@ -1,26 +1,11 @@
 #include "url.h"
 
-#include "absl/strings/ascii.h"
 #include "absl/strings/str_cat.h"
+#include "elasticdl/http/url.h"
 
 namespace elasticdl::kube {
 
-std::string PercentEncode(absl::string_view text) {
-  constexpr char kHex[] = "0123456789ABCDEF";
-  std::string encoded;
-  for (const char c : text) {
-    const auto byte = static_cast<unsigned char>(c);
-    if (absl::ascii_isalnum(byte) || c == '-' || c == '.' || c == '_' ||
-        c == '~') {
-      encoded.push_back(c);
-    } else {
-      encoded.push_back('%');
-      encoded.push_back(kHex[byte >> 4]);
-      encoded.push_back(kHex[byte & 15]);
-    }
-  }
-  return encoded;
-}
+using http::PercentEncode;
 
 std::string TargetOf(const Request& request) {
   std::string target;

@@ -20,7 +20,7 @@ namespace elasticdl::kube {
 namespace {
 
 constexpr absl::Duration kListTimeout = absl::Seconds(30);
-// The server ends a watch up to this much later than it was asked to.
+// The server may end a watch this much later than it was asked to.
 constexpr absl::Duration kServerDelay = absl::Seconds(30);
 
 WatchCore::Options CoreOptions(const Watch::Options& options) {

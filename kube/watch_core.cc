@@ -8,7 +8,8 @@
 namespace elasticdl::kube {
 namespace {
 
-// etcd takes objects of 1.5 MB; a line far beyond is not from an API server.
+// etcd stores objects of up to 1.5 MB; much longer lines are not from an API
+// server.
 constexpr size_t kMaxLine = 64 << 20;
 
 std::string KeyOf(const Json& object) {
@@ -42,7 +43,7 @@ void WatchCore::WatchAfter(absl::Duration delay) {
 }
 
 void WatchCore::Trouble(const absl::Status& error, Events& out) {
-  // The words may differ each time (they hold times), the code does not.
+  // Compare codes: messages may differ each time (they contain durations).
   if (error.code() == told_) return;
   told_ = error.code();
   WatchEvent event;
@@ -79,7 +80,7 @@ WatchCore::Events WatchCore::OnList(const absl::StatusOr<Json>& list) {
   for (const Json& item : ListAt(*list, "/items")) {
     const std::string key = KeyOf(item);
     const auto old = before.find(key);
-    // Another object of the same name: the one we knew is gone.
+    // Another object with the same name: the one we knew was deleted.
     if (old != before.end() && UidOf(old->second) == UidOf(item)) {
       before.erase(old);
     }
@@ -157,7 +158,7 @@ void WatchCore::OnObject(const std::string& type, Json object, Events& out) {
     known_.erase(key);
     out.push_back(Event(WatchEvent::Kind::kDeleted, std::move(object)));
   }
-  // BOOKMARK carries only the version; what else may come is passed over.
+  // BOOKMARK carries only the version. Unknown kinds of events are ignored.
 }
 
 void WatchCore::OnErrorEvent(const Json& status) {

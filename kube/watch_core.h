@@ -6,18 +6,17 @@
 //   listing   a list                             watch from its version
 //             an error                           trouble; list after a backoff
 //   watching  an event, a bookmark               goes on; remembers its version
-//             the end, or a break, of a watch    watch from the last version,
-//             at
-//               that gave something or lasted      once
-//             the end of one that gave nothing   watch, after a backoff
+//             the watch ends or breaks after     watch from the last version,
+//               events, or after a long time       at once
+//             it ends soon, without events       watch, after a backoff
 //             410, as answer or as an event      list, at once; after a backoff
 //                                                  when it happens again before
 //                                                  any event
 //             any other error before an event    trouble; list after a backoff
-//             nonsense                           list after a backoff
+//             bytes that cannot be parsed        list after a backoff
 //
-// After trouble it lists, though a watch would do: a quiet watch does not tell
-// that the server is back.
+// After trouble it lists, although a watch would be enough: a watch without
+// events does not show that the server is back.
 #pragma once
 
 #include <cstdint>
@@ -41,7 +40,7 @@ class WatchCore {
 
   struct Options {
     Backoff::Options backoff;
-    // A watch that lasted this long was a good one although nothing happened.
+    // A watch that lasted this long counts as good even without events.
     absl::Duration healthy_after = absl::Seconds(10);
   };
   struct Step {
@@ -55,16 +54,17 @@ class WatchCore {
 
   Step Next() const { return next_; }
 
-  // What a list gave: the whole answer, or an error.
+  // The answer to a list, or the error.
   Events OnList(const absl::StatusOr<Json>& list);
 
-  // A watch is opened.
+  // A watch begins.
   void OnWatchStart(absl::Time now);
-  // The next bytes of it, cut anywhere.
+  // The next bytes of the watch, cut anywhere.
   Events OnWatchBytes(absl::string_view bytes);
-  // This watch is of no more use: end it.
+  // This watch cannot be used any longer: end it.
   bool watch_broken() const { return broken_; }
-  // It has ended: OK (by the server, or by us as it was broken) or why.
+  // The watch has ended: OK (the server ended it, or we did because it was
+  // broken), or the error.
   Events OnWatchEnd(const absl::Status& status, absl::Time now);
 
  private:
@@ -83,19 +83,19 @@ class WatchCore {
   // Namespace/name -> last state.
   std::map<std::string, Json> known_;
   std::string resource_version_;
-  // OK unless the last thing told was trouble.
+  // Not OK: trouble was reported last.
   absl::StatusCode told_ = absl::StatusCode::kOk;
-  // Lists are answered but watches are refused (no rights): no list is a
-  // recovery then.
+  // Lists are answered but watches are refused (no rights). Then a list does
+  // not mean that the trouble is over.
   bool watch_refused_ = false;
 
-  // Of the present watch.
+  // About the current watch.
   std::string partial_line_;
   absl::Time started_;
   bool got_something_ = false;
   bool broken_ = false;
   absl::Status broken_why_;
-  // Of the last one: it ended with 410 and nothing has come since.
+  // The last watch ended with 410, and there was no event since.
   bool expired_ = false;
 };
 

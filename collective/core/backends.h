@@ -14,12 +14,13 @@ inline constexpr int kMaxShmMembers = 256;
 
 enum class Backend { kSingle, kShm, kTcp, kGloo, kHierarchical };
 
-// What `name` (auto, shm, tcp, gloo) means for this world. Pure, and the same
-// on all members. INVALID_ARGUMENT for a world that the backend cannot make.
+// The backend that `name` (auto, shm, tcp, gloo) selects for this world. Pure,
+// and the same on all members. INVALID_ARGUMENT if the backend cannot connect
+// this world.
 absl::StatusOr<Backend> ChooseBackend(const WorldSpec& world,
                                       const std::string& name);
 
-// A world of one: nothing to do.
+// A world of one member.
 absl::StatusOr<std::unique_ptr<Connector>> BeginSingle(const WorldSpec& world);
 // All members on one host.
 absl::StatusOr<std::unique_ptr<Connector>> BeginShm(const WorldSpec& world);

@@ -1,5 +1,5 @@
-// Who is at fault, as a payload of the error: it stays with the error whatever
-// is put in front of its message, and no message can be mistaken for it.
+// Which rank is blamed for an error, as a payload of the error: annotations do
+// not change it, and it cannot be confused with text in the message.
 #pragma once
 
 #include "absl/status/status.h"
@@ -7,11 +7,11 @@
 
 namespace elasticdl::collective {
 
-// `status`, which blames `rank` of its world. Below 0: nobody.
+// `status` with the blame on `rank` of its world. Below 0: nobody.
 absl::Status Blame(int rank, absl::Status status);
 
-// What calls return that come after the one that ended the world with `why`:
-// ABORTED, with the same words, blaming the same rank.
+// The error of later calls, after one that ended the world with `why`: ABORTED,
+// with the same message and the same blame.
 absl::Status AsAborted(const absl::Status& why);
 
 }  // namespace elasticdl::collective

@@ -1,4 +1,4 @@
-// A moment on the monotonic clock, for waits that the kernel does.
+// A deadline on the monotonic clock, for waits in the kernel.
 #pragma once
 
 #include <algorithm>
@@ -9,8 +9,8 @@
 
 namespace elasticdl::collective {
 
-// The time runs from the first wait that needs to know it, because asking for
-// it takes as long as a small operation. Thread-compatible.
+// The time starts with the first wait that needs it, because reading the clock
+// takes as long as a small operation. Thread-compatible.
 class Deadline {
  public:
   explicit Deadline(absl::Duration timeout) : timeout_(timeout) {}
@@ -22,7 +22,7 @@ class Deadline {
   }
   // On the monotonic clock.
   int64_t nanos() {
-    // Ten years are "for ever" and do not overflow.
+    // Ten years stand for infinity and do not overflow.
     constexpr int64_t kForever = int64_t{10} * 365 * 24 * 3600 * 1000000000;
     if (nanos_ == 0) {
       const int64_t wait = absl::ToInt64Nanoseconds(timeout_);

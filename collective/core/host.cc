@@ -1,4 +1,4 @@
-// Names the host, as far as sharing memory goes.
+// A name for the host that is equal exactly where memory can be shared.
 #include <sys/stat.h>
 
 #include <string>
@@ -24,11 +24,11 @@ std::string FileIdentity(const char* path) {
 }  // namespace
 
 std::string LocalHost() {
-  // The boot tells machines apart, the process namespace and /dev/shm tell
-  // containers on one machine apart.
+  // The boot id distinguishes machines; the process namespace and /dev/shm
+  // distinguish containers on one machine.
   const absl::StatusOr<std::string> boot =
       ReadFile("/proc/sys/kernel/random/boot_id");
-  // A host that cannot be named shares memory with nobody.
+  // Without a boot id, share memory with nobody.
   if (!boot.ok()) return absl::BytesToHexString(RandomBytes(16));
   return absl::StrCat(absl::StripAsciiWhitespace(*boot), "/",
                       FileIdentity("/proc/self/ns/pid"), "/",

@@ -1,5 +1,5 @@
-// Layout of an offer: "EDLC1" | generation | rank | kind | payload | MAC of all
-// before it. Texts have a 32-bit length.
+// Layout of an offer: "EDLC1" | generation | rank | kind | payload | MAC of
+// everything before it. Strings have a 32-bit length.
 #include "core/offer.h"
 
 #include <openssl/crypto.h>

@@ -1,6 +1,5 @@
-// The envelope of an offer: what every member of a world tells the others. It
-// carries generation and rank, so that offers of another world are refused, and
-// proves that its maker knows the job's secret.
+// The envelope of an offer. It contains generation and rank, so that offers for
+// another world are refused, and proves that its sender knows the job's secret.
 #pragma once
 
 #include <string>
@@ -27,7 +26,7 @@ template <typename T>
 void AppendRaw(const T& value, std::string& out) {
   out.append(reinterpret_cast<const char*>(&value), sizeof(value));
 }
-// Take something off the front; false when there are too few bytes.
+// Take a value off the front; false if there are too few bytes.
 bool TakeBytes(absl::string_view& in, void* out, size_t count);
 template <typename T>
 bool TakeRaw(absl::string_view& in, T& value) {

@@ -1,4 +1,4 @@
-// At which address other hosts reach this one.
+// The address at which other hosts reach this one.
 #include <arpa/inet.h>
 #include <ifaddrs.h>
 #include <limits.h>
@@ -22,7 +22,7 @@ constexpr char kLoopback[] = "127.0.0.1";
 
 using AddressList = std::unique_ptr<addrinfo, decltype(&freeaddrinfo)>;
 
-// Empty when it cannot be looked up.
+// Empty if it cannot be resolved.
 AddressList Lookup(const std::string& host, const std::string& port) {
   addrinfo hints = {};
   hints.ai_socktype = SOCK_DGRAM;
@@ -33,7 +33,7 @@ AddressList Lookup(const std::string& host, const std::string& port) {
   return AddressList(list, freeaddrinfo);
 }
 
-// Whether hosts beside this one can use it.
+// Can other hosts use it?
 bool IsForOthers(const sockaddr* address) {
   if (address->sa_family == AF_INET) {
     const auto* v4 = reinterpret_cast<const sockaddr_in*>(address);
@@ -43,7 +43,7 @@ bool IsForOthers(const sockaddr* address) {
   if (address->sa_family != AF_INET6) return false;
   const in6_addr& v6 =
       reinterpret_cast<const sockaddr_in6*>(address)->sin6_addr;
-  // Those of a link mean nothing without the name of the interface.
+  // Link-local addresses are useless without the name of the interface.
   return !IN6_IS_ADDR_LOOPBACK(&v6) && !IN6_IS_ADDR_UNSPECIFIED(&v6) &&
          !IN6_IS_ADDR_LINKLOCAL(&v6);
 }
@@ -54,8 +54,8 @@ std::string ToNumber(const sockaddr* address, socklen_t size) {
   return host;
 }
 
-// The own end of a connection to `peer`; nothing is sent. "" when it is none
-// for others.
+// The local address of a connection to `peer`; nothing is sent. "" if other
+// hosts cannot use it.
 std::string Towards(const std::string& peer) {
   const size_t colon = peer.rfind(':');
   if (colon == std::string::npos) return "";
@@ -75,7 +75,7 @@ std::string Towards(const std::string& peer) {
   return "";
 }
 
-// Of this host's name, if it is an address of this host.
+// The address of this host's name, if an interface has it.
 std::string OfName() {
   char name[HOST_NAME_MAX + 1] = {};
   gethostname(name, HOST_NAME_MAX);

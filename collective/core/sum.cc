@@ -84,7 +84,7 @@ HWY_INLINE const typename Type::T* Input(const void* const* in, int k) {
   return static_cast<const typename Type::T*>(in[k]);
 }
 
-// The last elements, fewer than a vector: through copies.
+// The last elements, fewer than a vector, are copied to a padded one.
 template <class Type>
 HWY_NOINLINE void SumTail(const void* const* in, int n, typename Type::T* out,
                           typename Type::T* copy, size_t start, size_t count) {
@@ -102,7 +102,7 @@ HWY_NOINLINE void SumTail(const void* const* in, int n, typename Type::T* out,
   if (copy != nullptr) std::memcpy(copy + start, block, bytes);
 }
 
-// kInputs is known when compiling, so that the pointers stay in registers.
+// kInputs is a constant, so that the pointers stay in registers.
 template <class Type, int kInputs, bool kCopy>
 HWY_INLINE size_t SumVectors(const void* const* in, typename Type::T* out,
                              typename Type::T* copy, size_t count) {

@@ -1,10 +1,10 @@
-// What the two files that know Gloo share; no other file includes its headers.
+// Shared by the two files that use Gloo; no other file includes its headers.
 //
-// Gloo moves the data. Three things it cannot do are done around it: members
-// prove who they are on connections of our own, over which they also tell each
-// other the addresses of Gloo's (gloo_connector.cc); the death or the end of a
-// member is noticed on those (member_watch.h); and every wait in Gloo has the
-// deadline of the call and can be woken (WatchedBuffer).
+// Gloo moves the data. Three things that it cannot do are done here: members
+// prove their identity on separate connections, over which they also exchange
+// the addresses of Gloo's (connector.cc); those connections show when a member
+// dies or leaves (member_watch.h); and every wait in Gloo has the deadline of
+// the call and can be woken (WatchedBuffer).
 #pragma once
 
 #include <gloo/context.h>
@@ -26,8 +26,8 @@
 
 namespace elasticdl::collective {
 
-// Gloo writes to sockets whose other end may be gone; this thread, and threads
-// that it starts meanwhile, get no SIGPIPE for it.
+// Gloo writes to sockets whose other end may be gone. This thread, and threads
+// that it starts meanwhile, get no SIGPIPE then.
 class NoSigPipe {
  public:
   NoSigPipe();
@@ -45,8 +45,8 @@ class NoSigPipe {
 absl::Status RunGloo(MemberWatch& watch, Deadline& deadline,
                      const std::function<void()>& body);
 
-// Gives Gloo's algorithms buffers that can be woken. Otherwise passes on to
-// Gloo's own context.
+// Gives Gloo's algorithms buffers that can be woken. Delegates everything else
+// to Gloo's own context.
 class WatchedContext final : public gloo::transport::Context {
  public:
   WatchedContext(std::shared_ptr<gloo::transport::Context> inner,
@@ -61,7 +61,7 @@ class WatchedContext final : public gloo::transport::Context {
   std::unique_ptr<gloo::transport::UnboundBuffer> createUnboundBuffer(
       void* ptr, size_t size) override;
 
-  // Of the call that is running.
+  // Of the current call.
   void set_deadline(Deadline* deadline) { deadline_ = deadline; }
 
  private:
@@ -100,7 +100,7 @@ class GlooCommunicator final : public Communicator {
   }
 
  private:
-  // One call of the contract.
+  // One call of the Communicator interface.
   absl::Status Call(const char* failpoint, absl::Duration timeout,
                     const std::function<void()>& body);
   // Parts of calls; they throw.

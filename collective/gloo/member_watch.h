@@ -1,5 +1,5 @@
-// Who of a world's members is still there, for a backend whose data goes over
-// connections that are not ours.
+// Watches which members of a world are alive, for a backend whose data
+// connections we do not control.
 #pragma once
 
 #include <cstdint>
@@ -15,14 +15,14 @@
 
 namespace elasticdl::collective {
 
-// Owns a connection to every other member and a thread that sleeps on them. Who
-// leaves, or breaks the world, says how many calls it has completed and closes
-// its connections; who dies just closes them. So a member that is still in a
-// call that the other has completed may finish it, and every later one fails at
-// once, whatever becomes of the data connections. Thread-safe.
+// Owns a connection to every other member and a thread that waits for them. A
+// member that leaves, or breaks the world, sends how many calls it has
+// completed and closes its connections; one that dies just closes them. So a
+// member may finish a call that the other has completed, and every later call
+// fails at once, whatever happens to the data connections. Thread-safe.
 class MemberWatch {
  public:
-  // Something that waits and is woken, once, when the world ends.
+  // A waiting thread; woken once, when the world ends.
   class Sleeper {
    public:
     virtual ~Sleeper() = default;
@@ -38,32 +38,32 @@ class MemberWatch {
 
   // For an exchange before Start.
   TcpMesh& mesh() { return *mesh_; }
-  // Begins to watch, and the first call: that of making the world.
+  // Starts the watch and the first call, which connects the world.
   void Start();
-  // This member has all its connections; waits until all others say so, too,
-  // which completes the first call. Who says so and dies does not end it: the
-  // death shows in the next call. ABORTED, DEADLINE_EXCEEDED.
+  // This member has all its connections; waits until all others report the
+  // same, which completes the first call. If a member reports it and then dies,
+  // the next call fails. ABORTED, DEADLINE_EXCEEDED.
   absl::Status AwaitReady(Deadline& deadline);
 
-  // Begins a call. ABORTED when the world has ended, or when a member has left
-  // that would not come.
+  // Begins a call. ABORTED if the world has ended, or if a member has left and
+  // will not take part.
   absl::Status Enter();
   void Complete();
   // ABORTED with the reason once the world has ended.
   absl::Status Check() { return mesh_->Check(); }
-  // The first reason is kept. Does not block, but for what sleepers do.
+  // The first reason is kept. Does not block, unless waking a sleeper does.
   void End(const absl::Status& why);
 
-  // A sleeper that comes too late is not woken: it has to Check after this.
+  // A sleeper that is added too late is not woken: call Check after this.
   void Add(Sleeper* sleeper);
   void Remove(Sleeper* sleeper);
 
  private:
   void Run();
-  // Reads from a member that has something to say; false when it is gone.
+  // Reads a member's message; false if the member is gone.
   bool Hear(int rank);
   void Lost(int rank, const std::string& why);
-  // A member takes part in this call but in no later one.
+  // A member takes part in calls up to this one.
   void NoteLast(int rank, int64_t call) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
   void SendToAll(int64_t message);
   void EndLocked(const absl::Status& why) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
@@ -71,7 +71,7 @@ class MemberWatch {
   const std::unique_ptr<TcpMesh> mesh_;
   Mutex mu_;
   bool ended_ ABSL_GUARDED_BY(mu_) = false;
-  // Calls completed here, and the number of the one that is running.
+  // Calls completed here, and the number of the current one.
   int64_t completed_ ABSL_GUARDED_BY(mu_) = 0;
   int64_t running_ ABSL_GUARDED_BY(mu_) = 0;
   // The last call that all members take part in, as far as is known.

@@ -19,7 +19,7 @@ HierarchicalCommunicator::HierarchicalCommunicator(const WorldSpec& world,
   if (!leads() || parts_.wait_for_abort == nullptr) return;
   watcher_ = Thread("edl-leader", [this] {
     parts_.wait_for_abort();
-    // At the end of this object it is too late to matter.
+    // An abort during destruction no longer matters.
     parts_.leaders->Abort(
         "a member on the host of this leader ended the world");
   });
@@ -56,7 +56,7 @@ absl::Status HierarchicalCommunicator::RunSteps(
     if (status.ok()) continue;
     absl::Status own = Own();
     if (!own.ok()) return own;
-    // The others, who hear of it in their own step, add the same words.
+    // The others, which fail in their own step, add the same text.
     Abort(std::string(status.message()));
     return InAPart(status);
   }
@@ -146,8 +146,8 @@ absl::Status HierarchicalCommunicator::AllGather(const void* in, void* out,
   return absl::OkStatus();
 }
 
-// The sum of all blocks: little is won by leaving some out, because the blocks
-// of a host's members must come together at its leader anyway.
+// Sums all blocks. Leaving some out would save little, because the blocks of a
+// host's members must meet at its leader anyway.
 absl::Status HierarchicalCommunicator::ReduceScatter(void* data, size_t count,
                                                      DataType type,
                                                      absl::Duration timeout) {

@@ -1,5 +1,5 @@
-// Collectives of several hosts with several members: within a host, then
-// between one leader per host, then within the host again.
+// Collectives for several hosts with several members each: within each host,
+// then between one leader per host, then within each host again.
 #pragma once
 
 #include <functional>
@@ -17,17 +17,17 @@
 
 namespace elasticdl::collective {
 
-// An end of either world is made the end of both, so that it reaches all hosts.
+// When one of the two worlds ends, it ends the other, so that all hosts notice.
 // Every call returns only after all members have entered it.
 class HierarchicalCommunicator final : public Communicator {
  public:
   struct Parts {
-    // The members of this host; a world of one if there is only this.
+    // The members on this host; a world of one if this is the only one.
     std::unique_ptr<Communicator> local;
-    // Null for members that do not lead.
+    // Null if this member is not a leader.
     std::unique_ptr<Communicator> leaders;
-    // Waits until `local` is aborted, and the end of that wait. Empty when
-    // nobody else is in it.
+    // Waits until `local` is aborted, and ends that wait. Empty if this member
+    // is alone in it.
     std::function<void()> wait_for_abort;
     std::function<void()> stop_waiting;
   };
@@ -50,8 +50,7 @@ class HierarchicalCommunicator final : public Communicator {
 
  private:
   bool leads() const { return parts_.leaders != nullptr; }
-  // Runs the steps of an operation one after the other; an error ends both
-  // worlds.
+  // Runs the steps of an operation in order; an error ends both worlds.
   using Step = std::function<absl::Status(absl::Duration timeout)>;
   absl::Status RunSteps(const char* failpoint, absl::Duration timeout,
                         const std::vector<Step>& steps);
@@ -67,7 +66,7 @@ class HierarchicalCommunicator final : public Communicator {
 
   Mutex mu_;
   absl::Status aborted_ ABSL_GUARDED_BY(mu_);
-  // Of a leader: carries an abort within the host to the other hosts.
+  // Leaders only: passes an abort within the host on to the other hosts.
   Thread watcher_;
 };
 

@@ -1,4 +1,4 @@
-// A hierarchical world is made of the worlds within hosts and that of leaders.
+// A hierarchical world consists of a world per host and one of the leaders.
 #include <memory>
 #include <string>
 #include <utility>
@@ -96,7 +96,7 @@ HierarchicalConnector::ConnectParts(const std::vector<Offers>& offers,
     parts.leaders = std::move(*connected);
   }
   if (local.size() == 1) return parts;
-  // BeginShm made it.
+  // Created by BeginShm.
   ShmWorld& shared = static_cast<ShmCommunicator&>(*parts.local).world();
   parts.wait_for_abort = [&shared] { shared.WaitForAbort(); };
   parts.stop_waiting = [&shared] { shared.StopWaiting(); };
@@ -122,7 +122,7 @@ absl::StatusOr<std::unique_ptr<Communicator>> HierarchicalConnector::Connect(
   absl::StatusOr<HierarchicalCommunicator::Parts> parts =
       ConnectParts(decoded, deadline);
   if (!parts.ok()) {
-    // The leader of this host, or the others, must not wait for this member.
+    // The leader, or the others on this host, must not wait for this member.
     Abort(std::string(parts.status().message()));
     return InAPart(parts.status());
   }

@@ -1,4 +1,4 @@
-// Who of a world is on which host, and who leads there.
+// Which members are on which host, and who is its leader.
 #pragma once
 
 #include <vector>
@@ -8,16 +8,17 @@
 
 namespace elasticdl::collective {
 
-// An error of a world within a host or of the hosts' leaders, as one of the
-// whole world: ranks in its message are those of the part, and it blames
-// nobody, because who waits for its leader cannot tell for whom that one waits.
+// Turns an error of the world within a host, or of the leaders' world, into one
+// of the whole world. Ranks in its message are those of the part. It blames
+// nobody: a member that waits for its leader cannot know for whom the leader
+// waits.
 absl::Status InAPart(const absl::Status& status);
 
 // Hosts in the order of their first rank, which is the leader.
 struct HostGroups {
   // Ranks of the world by host, ascending.
   std::vector<std::vector<int>> members;
-  // By rank: its host, and its place there.
+  // By rank: its host, and its index there.
   std::vector<int> host_of;
   std::vector<int> place_of;
 

@@ -18,11 +18,11 @@
 
 namespace elasticdl::collective {
 
-// Every call returns only after all members have entered it; so who completes
-// one knows that all had completed the one before.
+// Every call returns only after all members have entered it. So when one call
+// has completed, all members have completed the previous one.
 class ShmCommunicator final : public Communicator {
  public:
-  // Of each member; all compute the same.
+  // Per member; all members compute the same value.
   static size_t PartBytes(int size);
 
   ShmCommunicator(std::unique_ptr<ShmWorld> world,
@@ -43,7 +43,7 @@ class ShmCommunicator final : public Communicator {
   void Abort(const std::string& reason) override {
     world_->Abort(absl::AbortedError(reason));
   }
-  // For whoever must act when the world ends (see ShmWorld).
+  // For code that must act when the world ends (see ShmWorld).
   ShmWorld& world() { return *world_; }
 
  private:
@@ -71,10 +71,10 @@ class ShmCommunicator final : public Communicator {
   void ReduceOwnPiece(char* chunk, size_t chunk_bytes, DataType type,
                       size_t offset, size_t result_offset);
   void ReadResults(char* chunk, size_t chunk_bytes, size_t offset);
-  // The offset in each rank's part for `bytes` of the next phase, once it is
-  // free.
+  // Waits until there is room for `bytes` of the next phase and returns its
+  // offset in each rank's part.
   absl::StatusOr<size_t> Acquire(size_t bytes, Deadline& deadline);
-  // Writes `bytes` for the next phase and publishes it; gives their offset.
+  // Writes `bytes` for the next phase, publishes it and returns their offset.
   absl::StatusOr<size_t> Put(const char* from, size_t bytes, uint32_t op,
                              Deadline& deadline);
   // data = sum of `bytes` at `offset` over all ranks, own data from `data`.
@@ -88,7 +88,7 @@ class ShmCommunicator final : public Communicator {
   const int size_;
   SlotRing ring_;
   const size_t chunk_bytes_;
-  // Scratch of SumAt and ReduceOwnPiece: the arrays to add.
+  // Used by SumAt and ReduceOwnPiece: the arrays to add.
   std::vector<const void*> inputs_;
   // Last, so that it stops first.
   const std::unique_ptr<DeathWatch> watch_;

@@ -1,8 +1,8 @@
 // The memory that the members of one world on one host share.
 //
-// It is a memfd, opened by the others through /proc/<pid>/fd: it has no name,
-// so nothing is left behind however its users die, and it does not count
-// against /dev/shm, which containers keep at 64 MB.
+// It is a memfd that the others open through /proc/<pid>/fd. It has no name, so
+// nothing is left behind however its users die, and it does not count against
+// /dev/shm, which has only 64 MB in containers.
 #pragma once
 
 #include <atomic>
@@ -17,10 +17,10 @@
 
 namespace elasticdl::collective {
 
-// So many of a rank's last operations are remembered. Only the root of a
-// broadcast runs further ahead of others; these then do not check it.
+// How many of a rank's last operations are remembered. Only the root of a
+// broadcast can be further ahead of others; they do not check it then.
 constexpr uint32_t kShmDepth = 4;
-// One pair of cache lines: the hardware fetches lines in pairs.
+// Two cache lines: the hardware fetches lines in pairs.
 constexpr size_t kShmLine = 128;
 
 // One rank's words. The first group is written by its owner only, the second
@@ -28,22 +28,21 @@ constexpr size_t kShmLine = 128;
 struct ShmRank {
   // The last phase that the owner published.
   alignas(kShmLine) std::atomic<uint32_t> phase;
-  // What the owner was doing in its last phases, so that members that do not
-  // do the same are noticed: the phase in the upper half, the operation in the
-  // lower.
+  // The owner's operations in its last phases, to detect members that call
+  // different ones: the phase in the upper half, the operation in the lower.
   std::atomic<uint64_t> op[kShmDepth];
-  // Where the owner ran when it published.
+  // The core on which the owner published.
   std::atomic<uint32_t> core;
   // 1 once the owner has left for good.
   std::atomic<uint32_t> left;
 
-  // 1 while the owner sleeps or is about to; its futex.
+  // 1 while the owner sleeps or is about to sleep; a futex.
   alignas(kShmLine) std::atomic<uint32_t> parked;
-  // What it sleeps for: ranks [first, last) to publish phase `target`.
+  // What it waits for: ranks [first, last) to publish phase `target`.
   std::atomic<uint32_t> target;
   std::atomic<uint32_t> first;
   std::atomic<uint32_t> last;
-  // 1 once the world has ended or nobody need wait for that any more; a futex.
+  // 1 when the world has ended or StopWaiting was called; a futex.
   std::atomic<uint32_t> alarm;
 };
 
@@ -51,19 +50,19 @@ constexpr size_t kShmIdBytes = 16;
 constexpr size_t kShmReasonBytes = 256;
 
 struct ShmHeader {
-  // Random; proves that this is the segment that the offer meant.
+  // Random; shows that this is the segment of the offer.
   char id[kShmIdBytes];
   int64_t generation;
   uint32_t size;
   uint32_t part_bytes;
-  // 0: fine; 1: aborted, `reason` is being written; 2: it is written.
+  // 0: not aborted; 1: `reason` is being written; 2: `reason` is complete.
   alignas(kShmLine) std::atomic<uint32_t> aborted;
   char reason[kShmReasonBytes];
   // Whom the reason blames; -1 = nobody. Written with it.
   int32_t blamed_rank;
 };
 
-// Thread-compatible; what lies in it is shared and atomic where it must be.
+// Thread-compatible; the shared fields are atomic where necessary.
 class ShmSegment {
  public:
   struct Shape {
@@ -72,7 +71,7 @@ class ShmSegment {
     size_t part_bytes = 0;
   };
 
-  // Makes a new one. `fd` stays open, for the others, until CloseFd.
+  // Creates a segment. `fd` stays open for the others until CloseFd.
   static absl::StatusOr<std::unique_ptr<ShmSegment>> Create(
       const Shape& shape, const std::string& id);
   // Maps the one that process `pid` has open as `fd`.

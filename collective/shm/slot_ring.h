@@ -1,4 +1,4 @@
-// Where in its part of the shared memory a rank puts the data of a phase.
+// Chooses where in its part of the shared memory a rank puts a phase's data.
 #pragma once
 
 #include <cstddef>
@@ -6,13 +6,13 @@
 
 namespace elasticdl::collective {
 
-// The part is used from front to back and round again, whatever the sizes: data
-// then goes to memory that the others' caches have dropped, which is written
-// twice as fast as memory that they still hold. All ranks make the same calls,
-// so a place is the same offset in the part of every rank.
+// The part is a ring: data goes to memory that the others' caches have dropped,
+// which is written twice as fast as memory that they still hold. All ranks make
+// the same calls, so the offset is the same in every rank's part.
 //
-// The part has quarters. Nothing is checked within a quarter; on entering one,
-// all ranks must have finished reading what was in it. Thread-compatible.
+// The part has four quarters. Before a quarter is used again, all ranks must
+// have finished reading it; within a quarter nothing is checked.
+// Thread-compatible.
 class SlotRing {
  public:
   struct Place {
@@ -35,10 +35,11 @@ class SlotRing {
     if (rounded > quarter_bytes_ - used_) {
       quarter_ = (quarter_ + 1) % 4;
       used_ = 0;
-      // The first time round there is nothing to wait for, and perhaps nobody
-      // has got as far as that phase.
+      // In the first turn there is nothing to wait for, and the phase may not
+      // exist yet.
       place.must_wait = used_before_[quarter_];
-      // Who publishes k has finished reading up to k - 2 (see ShmWorld).
+      // A rank that publishes k has finished reading up to k - 2 (see
+      // ShmWorld).
       place.free_at = last_phase_[quarter_] + 2;
     }
     place.offset = quarter_ * quarter_bytes_ + used_;
@@ -52,7 +53,7 @@ class SlotRing {
   const size_t quarter_bytes_;
   size_t quarter_ = 0;
   size_t used_ = 0;
-  // In which a quarter was last used.
+  // The phase in which each quarter was last used.
   uint32_t last_phase_[4] = {};
   bool used_before_[4] = {};
 };

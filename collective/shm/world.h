@@ -1,17 +1,17 @@
-// How members wait for each other through shared memory.
+// Synchronization between members through shared memory.
 //
-// Each rank counts *phases*. In phase k it may put data into its part of the
-// memory and then publishes k. Publishing k says, in all operations: my data of
-// k is there, and I have finished reading all data of phases <= k - 2. So a
-// rank may publish k + 1 before it reads k, and memory is written again when
-// all have published the phase after the next (SlotRing).
+// Each rank counts *phases*. In phase k it may write data into its part of the
+// memory; then it publishes k. In every operation, publishing k means: my data
+// of phase k is complete, and I have finished reading all data of phases <= k
+// - 2. So a rank may publish k + 1 before it reads k, and memory of phase k may
+// be overwritten when all have published k + 2 (SlotRing).
 //
-// Waiting is a short spin, which gives way to ranks on the same core, then a
-// sleep. No
-// wakeup is lost: the sleeper stores `parked` and then looks at the phases; the
-// publisher stores its phase and then looks at `parked`; both sequentially
-// consistent, so one of them sees the other. A publisher wakes a sleeper only
-// when all that it waits for is there: the last one that publishes sees it.
+// A wait spins for a short time, yielding to ranks on the same core, then
+// sleeps. No wakeup is lost: the sleeper stores `parked` and then reads the
+// phases; the publisher stores its phase and then reads `parked`. Both are
+// sequentially consistent, so one of them sees the other. A publisher wakes a
+// sleeper only when all phases that it waits for are published: the last
+// publisher sees that.
 #pragma once
 
 #include <cstdint>
@@ -25,8 +25,8 @@
 
 namespace elasticdl::collective {
 
-// Publish and the waits for phases belong to the thread that runs the
-// operations; the rest is for any thread.
+// Publish and the waits for phases are for the thread that runs the operations;
+// any thread may call the rest.
 class ShmWorld {
  public:
   ShmWorld(std::unique_ptr<ShmSegment> segment, int rank, int size);
@@ -37,19 +37,19 @@ class ShmWorld {
 
   // The last phase that this rank published.
   uint32_t phase() const { return phase_; }
-  // Goes on to the next phase. `op` must be the same at all.
+  // Publishes the next phase. `op` must be the same on all ranks.
   void Publish(uint32_t op);
 
-  // Until ranks [first, last) have published `phase`. ABORTED when the world is
-  // broken before they have.
+  // Waits until ranks [first, last) have published `phase`. ABORTED if the
+  // world breaks first.
   absl::Status Wait(int first, int last, uint32_t phase, Deadline& deadline);
-  // Until all have published `phase`, with the same operation.
+  // Waits until all have published `phase`, with the same operation.
   absl::Status WaitAllAt(uint32_t phase, Deadline& deadline);
   absl::Status WaitAll(Deadline& deadline) {
     return WaitAllAt(phase_, deadline);
   }
-  // INTERNAL, and the end of the world, when `rank` did another operation in
-  // `phase` than this one.
+  // INTERNAL, and the world ends, if `rank` called another operation in `phase`
+  // than this one.
   absl::Status CheckSameOp(int rank, uint32_t phase);
 
   // OK unless the world is broken.
@@ -57,14 +57,14 @@ class ShmWorld {
 
   // Ends the world for all. The first reason is kept.
   void Abort(const absl::Status& why);
-  // Returns when the world has been aborted, by whomever, or StopWaiting was
+  // Returns when the world was aborted, by any member, or StopWaiting was
   // called. For one thread besides the one that runs the operations.
   void WaitForAbort();
   void StopWaiting();
   // The process of `rank` has ended: aborts unless it had left before.
   void MemberDied(int rank, const absl::Status& why);
-  // This member takes part no more. Members that still need something of it
-  // get ABORTED; what it has published stays readable.
+  // This member takes no further part. Members that still need data from it get
+  // ABORTED; what it has published stays readable.
   void Leave();
 
  private:
@@ -82,7 +82,7 @@ class ShmWorld {
   const std::unique_ptr<ShmSegment> segment_;
   const int rank_;
   const int size_;
-  // More members than cores: whoever waits must let others run.
+  // More members than cores: a waiting member must let others run.
   const bool crowded_;
   uint32_t phase_ = 0;
 

@@ -17,9 +17,9 @@
 namespace elasticdl::collective {
 namespace {
 
-// A kernel answers while its host is reachable, whatever the process does: one
-// that says nothing for so long has been cut off. Five repetitions of a lost
-// packet fit in.
+// A kernel answers while its host is reachable, whatever the process does: a
+// host that is silent for this long is cut off. A lost packet is repeated five
+// times in this time.
 constexpr absl::Duration kMostSilence = absl::Seconds(10);
 
 using AddressList = std::unique_ptr<addrinfo, decltype(&freeaddrinfo)>;
@@ -105,7 +105,7 @@ absl::Status Configure(int socket) {
       !set(IPPROTO_TCP, TCP_NODELAY, 1) || !set(SOL_SOCKET, SO_KEEPALIVE, 1) ||
       !set(IPPROTO_TCP, TCP_KEEPIDLE, silence / 2) ||
       !set(IPPROTO_TCP, TCP_KEEPINTVL, 1) ||
-      // Holds for data that is on its way and for the probes.
+      // Applies to unacknowledged data and to keepalive probes.
       !set(IPPROTO_TCP, TCP_USER_TIMEOUT, 1000 * silence)) {
     return ErrnoToStatus(errno, "configure a socket");
   }

@@ -17,7 +17,8 @@ struct TcpAddress {
   uint16_t port = 0;
 };
 
-// A listening socket on one address of this host, not on all, and where it is.
+// A socket that listens on one address of this host, not on all, and its
+// address.
 struct TcpListener {
   Fd socket;
   TcpAddress address;
@@ -26,13 +27,13 @@ struct TcpListener {
 // is not an address of this host.
 absl::StatusOr<TcpListener> Listen(const std::string& host);
 
-// Begins to connect; the socket is writable, or broken, when it is decided.
+// Begins to connect; the socket becomes writable when it succeeded or failed.
 absl::StatusOr<Fd> Dial(const TcpAddress& address);
 // OK when a socket of Dial is connected.
 absl::Status DialResult(int socket);
 
-// Not blocking, without delays for small packets, closed on exec; broken when
-// the other host is silent for 10 s.
+// Non-blocking, no delay for small packets, closed on exec; breaks when the
+// other host does not answer for 10 s.
 absl::Status Configure(int socket);
 
 }  // namespace elasticdl::collective

@@ -12,8 +12,8 @@
 namespace elasticdl::collective {
 namespace {
 
-// What a rank sends at most to reach all others directly: about what a gigabit
-// link carries in the time of a ring's latencies.
+// The most that a rank sends directly to all others: about what a gigabit link
+// carries in the time of a ring's latencies.
 constexpr size_t kSmallBytes = 64 << 10;
 // Received data is added up in chunks that stay in the cache.
 constexpr size_t kChunkBytes = 128 << 10;
@@ -44,7 +44,7 @@ TcpCommunicator::Blocks TcpCommunicator::Split(char* data, size_t bytes) const {
   return blocks;
 }
 
-// `all` has `bytes` of each rank; the own ones are left alone.
+// `all` has `bytes` of each rank; this rank's are not changed.
 absl::Status TcpCommunicator::ExchangeWithAll(const char* own, char* all,
                                               size_t bytes,
                                               Deadline& deadline) {

@@ -14,8 +14,8 @@
 
 namespace elasticdl::collective {
 
-// Small data goes from everybody to everybody, large data round a ring. Every
-// call returns only after all members have entered it.
+// Small data is sent directly from each member to each other, large data around
+// a ring. Every call returns only after all members have entered it.
 class TcpCommunicator final : public Communicator {
  public:
   explicit TcpCommunicator(std::unique_ptr<TcpMesh> mesh);
@@ -36,7 +36,7 @@ class TcpCommunicator final : public Communicator {
   }
 
  private:
-  // A part of an array that goes round as one.
+  // A part of an array that is passed on as one.
   struct Block {
     char* data;
     size_t bytes;
@@ -45,7 +45,7 @@ class TcpCommunicator final : public Communicator {
   using Blocks = std::vector<Block>;
 
   bool IsSmall(size_t bytes) const;
-  // A rank's place in the ring relative to this one.
+  // The rank at this distance in the ring.
   int Neighbour(int distance) const {
     return (rank_ + distance % size_ + size_) % size_;
   }

@@ -67,7 +67,7 @@ absl::StatusOr<std::unique_ptr<Communicator>> TcpConnector::Connect(
                                Decode(world_, rank, offers[rank]));
     addresses.push_back(std::move(address));
   }
-  // Nobody can dial any more when this returns, whatever comes of it.
+  // On return nobody can dial any more, even after an error.
   const TcpListener listener = std::move(listener_);
   if (!listener.socket.valid()) {
     return absl::FailedPreconditionError("Connect was called before");

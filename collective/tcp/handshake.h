@@ -5,8 +5,8 @@
 //   listener -> dialler   reply    a nonce, MAC over both
 //   dialler  -> listener  confirm  MAC over both
 //
-// Nonces keep a recorded conversation from being played again. All messages
-// have fixed sizes, so that a stranger's bytes cost little.
+// Nonces make a recorded handshake useless. All messages have fixed sizes, so
+// that a stranger cannot make us allocate memory.
 #pragma once
 
 #include <string>
@@ -24,7 +24,7 @@ class TcpHandshake {
   static constexpr size_t kConfirmBytes = 32;
 
   static std::string Hello(const WorldSpec& world, int listener);
-  // The dialler's rank. Errors say why it does not belong.
+  // The dialler's rank. Errors say why it is not a member.
   static absl::StatusOr<int> ReadHello(const WorldSpec& world,
                                        const std::string& hello);
   static std::string Reply(const WorldSpec& world, const std::string& hello);

@@ -19,10 +19,10 @@
 namespace elasticdl::collective {
 namespace {
 
-// Looks again for so long before sleeping: a sleep and a wakeup take about as
-// long as the answer of a peer that is already working on it.
+// How long to spin before sleeping: a sleep and a wakeup take about as long as
+// a peer that is already working needs to answer.
 constexpr int64_t kSpinNanos = 20000;
-// Whether to look again instead of sleeping.
+// Spin instead of sleeping?
 class Spin {
  public:
   bool GoOn(bool moved) {
@@ -85,7 +85,7 @@ absl::Status TcpMesh::EndWith(absl::Status status) {
 }
 
 absl::Status TcpMesh::Broken(int rank, const std::string& what) {
-  // An abort here closes the connections, too; it is the better explanation.
+  // An abort also closes the connections; its reason explains more.
   ELASTICDL_RETURN_IF_ERROR(abort_.Check());
   return EndWith(
       Blame(rank, absl::AbortedError(absl::StrCat("rank ", rank_, " lost rank ",

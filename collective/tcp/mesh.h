@@ -1,5 +1,5 @@
-// Connections to all other members of a world, and moving bytes over several of
-// them at once.
+// Connections to all other members of a world; moves data over several of them
+// at once.
 #pragma once
 
 #include <atomic>
@@ -15,14 +15,14 @@
 
 namespace elasticdl::collective {
 
-// An abort that wakes whoever polls. Thread-safe.
+// An abort that wakes threads in poll(). Thread-safe.
 class AbortSignal {
  public:
   AbortSignal();
   // The first reason is kept.
   void Raise(const absl::Status& why);
   bool raised() const { return raised_.load(); }
-  // ABORTED with the reason, and whom it blames, once raised.
+  // Once raised: ABORTED with the reason and its blame.
   absl::Status Check();
   // Readable once raised.
   int fd() const { return event_.get(); }
@@ -48,14 +48,14 @@ struct TcpReceive {
 // Move is for one thread at a time, Abort for any.
 class TcpMesh {
  public:
-  // `sockets` by rank, the own one empty; not blocking.
+  // `sockets` by rank, non-blocking; that of this rank is empty.
   TcpMesh(int rank, std::vector<Fd> sockets);
   TcpMesh(const TcpMesh&) = delete;
   TcpMesh& operator=(const TcpMesh&) = delete;
 
   int rank() const { return rank_; }
   int size() const { return static_cast<int>(sockets_.size()); }
-  // To wait for its end. -1: the own rank.
+  // For poll(), to notice its end. -1 for this rank.
   int socket(int rank) const { return sockets_[rank].get(); }
 
   absl::Status Check() { return abort_.Check(); }
@@ -79,7 +79,7 @@ class TcpMesh {
   void Abort(const absl::Status& why);
 
  private:
-  // How much went through, 0 when it would block.
+  // The number of bytes moved; 0 if it would block.
   absl::StatusOr<size_t> SendSome(TcpSend& send);
   absl::StatusOr<size_t> ReceiveSome(int rank, char* to, size_t bytes);
   struct Awaited {

@@ -17,8 +17,8 @@
 namespace elasticdl::collective {
 namespace {
 
-// Strangers beyond this many, beside one connection per member, push out the
-// oldest that has not proved anything.
+// The number of unproved connections, in addition to one per member. Beyond it
+// the oldest of them is dropped.
 constexpr size_t kMaxStrangers = 64;
 
 }  // namespace
@@ -148,7 +148,7 @@ absl::StatusOr<bool> TcpRendezvous::Read(Connection& connection,
 
 absl::Status TcpRendezvous::Send(Connection& connection,
                                  const std::string& message) {
-  // A new connection's buffer takes these few bytes at once.
+  // The empty buffer of a new connection has room for these few bytes.
   const ssize_t sent = send(connection.socket.get(), message.data(),
                             message.size(), MSG_DONTWAIT | MSG_NOSIGNAL);
   if (sent == static_cast<ssize_t>(message.size())) return absl::OkStatus();
@@ -191,7 +191,7 @@ void TcpRendezvous::HandleAsListener(Connection& connection) {
                             : TcpHandshake::kConfirmBytes;
   const absl::StatusOr<bool> complete = Read(connection, wanted);
   if (!complete.ok()) {
-    // A stranger, a probe, or a member that died; its probe tells.
+    // A stranger, a probe, or a member that died, which its probe will show.
     connection.state = State::kDropped;
   } else if (*complete && connection.state == State::kAwaitHello) {
     TakeHello(connection);
@@ -233,7 +233,7 @@ void TcpRendezvous::Finish(Connection& connection) {
   ++num_done_;
 }
 
-// Whether a connection of `rank` has proved itself, at least so far.
+// Does `rank` have a connection that has passed its checks so far?
 bool TcpRendezvous::Heard(int rank) const {
   return done_[rank].valid() ||
          std::any_of(connections_.begin(), connections_.end(),
@@ -243,8 +243,9 @@ bool TcpRendezvous::Heard(int rank) const {
                      });
 }
 
-// Nobody ever sends on a probe: it was refused, or the other end is gone, or it
-// has finished its own rendezvous; then it has been heard before.
+// Nobody sends on a probe. If it ends, it was refused, or the other end is
+// gone, or it has finished its own rendezvous; in that case it is already
+// connected.
 absl::Status TcpRendezvous::HandleProbe(Connection& connection) {
   const absl::StatusOr<bool> complete = Read(connection, 1);
   if (complete.ok() && !*complete) return absl::OkStatus();

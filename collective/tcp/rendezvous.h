@@ -1,4 +1,4 @@
-// Connects one member with all others, once it knows where they are.
+// Connects one member to all others, whose addresses are known.
 #pragma once
 
 #include <list>
@@ -14,11 +14,11 @@
 
 namespace elasticdl::collective {
 
-// A rank dials all lower ones and waits for all higher ones. To notice the
-// death of one that it waits for, it also opens a connection to that one's
-// listener and says nothing on it (a *probe*).
+// A rank dials all lower ranks and waits for all higher ones. To notice the
+// death of a higher rank, it also opens a connection to that rank's listener
+// and sends nothing on it (a *probe*).
 //
-// Strangers may connect and say anything or nothing: they are dropped, or
+// Strangers may connect and send anything or nothing: they are dropped or
 // ignored, and nobody waits for them. Thread-compatible.
 class TcpRendezvous {
  public:
@@ -31,7 +31,7 @@ class TcpRendezvous {
 
  private:
   enum class State {
-    kDialling,    // to a lower rank: connection not there yet
+    kDialling,    // to a lower rank: not connected yet
     kAwaitReply,  // hello sent
     kAwaitHello,  // accepted
     kAwaitConfirm,
@@ -46,7 +46,7 @@ class TcpRendezvous {
     Fd socket;
     std::string hello;
     std::string reply;
-    // What has come of the message that is awaited.
+    // The part of the awaited message that has arrived.
     std::string received;
   };
 
@@ -59,7 +59,7 @@ class TcpRendezvous {
   absl::Status HandleProbe(Connection& connection);
   void TakeHello(Connection& connection);
   void TakeConfirm(Connection& connection);
-  // Reads towards `wanted` bytes; true when all are there.
+  // Reads until there are `wanted` bytes; true when there are.
   absl::StatusOr<bool> Read(Connection& connection, size_t wanted);
   absl::Status Send(Connection& connection, const std::string& message);
   void Finish(Connection& connection);

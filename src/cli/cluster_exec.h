@@ -1,7 +1,7 @@
-// Handing over to `elasticdl-cluster`, the program that talks to Kubernetes and
-// to Docker.
-// Its HTTP library (libcurl with TLS) takes longer to load than all the rest of
-// the client, so `elasticdl` itself does not link it (docs/kubernetes.md).
+// Hands over to `elasticdl-cluster`, the program that talks to Kubernetes and
+// to Docker. Its HTTP library (libcurl with TLS) takes longer to load than all
+// the rest of the client, so `elasticdl` itself does not link it
+// (docs/kubernetes.md).
 #pragma once
 
 #include <string>
@@ -16,8 +16,7 @@ namespace elasticdl::cli {
 absl::Status ExecCluster(const std::string& command,
                          const std::vector<std::string>& args);
 
-// Is there a sign of a cluster: $KUBECONFIG, ~/.kube/config, or a pod around
-// us?
+// Is a cluster configured: $KUBECONFIG, ~/.kube/config, or are we in a pod?
 bool ClusterIsConfigured();
 
 }  // namespace elasticdl::cli

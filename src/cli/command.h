@@ -1,4 +1,4 @@
-// Tables of commands and how one is chosen.
+// Tables of commands, and dispatch.
 #pragma once
 
 #include <string>
@@ -11,13 +11,13 @@ using Args = std::vector<std::string>;
 struct Command {
   std::string name;
   std::string summary;
-  // Runs it with the arguments after its name; the exit code.
+  // Runs it with the arguments after its name and returns the exit code.
   int (*run)(const Args& args);
 };
 
 // Runs the command that args[0] names. `program` as typed so far, e.g.
-// "elasticdl zoo". --help and `help` (also `help COMMAND`) print and give 0,
-// no command prints the help and gives 1, an unknown one gives 2.
+// "elasticdl zoo". --help and `help` (also `help COMMAND`) print and return 0,
+// no command prints the help and returns 1, an unknown one returns 2.
 int Dispatch(const std::string& program, const std::string& summary,
              const std::vector<Command>& commands, const Args& args);
 

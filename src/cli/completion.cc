@@ -26,8 +26,9 @@ CommandFlags JobCommandFlags(const std::string& name,
   return {name, set.Describe()};
 }
 
-// The commands whose flags are known here. The others are asked: the script
-// reads their --help.
+// The commands whose flags are known here. For the others the script reads
+// their
+// --help.
 std::vector<CommandFlags> KnownFlags() {
   std::vector<CommandFlags> all = {
       JobCommandFlags("train", flags::JobCommand::kTrain),

@@ -1,4 +1,4 @@
-// Handing over to a program that is installed beside this one.
+// Hands over to a program that is installed next to this one.
 #pragma once
 
 #include <string>
@@ -9,7 +9,7 @@
 namespace elasticdl::cli {
 
 // Replaces this process by `PROGRAM ARGS…`. Returns only when that fails:
-// NOT_FOUND, …, and `purpose` of the program ("which …").
+// NOT_FOUND, …; the message contains the program's `purpose` ("which …").
 absl::Status ExecBeside(const std::string& program, const std::string& purpose,
                         const std::vector<std::string>& args);
 

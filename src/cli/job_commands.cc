@@ -42,7 +42,7 @@ void FormatPods(const Json& pods, std::string* text) {
   for (const Json& pod : pods) {
     const int64_t pid = Whole(pod, "pid");
     const std::string message = Text(pod, "message");
-    // Only processes of this machine have one.
+    // Only processes on this machine have one.
     absl::StrAppendFormat(text, "%-40s %-8s %8s  %s%s%s\n", Text(pod, "name"),
                           Text(pod, "type"), pid == 0 ? "-" : absl::StrCat(pid),
                           Text(pod, "state"), message.empty() ? "" : ": ",
@@ -50,7 +50,7 @@ void FormatPods(const Json& pods, std::string* text) {
   }
 }
 
-// The answer of /api/status for people.
+// The response of /api/status as text.
 std::string FormatStatus(const Json& status) {
   std::string text = absl::StrFormat(
       "%s: %s, epoch %d, step %d, %.0f records/s", Text(status, "job"),
@@ -78,7 +78,7 @@ int WatchJob(const flags::FlagSet& set, JobHandle& job) {
   do {
     const auto body = job.Status();
     if (!body.ok()) return Fail(set, body.status());
-    // Home, clear to the end: no flicker.
+    // Cursor to the top, clear to the end: this does not flicker.
     std::printf("\x1b[H\x1b[J%s",
                 FormatStatus(Json::parse(*body, nullptr, false)).c_str());
     std::fflush(stdout);

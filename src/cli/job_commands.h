@@ -1,4 +1,4 @@
-// elasticdl top, scale, stop and logs for any job, and how lists of jobs look.
+// elasticdl top, scale, stop and logs for any job, and lists of jobs.
 #pragma once
 
 #include <functional>
@@ -13,7 +13,7 @@
 
 namespace elasticdl::cli {
 
-// The flags that say which job is meant.
+// The flags that select a job.
 struct JobChoice {
   std::string job_name;
   std::string state_dir;
@@ -44,12 +44,12 @@ struct JobSummary {
   std::string place_kind;
   std::string place;
 };
-// Prints them for people or as a JSON array, running ones first; `none` is said
-// of no jobs.
+// Prints them as text or as a JSON array, running ones first; `none` is printed
+// if there are none.
 void PrintJobs(std::vector<JobSummary> jobs, bool json,
                const std::string& none);
 
-// "elasticdl top: why" on stderr; the exit code 1.
+// Prints "elasticdl top: <error>" to stderr and returns the exit code 1.
 int Fail(const flags::FlagSet& set, const absl::Status& status);
 
 }  // namespace elasticdl::cli

@@ -15,7 +15,7 @@ using Json = nlohmann::json;
 
 constexpr char kPsPrefix[] = "elasticdl-ps-";
 
-// Of a server's pod: the name that its first one had.
+// The name of the first pod of a server's slot.
 absl::string_view WithoutAttempt(absl::string_view pod) {
   const size_t end = pod.rfind("-r");
   int64_t attempt = 0;
@@ -26,7 +26,7 @@ absl::string_view WithoutAttempt(absl::string_view pod) {
   return pod.substr(0, end);
 }
 
-// {"error": "…"} of the status server, or the body as it is.
+// The text of {"error": "…"}, or the whole body.
 std::string ErrorOf(const std::string& body) {
   const Json json = Json::parse(body, nullptr, /*allow_exceptions=*/false);
   if (json.is_object() && json.contains("error") && json["error"].is_string()) {
@@ -48,12 +48,12 @@ bool MatchesPod(absl::string_view pod, absl::string_view wanted) {
   if (wanted.empty() || pod == wanted) return true;
   if (pod == "master") return false;
   int64_t id = 0;
-  // A number is a worker's.
+  // A number means a worker.
   if (absl::SimpleAtoi(wanted, &id) && absl::StartsWith(pod, kPsPrefix)) {
     return false;
   }
   if (absl::EndsWith(pod, absl::StrCat("-", wanted))) return true;
-  // ps-1 is elasticdl-ps-<job>-1, and what came after it: …-1-r2.
+  // ps-1 is elasticdl-ps-<job>-1 and its successors: …-1-r2.
   return absl::ConsumePrefix(&wanted, "ps-") && absl::SimpleAtoi(wanted, &id) &&
          absl::StartsWith(pod, kPsPrefix) &&
          absl::EndsWith(WithoutAttempt(pod), absl::StrCat("-", wanted));

@@ -1,4 +1,4 @@
-// A job that was started before, wherever it runs.
+// A job that is running or has ended, on this machine or on a cluster.
 #pragma once
 
 #include <cstdint>
@@ -11,7 +11,7 @@
 
 namespace elasticdl::cli {
 
-// How a job ended. Empty state: it has not, or nobody knows.
+// How a job ended. Empty state: it has not ended, or that is unknown.
 struct JobEnd {
   std::string state;
   std::string reason;
@@ -20,9 +20,9 @@ struct JobEnd {
 struct LogRequest {
   // master, a pod's name or its end (0, worker-j-0); "" = all.
   std::string pod;
-  // Go on until the job (or the pod asked for) has ended.
+  // Continue until the job (or the requested pod) has ended.
   bool follow = false;
-  // Of the run before.
+  // The logs of the previous run.
   bool previous = false;
 };
 
@@ -40,36 +40,37 @@ class JobHandle {
 
   virtual const std::string& name() const = 0;
 
-  // The answer of /api/status. UNAVAILABLE when the master does not answer,
-  // FAILED_PRECONDITION when the job does not run, others with the master's
-  // words.
+  // The response of /api/status. UNAVAILABLE if the master does not answer,
+  // FAILED_PRECONDITION if the job is not running; other errors have the
+  // master's message.
   virtual absl::StatusOr<std::string> Status() = 0;
   virtual absl::Status Scale(int64_t num_workers) = 0;
-  // Asks the job to end, waits for it, and removes what it holds besides its
-  // results; what to say then. DEADLINE_EXCEEDED: it has not ended in time.
+  // Asks the job to end, waits for that and removes everything except its
+  // results. Returns a message for the user. DEADLINE_EXCEEDED: it has not
+  // ended in time.
   virtual absl::StatusOr<std::string> Stop(const StopRequest& request) = 0;
   // True as soon as the job has ended, false after `timeout`.
   virtual bool WaitEnd(absl::Duration timeout) = 0;
   virtual JobEnd End() = 0;
   // Writes logs to standard output.
   virtual absl::Status Logs(const LogRequest& request) = 0;
-  // How to get at the status page with a browser. Holds the job's token.
+  // How to open the status page in a browser. Contains the job's token.
   virtual absl::StatusOr<std::string> PageUrl() = 0;
 };
 
-// Waits for the end of a job that was asked to end. DEADLINE_EXCEEDED tells its
-// name.
+// Waits for the end of a job that was asked to end. DEADLINE_EXCEEDED contains
+// its name.
 absl::Status WaitStopped(JobHandle& job, absl::Duration timeout);
 
-// Does `pod`, "master" or the name of one, match LogRequest::pod? 1 is worker
-// 1, ps-1 is server 1.
+// Does `pod` ("master", or a pod's name) match LogRequest::pod? 1 is worker 1,
+// ps-1 is server 1.
 bool MatchesPod(absl::string_view pod, absl::string_view wanted);
 // Sorts the names of pods: numbers in them count as numbers, and a server's
 // pods come in the order in which they were started.
 bool PodComesBefore(absl::string_view a, absl::string_view b);
 
-// An answer of the master's HTTP API as Status; `job` begins the message. OK
-// for code 200.
+// A response of the master's HTTP API as Status; the message begins with `job`.
+// OK for code 200.
 absl::Status HttpAnswerToStatus(int code, const std::string& body,
                                 const std::string& job);
 

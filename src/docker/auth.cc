@@ -17,7 +17,7 @@
 namespace elasticdl::docker {
 namespace {
 
-// Under this name `docker login` keeps Docker Hub.
+// The name under which `docker login` stores Docker Hub.
 constexpr char kDockerHubServer[] = "https://index.docker.io/v1/";
 // A helper may ask the user to unlock a key ring, or a cloud for a token.
 constexpr absl::Duration kHelperTimeout = absl::Minutes(2);
@@ -30,7 +30,7 @@ std::string HostOf(absl::string_view server) {
   return std::string(server.substr(0, server.find('/')));
 }
 
-// With padding, which the engine wants and absl's web-safe form has not.
+// With padding, which the engine wants and absl's web-safe form lacks.
 std::string Encode(const nlohmann::json& object) {
   const std::string text =
       object.dump(-1, ' ', false, nlohmann::json::error_handler_t::replace);
@@ -61,7 +61,7 @@ nlohmann::json FromEntry(const nlohmann::json& entry,
     if (colon != std::string::npos) {
       user = pair.substr(0, colon);
       password = pair.substr(colon + 1);
-      // `docker login` of old ended it with zeros.
+      // Old versions of `docker login` padded it with zeros.
       while (!password.empty() && password.back() == '\0') password.pop_back();
     }
   }
@@ -132,7 +132,7 @@ absl::StatusOr<std::string> RegistryAuth::PushHeader(
 }
 
 std::string RegistryAuth::BuildHeader() const {
-  // A store of passwords leaves an empty entry in `auths` for each server.
+  // Servers whose password is in a store have an empty entry in `auths`.
   std::set<std::string> servers;
   for (const char* key : {"auths", "credHelpers"}) {
     const nlohmann::json entries = ObjectField(*config_, key);

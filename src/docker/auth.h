@@ -9,7 +9,7 @@
 
 namespace elasticdl::docker {
 
-// Thread-compatible. What `docker login` left behind.
+// Thread-compatible. What `docker login` has stored.
 class RegistryAuth {
  public:
   // Reads <config_dir>/config.json; a missing file is an empty one. `path` (the
@@ -22,10 +22,10 @@ class RegistryAuth {
   RegistryAuth& operator=(RegistryAuth&&) noexcept;
 
   // The header X-Registry-Auth for `registry` ("docker.io", "gcr.io",
-  // "localhost:5000"); of an empty object when nothing is known.
+  // "localhost:5000"); an empty object when there are no credentials.
   absl::StatusOr<std::string> PushHeader(const std::string& registry) const;
-  // The header X-Registry-Config: all that is known, for the images that a
-  // build starts from. What a helper does not give is left out.
+  // The header X-Registry-Config with all credentials, for the base images of a
+  // build. Those that a helper does not return are left out.
   std::string BuildHeader() const;
 
  private:

@@ -49,12 +49,12 @@ class Walker {
 
  private:
   bool IsExcluded(const std::string& name) const {
-    // The engine needs these two; it leaves them out of COPY by itself.
+    // The engine needs these two and excludes them from COPY itself.
     if (name == dockerfile_ || name == kIgnoreFile) return false;
     return ignore_.Excludes(name);
   }
 
-  // May there be something to send in this excluded folder?
+  // Might something in this excluded folder be included again?
   bool MayHoldMore(const std::string& name) const {
     return ignore_.has_exceptions() ||
            absl::StartsWith(dockerfile_, absl::StrCat(name, "/"));
@@ -88,7 +88,7 @@ class Walker {
       const size_t position = entries_.size();
       entries_.push_back(std::move(entry));
       ELASTICDL_RETURN_IF_ERROR(Folder(name));
-      // Nothing in it came back in.
+      // Nothing in it was included again.
       if (excluded && entries_.size() == position + 1) entries_.pop_back();
       return absl::OkStatus();
     }
@@ -117,7 +117,7 @@ class Walker {
   std::vector<ContextEntry> entries_;
 };
 
-// The Dockerfile's name below `folder`, or "" when it lies elsewhere.
+// The Dockerfile's name below `folder`, or "" when it is elsewhere.
 std::string NameBelow(const std::string& folder, const std::string& file) {
   const std::string root = absl::StrCat(Resolve(folder), "/");
   const std::string full = Resolve(file);
@@ -132,8 +132,8 @@ ContextEntry Generated(const std::string& name, const std::string& content) {
   return entry;
 }
 
-// Adds a Dockerfile that is not in the folder, and to .dockerignore what keeps
-// it (and a .dockerignore that the user did not write) out of COPY.
+// Adds a Dockerfile that is not in the folder, and lines to .dockerignore that
+// exclude it (and a .dockerignore that the user did not write) from COPY.
 void AddDockerfile(const std::string& text, const std::string& ignore_text,
                    BuildContext* context) {
   Sha256 hash;
@@ -170,7 +170,7 @@ absl::StatusOr<BuildContext> ReadContext(const ContextOptions& options) {
   BuildContext context;
   if (text.empty()) {
     context.dockerfile = NameBelow(options.folder, options.dockerfile);
-    // Read also when it is in the folder: a missing one is told here.
+    // Read even when it is in the folder, to report here that it is missing.
     ELASTICDL_ASSIGN_OR_RETURN(text, ReadFile(options.dockerfile));
   }
   ELASTICDL_ASSIGN_OR_RETURN(const std::string ignore_text,

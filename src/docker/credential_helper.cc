@@ -12,13 +12,13 @@
 namespace elasticdl::docker {
 namespace {
 
-// What helpers print when they have no entry, since the first of them.
+// What all helpers print when they have no entry.
 constexpr char kNoEntry[] = "credentials not found";
 
 absl::StatusOr<HelperAnswer> Parse(const std::string& text, int code) {
   if (code != 0) {
     if (absl::StrContains(text, kNoEntry)) return HelperAnswer();
-    // Without success its output is a message and no secret.
+    // If it failed, its output is a message and not a secret.
     return absl::UnavailableError(absl::StripAsciiWhitespace(text));
   }
   const auto root = nlohmann::json::parse(text, nullptr, false);
@@ -42,7 +42,7 @@ absl::StatusOr<HelperAnswer> AskCredentialHelper(const std::string& helper,
   }
   process::RunOptions options;
   options.argv = {program, "get"};
-  // Of two values of one variable the later counts.
+  // The last value of a variable counts.
   options.environment.push_back(absl::StrCat("PATH=", path));
   options.input = absl::StrCat(server, "\n");
   options.timeout = timeout;

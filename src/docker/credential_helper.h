@@ -1,4 +1,4 @@
-// Programs that keep the user's passwords for Docker.
+// Programs that store the user's passwords for Docker.
 #pragma once
 
 #include <string>
@@ -14,9 +14,9 @@ struct HelperAnswer {
 };
 
 // Asks `docker-credential-<helper> get` for `server`. The program is looked for
-// in `path` (the value of PATH). Empty fields: it knows nothing of the server.
+// in `path` (the value of PATH). Empty fields: it has no entry for the server.
 // NOT_FOUND: no such program; UNAVAILABLE: it failed, or took more than
-// `timeout`; the secret is in no message.
+// `timeout`. No message contains the secret.
 absl::StatusOr<HelperAnswer> AskCredentialHelper(const std::string& helper,
                                                  const std::string& server,
                                                  const std::string& path,

@@ -14,8 +14,9 @@ namespace {
 
 constexpr absl::string_view kByteOrderMark = "\xEF\xBB\xBF";
 
-// One character of a pattern against one of a path. `length` is how much of
-// the pattern it takes; 0 when the pattern is broken (a '[' without its end).
+// Matches one character of a pattern with one of a path. `length` is how much
+// of the pattern it uses; 0 when the pattern is invalid (a '[' without its
+// end).
 bool MatchesOne(absl::string_view pattern, char c, size_t* length) {
   if (pattern[0] == '?') {
     *length = 1;
@@ -59,8 +60,7 @@ bool IsValid(absl::string_view pattern) {
   return true;
 }
 
-// As a path is written in its shortest form: no "//", ".", "..", no slash at
-// either end.
+// The shortest form of a path: no "//", ".", "..", no slash at either end.
 std::string CleanPath(absl::string_view path) {
   std::vector<absl::string_view> parts;
   for (const absl::string_view part : absl::StrSplit(path, '/')) {
@@ -120,7 +120,7 @@ absl::StatusOr<DockerIgnore> DockerIgnore::Parse(absl::string_view text) {
           ".dockerignore:", number, ": '", line, "' is not a pattern"));
     }
     rule.pattern = CleanPath(line);
-    // The whole context; Docker ignores it as well.
+    // The whole context; Docker ignores this line too.
     if (rule.pattern == ".") continue;
     ignore.has_exceptions_ |= rule.exception;
     ignore.rules_.push_back(std::move(rule));
@@ -131,7 +131,7 @@ absl::StatusOr<DockerIgnore> DockerIgnore::Parse(absl::string_view text) {
 bool DockerIgnore::Excludes(absl::string_view path) const {
   bool excluded = false;
   for (const Rule& rule : rules_) {
-    // It could change nothing.
+    // It would change nothing.
     if (rule.exception != excluded) continue;
     bool matches = MatchesPattern(rule.pattern, path);
     for (size_t at = path.find('/'); !matches && at != path.npos;

@@ -9,19 +9,19 @@
 
 namespace elasticdl::docker {
 
-// Thread-compatible. What a .dockerignore file leaves out, as Docker reads it:
-// lines that start with '#' are comments; the last line that matches a path or
-// a folder above it decides; '!' takes back in; '*' and '?' do not match '/',
-// '**' does; paths are relative to the root of the context.
+// Thread-compatible. Which files a .dockerignore file excludes, by Docker's
+// rules: lines that start with '#' are comments; the last line that matches a
+// path or a folder above it decides; '!' includes again; '*' and '?' do not
+// match '/', '**' does; paths are relative to the root of the context.
 class DockerIgnore {
  public:
   DockerIgnore() = default;
-  // INVALID_ARGUMENT names the line that is no pattern.
+  // INVALID_ARGUMENT names the line that is not a pattern.
   static absl::StatusOr<DockerIgnore> Parse(absl::string_view text);
 
-  // Is `path` (relative, '/' between parts) left out?
+  // Is `path` (relative, '/' between parts) excluded?
   bool Excludes(absl::string_view path) const;
-  // Are there '!' lines? Then something below an excluded folder may be in.
+  // Are there '!' lines? Then files below an excluded folder may be included.
   bool has_exceptions() const { return has_exceptions_; }
 
  private:

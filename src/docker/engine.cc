@@ -12,8 +12,9 @@
 #include "auth.h"
 #include "elasticdl/common/status.h"
 #include "elasticdl/docker/image_name.h"
+#include "elasticdl/http/client.h"
+#include "elasticdl/http/url.h"
 #include "engine_host.h"
-#include "http.h"
 #include "json_field.h"
 #include "json_stream.h"
 #include "tar_stream.h"
@@ -21,10 +22,12 @@
 namespace elasticdl::docker {
 namespace {
 
-// The newest API this client was written for (Docker 27). Engines speak older
-// ones down to their own limit: Docker 29 down to 1.44.
+using http::PercentEncode;
+
+// The newest API that this client was written for (Docker 27). Engines also
+// support older ones, down to a limit: Docker 29 down to 1.44.
 constexpr int kMaxMinorVersion = 47;
-// An engine too old to say its version (before 2017) has this one.
+// Engines that are too old to send their version (before 2017) have this one.
 constexpr int kOldMinorVersion = 24;
 constexpr absl::Duration kShortCall = absl::Seconds(60);
 
@@ -39,12 +42,12 @@ int MinorVersion(const std::string& version) {
   return minor;
 }
 
-absl::Status HttpToStatus(const HttpResponse& response,
+absl::Status HttpToStatus(const http::Response& response,
                           absl::string_view what) {
-  const auto root = nlohmann::json::parse(response.error_body, nullptr, false);
+  const auto root = nlohmann::json::parse(response.body, nullptr, false);
   std::string message = StringField(root, "message");
   if (message.empty()) {
-    message = absl::StrCat("HTTP ", response.code, " ", response.error_body);
+    message = absl::StrCat("HTTP ", response.code, " ", response.body);
   }
   message = absl::StrCat(what, ": ", absl::StripAsciiWhitespace(message));
   switch (response.code) {
@@ -62,8 +65,8 @@ absl::Status HttpToStatus(const HttpResponse& response,
   }
 }
 
-// Reads the messages of a build or push: passes on what is shown, keeps how it
-// ended. Thread-compatible.
+// Reads the messages of a build or push: passes progress on and keeps the
+// result. Thread-compatible.
 class Messages {
  public:
   explicit Messages(const ProgressCallback& show)
@@ -72,9 +75,9 @@ class Messages {
 
   absl::Status Feed(absl::string_view data) { return stream_.Feed(data); }
 
-  // What went wrong, in the engine's words; "" = nothing.
+  // The engine's error message; "" = none.
   const std::string& error() const { return error_; }
-  // "3/7 : RUN make" of the step under way.
+  // The current step: "3/7 : RUN make".
   const std::string& step() const { return step_; }
   const std::string& image_id() const { return image_id_; }
   // Did the stream end within an object?
@@ -130,7 +133,7 @@ absl::Status PushError(const std::string& what, const std::string& registry,
 
 std::string BuildQuery(const BuildOptions& options,
                        const std::string& dockerfile) {
-  // rm, forcerm: no containers of steps stay behind, also of failed ones.
+  // rm, forcerm: remove the containers of all steps, failed ones too.
   std::string query =
       absl::StrCat("?rm=1&forcerm=1&t=", PercentEncode(options.image),
                    "&dockerfile=", PercentEncode(dockerfile));
@@ -152,26 +155,58 @@ std::string BuildQuery(const BuildOptions& options,
   return query;
 }
 
+http::Server ServerOf(const EngineAddress& address) {
+  http::Server server;
+  server.base_url = address.base_url;
+  server.unix_socket = address.socket;
+  server.ca_pem = address.ca_pem;
+  // The engine may close an idle connection just when it is used again, and a
+  // streamed body cannot be sent twice.
+  server.reuse_connections = false;
+  return server;
+}
+
 }  // namespace
 
 struct Engine::Impl {
   Impl(const EngineAddress& address, RegistryAuth auth)
-      : http(address), auth(std::move(auth)), name(address.name) {}
+      : client(ServerOf(address)),
+        auth(std::move(auth)),
+        name(absl::StrCat("the Docker engine at ", address.name)) {
+    login.cert_pem = address.cert_pem;
+    login.key_pem = address.key_pem;
+  }
+
+  absl::StatusOr<http::Response> Send(http::Request& request,
+                                      const http::Client::Sink& take) {
+    request.login = login;
+    request.what = name;
+    absl::StatusOr<http::Response> response =
+        client.Send(request, &take, &cancel);
+    // The certificates do not fit: the server's, or ours.
+    const absl::StatusCode code = response.status().code();
+    if (!login.cert_pem.empty() &&
+        (code == absl::StatusCode::kFailedPrecondition ||
+         code == absl::StatusCode::kInvalidArgument)) {
+      return absl::PermissionDeniedError(
+          absl::StrCat(response.status().message(), " (see DOCKER_CERT_PATH)"));
+    }
+    return response;
+  }
 
   std::string Path(absl::string_view path) const {
     return absl::StrCat("/v", version, path);
   }
 
   absl::Status Negotiate() {
-    HttpRequest ping;
-    ping.path = "/_ping";
-    ping.timeout = kShortCall;
+    http::Request ping;
+    ping.target = "/_ping";
+    ping.limits.total = kShortCall;
     ELASTICDL_ASSIGN_OR_RETURN(
-        const HttpResponse response,
-        http.Send(ping, [](absl::string_view) { return absl::OkStatus(); }));
+        const http::Response response,
+        Send(ping, [](absl::string_view) { return absl::OkStatus(); }));
     if (response.code != 200) {
-      return HttpToStatus(response,
-                          absl::StrCat("the Docker engine at ", name));
+      return HttpToStatus(response, name);
     }
     const auto it = response.headers.find("api-version");
     const int offered = it == response.headers.end() ? kOldMinorVersion
@@ -180,8 +215,11 @@ struct Engine::Impl {
     return absl::OkStatus();
   }
 
-  HttpClient http;
+  http::Client client;
+  Cancellation cancel;
+  http::Login login;
   const RegistryAuth auth;
+  // For messages.
   const std::string name;
   std::string version;
 };
@@ -191,7 +229,7 @@ Engine::~Engine() = default;
 
 const std::string& Engine::api_version() const { return impl_->version; }
 
-void Engine::Cancel() { impl_->http.Cancel(); }
+void Engine::Cancel() { impl_->cancel.Cancel(); }
 
 absl::StatusOr<std::unique_ptr<Engine>> Engine::Connect(
     const EngineOptions& options) {
@@ -218,18 +256,18 @@ absl::StatusOr<std::string> Engine::Build(const BuildOptions& options,
   ELASTICDL_RETURN_IF_ERROR(ParseImageName(options.image).status());
   const std::string what = absl::StrCat("build ", options.image);
   TarStream tar(context.entries, TarOptions());
-  HttpRequest request;
+  http::Request request;
   request.method = "POST";
-  request.path = impl_->Path(
+  request.target = impl_->Path(
       absl::StrCat("/build", BuildQuery(options, context.dockerfile)));
   request.headers = {
       "Content-Type: application/x-tar",
       absl::StrCat("X-Registry-Config: ", impl_->auth.BuildHeader())};
-  request.body = [&tar](char* buffer, size_t size) {
+  request.body_source = [&tar](char* buffer, size_t size) {
     return tar.Read(buffer, size);
   };
   Messages messages(show);
-  const absl::StatusOr<HttpResponse> response = impl_->http.Send(
+  const absl::StatusOr<http::Response> response = impl_->Send(
       request, [&](absl::string_view data) { return messages.Feed(data); });
   if (!response.ok()) return Annotate(response.status(), what);
   if (response->code / 100 != 2) return HttpToStatus(*response, what);
@@ -256,13 +294,13 @@ absl::Status Engine::Push(const std::string& image,
   }
   absl::StatusOr<std::string> auth = impl_->auth.PushHeader(name.registry);
   if (!auth.ok()) return Annotate(auth.status(), what);
-  HttpRequest request;
+  http::Request request;
   request.method = "POST";
-  request.path = impl_->Path(absl::StrCat(
+  request.target = impl_->Path(absl::StrCat(
       "/images/", name.repository, "/push?tag=", PercentEncode(name.tag)));
   request.headers = {absl::StrCat("X-Registry-Auth: ", *auth)};
   Messages messages(show);
-  const absl::StatusOr<HttpResponse> response = impl_->http.Send(
+  const absl::StatusOr<http::Response> response = impl_->Send(
       request, [&](absl::string_view data) { return messages.Feed(data); });
   if (!response.ok()) return Annotate(response.status(), what);
   if (response->code / 100 != 2) return HttpToStatus(*response, what);
@@ -278,16 +316,15 @@ absl::Status Engine::Push(const std::string& image,
 
 absl::StatusOr<std::string> Engine::ImageId(const std::string& image) {
   ELASTICDL_RETURN_IF_ERROR(ParseImageName(image).status());
-  HttpRequest request;
-  request.path = impl_->Path(absl::StrCat("/images/", image, "/json"));
-  request.timeout = kShortCall;
+  http::Request request;
+  request.target = impl_->Path(absl::StrCat("/images/", image, "/json"));
+  request.limits.total = kShortCall;
   std::string body;
-  ELASTICDL_ASSIGN_OR_RETURN(
-      const HttpResponse response,
-      impl_->http.Send(request, [&](absl::string_view data) {
-        body.append(data.data(), data.size());
-        return absl::OkStatus();
-      }));
+  ELASTICDL_ASSIGN_OR_RETURN(const http::Response response,
+                             impl_->Send(request, [&](absl::string_view data) {
+                               body.append(data.data(), data.size());
+                               return absl::OkStatus();
+                             }));
   if (response.code / 100 != 2) {
     return HttpToStatus(response, absl::StrCat("inspect ", image));
   }

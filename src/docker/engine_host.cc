@@ -5,6 +5,8 @@
 #include <sys/socket.h>
 #include <sys/un.h>
 
+#include <utility>
+
 #include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/strip.h"
@@ -35,16 +37,18 @@ absl::StatusOr<EngineAddress> OverNetwork(const EngineOptions& options,
   if (!tls) return address;
   const std::string folder =
       options.cert_path.empty() ? options.config_dir : options.cert_path;
-  address.ca_file = JoinPath(folder, "ca.pem");
-  address.cert_file = JoinPath(folder, "cert.pem");
-  address.key_file = JoinPath(folder, "key.pem");
-  for (const std::string& file :
-       {address.ca_file, address.cert_file, address.key_file}) {
-    if (!FileExists(file)) {
+  const std::pair<const char*, std::string*> files[] = {
+      {"ca.pem", &address.ca_pem},
+      {"cert.pem", &address.cert_pem},
+      {"key.pem", &address.key_pem}};
+  for (const auto& [name, pem] : files) {
+    absl::StatusOr<std::string> text = ReadFile(JoinPath(folder, name));
+    if (!text.ok()) {
       return absl::InvalidArgumentError(
-          absl::StrCat("TLS to ", address.name, ": ", file,
-                       " is missing; DOCKER_CERT_PATH names its folder"));
+          absl::StrCat("TLS to ", address.name, ": ", text.status().message(),
+                       "; DOCKER_CERT_PATH names the folder with ", name));
     }
+    *pem = *std::move(text);
   }
   return address;
 }

@@ -1,4 +1,4 @@
-// Where the engine listens, and why it may not be reached.
+// Where the engine listens, and why it cannot be reached.
 #pragma once
 
 #include <string>
@@ -12,20 +12,20 @@ namespace elasticdl::docker {
 struct EngineAddress {
   // As the user wrote it: "unix:///var/run/docker.sock".
   std::string name;
-  // Path of the socket; "" = it is reached by network.
+  // Path of the Unix socket; "" = the engine is reached over the network.
   std::string socket;
   // What precedes the path of a request: "http://localhost".
   std::string base_url;
-  // Files for TLS; empty without it.
-  std::string ca_file;
-  std::string cert_file;
-  std::string key_file;
+  // For TLS; empty without it.
+  std::string ca_pem;
+  std::string cert_pem;
+  std::string key_pem;
 };
 
-// INVALID_ARGUMENT: the host is none that can be spoken to.
+// INVALID_ARGUMENT: the host has a form that is not supported.
 absl::StatusOr<EngineAddress> ResolveEngine(const EngineOptions& options);
 
-// Connects to a unix socket once, to say exactly what is wrong. UNAVAILABLE: no
+// Connects to a Unix socket once, to say exactly what is wrong. UNAVAILABLE: no
 // engine listens there; PERMISSION_DENIED: this user may not use it.
 absl::Status CheckSocket(const EngineAddress& address);
 

@@ -1,5 +1,5 @@
-// Fields of JSON that others wrote: a missing one, or one of another type,
-// reads as empty.
+// Fields of JSON from elsewhere: empty if they are missing or have another
+// type.
 #pragma once
 
 #include <cstdint>
@@ -22,7 +22,7 @@ inline int64_t IntField(const nlohmann::json& object, const char* key) {
   return it->get<int64_t>();
 }
 
-// An empty object when there is none.
+// An empty object if it is missing.
 inline nlohmann::json ObjectField(const nlohmann::json& object,
                                   const char* key) {
   if (object.is_object()) {

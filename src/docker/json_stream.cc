@@ -8,8 +8,8 @@
 namespace elasticdl::docker {
 namespace {
 
-// One line of a build's output is one object; the longest that the engine
-// passes on are some kilobytes.
+// One line of a build's output is one object; the longest ones have some
+// kilobytes.
 constexpr size_t kMaxObjectBytes = 16 << 20;
 
 }  // namespace

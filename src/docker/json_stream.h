@@ -13,12 +13,12 @@ namespace elasticdl::docker {
 // without line ends between them, cut into pieces anywhere.
 class JsonStream {
  public:
-  // `take` gets the text of each object, from within Feed.
+  // Feed calls `take` with the text of each object.
   explicit JsonStream(std::function<void(const std::string&)> take);
 
-  // DATA_LOSS: that is no stream of objects (or one of them is absurdly long).
+  // DATA_LOSS: this is not a stream of objects, or one of them is far too long.
   absl::Status Feed(absl::string_view data);
-  // Is there a beginning without an end?
+  // Has an object begun and not ended?
   bool inside() const { return depth_ > 0; }
 
  private:

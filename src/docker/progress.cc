@@ -49,7 +49,7 @@ std::string FormatSize(int64_t bytes) {
 
 std::string FormatTransfer(int64_t current, int64_t total) {
   if (total <= 0) return FormatSize(current);
-  // The engine estimates; more than all must not break the line.
+  // Totals are estimates: more than 100 % must not break the line.
   const int64_t done = std::min(current, total);
   const int cells =
       static_cast<int>(static_cast<double>(kBarCells) *
@@ -74,7 +74,7 @@ void ProgressDisplay::Show(const Progress& progress) {
     text = absl::StrCat(at_line_start_ ? "" : "\n", progress.status, "\n");
   }
   if (text.empty()) return;
-  // Text that follows layers scrolls them away: their lines are done.
+  // The text scrolls the layers' lines away: they cannot be redrawn any more.
   lines_.clear();
   at_line_start_ = text.back() == '\n';
   write_(text);

@@ -15,7 +15,7 @@ namespace elasticdl::docker {
 namespace {
 
 constexpr size_t kBlockBytes = 512;
-// What the 11 octal digits of the header's size can say: 8 GiB.
+// The largest size for the header's 11 octal digits: 8 GiB.
 constexpr int64_t kMaxOctalSize = 077777777777;
 
 // The ustar header (POSIX.1-1988), field by field.
@@ -58,14 +58,14 @@ std::string Padding(int64_t size) {
   return std::string(rest == 0 ? 0 : kBlockBytes - rest, '\0');
 }
 
-// Into name and prefix, whose '/' between is not written; false when it does
-// not fit.
+// Writes the name into `name` and `prefix`, without the '/' between them. False
+// when it does not fit.
 bool PutName(absl::string_view name, Header* header) {
   if (name.size() <= sizeof(header->name)) {
     PutText(name, header->name);
     return true;
   }
-  // The last slash (not the one at a folder's end) that leaves a short rest.
+  // The first slash (not the one at a folder's end) after which the rest fits.
   for (size_t slash = name.find('/'); slash + 1 < name.size();
        slash = name.find('/', slash + 1)) {
     if (slash == name.npos || slash > sizeof(header->prefix)) break;
@@ -104,7 +104,7 @@ Header NewHeader(char type, uint32_t mode, int64_t modified) {
   return header;
 }
 
-// "30 path=…\n": the length counts itself.
+// "30 path=…\n": the length includes its own digits.
 std::string PaxRecord(absl::string_view key, absl::string_view value) {
   const std::string rest = absl::StrCat(" ", key, "=", value, "\n");
   size_t size = rest.size() + 1;
@@ -175,7 +175,7 @@ absl::Status TarStream::NextEntry() {
     absl::StrAppend(&pending_, entry.content, Padding(entry.size));
     return absl::OkStatus();
   }
-  // The listing saw no link here: O_NOFOLLOW keeps it so.
+  // It was not a link when it was listed; O_NOFOLLOW refuses one now.
   file_.Reset(open(entry.path.c_str(), O_RDONLY | O_CLOEXEC | O_NOFOLLOW));
   if (!file_.valid()) {
     return ErrnoToStatus(errno, absl::StrCat("build context: ", entry.path));

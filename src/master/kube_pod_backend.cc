@@ -3,10 +3,8 @@
 #include <poll.h>
 
 #include <algorithm>
-#include <functional>
 #include <limits>
 #include <map>
-#include <optional>
 #include <random>
 #include <set>
 #include <utility>
@@ -20,15 +18,13 @@
 #include "elasticdl/common/status.h"
 #include "elasticdl/common/thread.h"
 #include "elasticdl/kube/watch.h"
+#include "kube_pod_callers.h"
 
 namespace elasticdl::master {
 namespace {
 
 using kube::Json;
 
-// Creating a pod takes 10 to 50 ms of waiting: four at a time start a hundred
-// workers in about a second and do not burden the API server.
-constexpr int kCallers = 4;
 // Push must never wait.
 constexpr size_t kUnbounded = std::numeric_limits<size_t>::max();
 
@@ -89,29 +85,12 @@ class KubePodBackend::Loop {
     bool deleted = false;
     bool over() const { return told && IsFinal(last.phase); }
   };
-  // Something to ask the API server.
-  struct Command {
-    enum class Kind { kCreate, kDelete, kVerify };
-    Kind kind = Kind::kCreate;
-    std::string name;
-    Json pod;                          // kCreate
-    absl::Duration grace;              // kDelete
-    std::shared_ptr<Backoff> backoff;  // kDelete, once it has failed
-  };
-  // Commands for one pod go to one caller: they stay in order.
-  struct Caller {
-    Queue<Command> commands{kUnbounded};
-    Thread thread;
-  };
-
-  void Push(Command command);
-  void RunCaller(Caller& caller);
-  void Execute(Caller& caller, Command command,
-               std::multimap<absl::Time, Command>& later);
-  void DoCreate(const Command& command);
-  absl::Status AfterConflict(const Command& command);
-  bool DoDelete(Command& command);
-  void DoVerify(const Command& command);
+  PodCallers::Options CallerOptions();
+  bool Make(const PodCall& call);
+  void DoCreate(const PodCall& call);
+  absl::Status AfterConflict(const PodCall& call);
+  bool DoDelete(const PodCall& call);
+  void DoVerify(const PodCall& call);
 
   void OnWatch(const kube::WatchEvent& event);
   void VerifyUnseen();
@@ -142,10 +121,10 @@ class KubePodBackend::Loop {
 
   // Own synchronisation.
   Queue<PodEvent> events_{kUnbounded};
-  Caller callers_[kCallers];
   Thread dispatcher_;
   Mutex stop_mu_;  // serialises Stop with itself
   bool stopped_ ABSL_GUARDED_BY(stop_mu_) = false;
+  std::unique_ptr<PodCallers> callers_;
   std::unique_ptr<kube::Watch> watch_;
 };
 
@@ -168,9 +147,7 @@ KubePodBackend::Loop::Loop(Options options, std::vector<PodEvent> existing,
   dispatcher_ = Thread("pods", [this] {
     while (auto event = events_.Pop()) sink_(*event);
   });
-  for (Caller& caller : callers_) {
-    caller.thread = Thread("pod-calls", [this, &caller] { RunCaller(caller); });
-  }
+  callers_ = std::make_unique<PodCallers>(CallerOptions());
   kube::Watch::Options watch;
   watch.resource = kube::Pods();
   watch.namespace_name = client_.namespace_name();
@@ -180,20 +157,15 @@ KubePodBackend::Loop::Loop(Options options, std::vector<PodEvent> existing,
       [this](const kube::WatchEvent& event) { OnWatch(event); });
 }
 
-// Commands --------------------------------------------------------------------
-
-void KubePodBackend::Loop::Push(Command command) {
-  const size_t index = std::hash<std::string>()(command.name) % kCallers;
-  callers_[index].commands.Push(std::move(command));
-}
+// Calls -----------------------------------------------------------------------
 
 absl::Status KubePodBackend::Loop::Create(const PodSpec& spec) {
   const Json& pod_template = spec.type == PodType::kWorker
                                  ? options_.worker_template
                                  : options_.ps_template;
-  Command command;
-  command.name = spec.name;
-  ELASTICDL_ASSIGN_OR_RETURN(command.pod,
+  PodCall call;
+  call.name = spec.name;
+  ELASTICDL_ASSIGN_OR_RETURN(call.pod,
                              MakePod(pod_template, spec, options_.job));
   {
     MutexLock lock(mu_);
@@ -206,7 +178,7 @@ absl::Status KubePodBackend::Loop::Create(const PodSpec& spec) {
     }
     it->second = Pod();
   }
-  Push(std::move(command));
+  callers_->Push(std::move(call));
   return absl::OkStatus();
 }
 
@@ -223,59 +195,44 @@ absl::Status KubePodBackend::Loop::Delete(const std::string& name,
     }
     it->second.deleted = true;
   }
-  Command command;
-  command.kind = Command::Kind::kDelete;
-  command.name = name;
-  command.grace = grace;
-  Push(std::move(command));
+  PodCall call;
+  call.kind = PodCall::Kind::kDelete;
+  call.name = name;
+  call.grace = grace;
+  callers_->Push(std::move(call));
   return absl::OkStatus();
 }
 
-void KubePodBackend::Loop::RunCaller(Caller& caller) {
-  // Deletions to try again.
-  std::multimap<absl::Time, Command> later;
-  while (true) {
-    const absl::Duration wait =
-        later.empty() ? absl::InfiniteDuration()
-                      : later.begin()->first - Clock::Real().Now();
-    std::optional<Command> command;
-    if (wait > absl::ZeroDuration()) {
-      command = caller.commands.Pop(wait);
-    } else {
-      command = std::move(later.begin()->second);
-      later.erase(later.begin());
-    }
-    if (command.has_value()) {
-      Execute(caller, *std::move(command), later);
-    } else if (caller.commands.closed()) {
-      return;
-    }
-  }
+PodCallers::Options KubePodBackend::Loop::CallerOptions() {
+  PodCallers::Options callers;
+  callers.retry_initial = options_.retry_initial;
+  callers.retry_max = options_.retry_max;
+  callers.make = [this](const PodCall& call) { return Make(call); };
+  return callers;
 }
 
-void KubePodBackend::Loop::Execute(Caller& caller, Command command,
-                                   std::multimap<absl::Time, Command>& later) {
-  switch (command.kind) {
-    case Command::Kind::kCreate:
-      DoCreate(command);
-      return;
-    case Command::Kind::kVerify:
-      DoVerify(command);
-      return;
-    case Command::Kind::kDelete:
-      if (DoDelete(command) || caller.commands.closed()) return;
-      later.emplace(Clock::Real().Now() + command.backoff->Next(),
-                    std::move(command));
+// False: it has to be made again.
+bool KubePodBackend::Loop::Make(const PodCall& call) {
+  switch (call.kind) {
+    case PodCall::Kind::kCreate:
+      DoCreate(call);
+      return true;
+    case PodCall::Kind::kVerify:
+      DoVerify(call);
+      return true;
+    case PodCall::Kind::kDelete:
+      return DoDelete(call);
   }
+  return true;
 }
 
-void KubePodBackend::Loop::DoCreate(const Command& command) {
+void KubePodBackend::Loop::DoCreate(const PodCall& call) {
   absl::StatusOr<Json> created = absl::CancelledError("stopping");
-  if (!stopping()) created = client_.Create(kube::Pods(), command.pod);
+  if (!stopping()) created = client_.Create(kube::Pods(), call.pod);
   absl::Status error = created.status();
-  if (absl::IsAlreadyExists(error)) error = AfterConflict(command);
+  if (absl::IsAlreadyExists(error)) error = AfterConflict(call);
   MutexLock lock(mu_);
-  const auto found = pods_.find(command.name);
+  const auto found = pods_.find(call.name);
   // The watch has shown it come and go.
   if (found == pods_.end()) return;
   Pod& pod = found->second;
@@ -290,17 +247,17 @@ void KubePodBackend::Loop::DoCreate(const Command& command) {
   }
   if (pod.exists) return;  // the watch has seen it
   PodEvent event;
-  event.name = command.name;
+  event.name = call.name;
   event.create_error = ExplainRefusal(error);
   events_.Push(event);
-  if (!OutcomeUnknown(error)) pods_.erase(command.name);
+  if (!OutcomeUnknown(error)) pods_.erase(call.name);
   changed_.NotifyAll();
 }
 
 // A pod of that name is there: ours, from a try whose answer was lost, or one
 // that an earlier job of this name has left and that will go.
-absl::Status KubePodBackend::Loop::AfterConflict(const Command& command) {
-  const absl::StatusOr<Json> present = client_.Get(kube::Pods(), command.name);
+absl::Status KubePodBackend::Loop::AfterConflict(const PodCall& call) {
+  const absl::StatusOr<Json> present = client_.Get(kube::Pods(), call.name);
   if (absl::IsNotFound(present.status())) {
     return absl::UnavailableError("a pod of that name was just deleted");
   }
@@ -316,30 +273,25 @@ absl::Status KubePodBackend::Loop::AfterConflict(const Command& command) {
 }
 
 // True when there is nothing left to do.
-bool KubePodBackend::Loop::DoDelete(Command& command) {
+bool KubePodBackend::Loop::DoDelete(const PodCall& call) {
   const absl::Status status =
-      client_.Delete(kube::Pods(), command.name, command.grace);
+      client_.Delete(kube::Pods(), call.name, call.grace);
   if (status.ok() || absl::IsCancelled(status)) return true;
   if (absl::IsNotFound(status)) {
-    TellGone(command.name);
+    TellGone(call.name);
     return true;
   }
-  if (command.backoff == nullptr) {
-    LogWarning("deleting pod ", command.name, ": ",
+  if (call.backoff == nullptr) {
+    LogWarning("deleting pod ", call.name, ": ",
                ExplainRefusal(status).message(), "; trying again");
-    Backoff::Options options;
-    options.initial = options_.retry_initial;
-    options.max = options_.retry_max;
-    command.backoff =
-        std::make_shared<Backoff>(options, std::random_device{}());
   }
   return false;
 }
 
-void KubePodBackend::Loop::DoVerify(const Command& command) {
-  const absl::Status status = client_.Get(kube::Pods(), command.name).status();
+void KubePodBackend::Loop::DoVerify(const PodCall& call) {
+  const absl::Status status = client_.Get(kube::Pods(), call.name).status();
   // If it is there, the watch will show it.
-  if (absl::IsNotFound(status)) TellGone(command.name);
+  if (absl::IsNotFound(status)) TellGone(call.name);
 }
 
 // Events ----------------------------------------------------------------------
@@ -390,10 +342,10 @@ void KubePodBackend::Loop::VerifyUnseen() {
     }
   }
   for (const std::string& name : unseen) {
-    Command command;
-    command.kind = Command::Kind::kVerify;
-    command.name = name;
-    Push(std::move(command));
+    PodCall call;
+    call.kind = PodCall::Kind::kVerify;
+    call.name = name;
+    callers_->Push(std::move(call));
   }
 }
 
@@ -466,11 +418,11 @@ void KubePodBackend::Loop::Stop() {
     }
   }
   for (const std::string& name : alive) {
-    Command command;
-    command.kind = Command::Kind::kDelete;
-    command.name = name;
-    command.grace = options_.stop_grace;
-    Push(std::move(command));
+    PodCall call;
+    call.kind = PodCall::Kind::kDelete;
+    call.name = name;
+    call.grace = options_.stop_grace;
+    callers_->Push(std::move(call));
   }
   if (!WaitForEnds()) {
     LogWarning(
@@ -479,8 +431,7 @@ void KubePodBackend::Loop::Stop() {
   }
   client_.CancelCalls();
   watch_->Stop();
-  for (Caller& caller : callers_) caller.commands.Close();
-  for (Caller& caller : callers_) caller.thread.Join();
+  callers_->CloseAndJoin();
   events_.Close();
   dispatcher_.Join();
 }

@@ -257,7 +257,9 @@ absl::Status Client::Push(const v1::PsPush& push, const float* gradients,
     v1::PsPush& mine = *calls[i].request.mutable_entry()->mutable_push();
     mine = push;
     mine.set_map_version(map_.version());
-    mine.set_base_version(lanes_[i]->version);
+    // A staged gradient is as old as the oldest of all that it was computed
+    // from: what was pulled last may be newer than the rest.
+    if (!push.stage()) mine.set_base_version(lanes_[i]->version);
     mine.set_dense(gradients != nullptr);
   }
   for (const PushRows& part : rows) {

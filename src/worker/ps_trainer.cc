@@ -366,6 +366,8 @@ absl::Status PsTrainer::Push(const Minibatch& minibatch) {
   push.set_oldest_epoch(minibatch.task().oldest_epoch());
   push.set_learning_rate(learning_rate_);
   push.set_stage(!async_);
+  push.set_base_version(
+      rows_.version() < 0 ? version_ : std::min(version_, rows_.version()));
   ELASTICDL_RETURN_IF_ERROR(Failpoint("worker.push"));
   ELASTICDL_RETURN_IF_ERROR(client_.Push(
       push, deps_.replica.parameters().gradients(), rows_.Gradients()));
@@ -376,8 +378,7 @@ absl::Status PsTrainer::Push(const Minibatch& minibatch) {
   *staged.mutable_range() = range;
   staged.mutable_range()->set_begin(minibatch.begin());
   staged.mutable_range()->set_end(minibatch.end());
-  staged.set_base_version(
-      rows_.version() < 0 ? version_ : std::min(version_, rows_.version()));
+  staged.set_base_version(push.base_version());
   staged.set_loss(last_loss_);
   staged.set_learning_rate(learning_rate_);
   SendStaged();

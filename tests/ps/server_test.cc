@@ -145,6 +145,48 @@ TEST_F(ServerTest, DenseValuesComeOnlyWhenTheyAreNew) {
   EXPECT_THAT(dense, testing::Each(0.0f));
 }
 
+// A gradient that was computed on an older version than that of the last pull,
+// and so again: the second one counts.
+TEST_F(ServerTest, AStagedGradientHasTheVersionThatItsWorkerSays) {
+  StartServers(2);
+  auto client = MakeReadyClient();
+  ReferenceModel reference(definition_);
+  std::mt19937_64 random(1);
+  const auto stage = [&](Gradient gradient, int64_t base_version) {
+    gradient.name.set_stage(true);
+    gradient.name.set_base_version(base_version);
+    EXPECT_TRUE(Push(*client, gradient).ok());
+  };
+  const auto commit = [&](int64_t version, const Gradient& gradient) {
+    v1::PsEntry entry;
+    v1::PsCommit& commit = *entry.mutable_commit();
+    commit.set_version(version);
+    commit.set_map_version(map_.version());
+    v1::PsRanges& ranges = *commit.add_pushes();
+    ranges.set_shard(gradient.name.shard());
+    ranges.add_bounds(gradient.name.begin());
+    ranges.add_bounds(gradient.name.end());
+    MutexLock lock(mu_);
+    for (const auto& server : servers_) {
+      const absl::Status applied = server->Apply(entry);
+      EXPECT_TRUE(applied.ok()) << applied;
+    }
+  };
+  const Gradient first = RandomGradient(definition_, 0, random);
+  stage(first, 0);
+  commit(1, first);
+  reference.Apply(first);
+  // Dense values of version 0, rows of version 1.
+  const Gradient mixed = RandomGradient(definition_, 1, random);
+  ExpectEqual(*client, reference, mixed);
+  stage(mixed, 0);
+  const Gradient fresh = RandomGradient(definition_, 1, random);
+  stage(fresh, 1);
+  commit(2, fresh);
+  reference.Apply(fresh);
+  ExpectEqual(*client, reference, fresh);
+}
+
 TEST_F(ServerTest, ARestartLosesNothing) {
   StartServers(2, "Adam");
   auto client = MakeReadyClient();

@@ -84,7 +84,7 @@ double MaxDistance(v1::DataType dtype, const char* a, const char* b,
   double most = 0;
   for (size_t at = 0; at + step <= bytes; at += step) {
     double distance = Distance(get(a + at), get(b + at));
-    // Large integers may differ in what a double does not hold.
+    // A double cannot hold all digits of large integers.
     if (distance == 0 && dtype == v1::DT_INT64 &&
         std::memcmp(a + at, b + at, step) != 0) {
       distance = 1;

@@ -10,11 +10,11 @@
 namespace elasticdl::cli {
 
 struct Difference {
-  // "variable", "slot", "table", or what else differs ("step").
+  // "variable", "slot", "table", or something else that differs ("step").
   std::string kind;
-  // Empty for what is there only once.
+  // Empty for kinds that exist only once.
   std::string name;
-  // Where there is one only: 1 or 2.
+  // If only one checkpoint has it: which, 1 or 2.
   int only_in = 0;
   // Types and shapes, or texts, if these differ.
   std::string first;
@@ -26,8 +26,8 @@ struct Difference {
   double max_difference = 0;
 };
 
-// Empty: they are equal. Values are compared as numbers, so 0 equals -0, and
-// what is not a number equals itself.
+// Empty: they are equal. Values are compared as numbers, so 0 equals -0, but
+// NaN equals NaN.
 std::vector<Difference> Compare(const checkpoint::Loaded& a,
                                 const checkpoint::Loaded& b);
 

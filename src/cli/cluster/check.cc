@@ -17,7 +17,8 @@ namespace {
 using cluster::Right;
 using kube::Json;
 
-// May it? Nothing when the question is not allowed or not known to the server.
+// Is it allowed? Nothing if the client may not ask, or the server cannot
+// answer.
 std::optional<bool> Allowed(kube::Client& client, const Json& review) {
   const auto resource = kube::ResourceOf(review);
   if (!resource.ok()) return std::nullopt;
@@ -35,8 +36,8 @@ std::string Join(const std::vector<Right>& rights) {
   });
 }
 
-// Nobody has a right on this; the refusal tells the user's name, which servers
-// before 1.28 do not tell otherwise.
+// Nobody has a right to this; the refusal contains the user's name, which
+// servers before 1.28 do not tell otherwise.
 cluster::Subject AskName(kube::Client& client) {
   const absl::Status refused =
       client.Get({"who-am-i.elasticdl.invalid", "v1", "users", true}, "me")
@@ -65,7 +66,7 @@ absl::Status CheckOwnRights(kube::Client& client) {
       cluster::GrantCommand(cluster::Party::kClient, name_space, me)));
 }
 
-// The master's account would find out only in its pod.
+// Checked here because the master would find out only in its pod.
 absl::Status CheckMasterRights(kube::Client& client, const Json& master_pod) {
   const std::string& name_space = client.namespace_name();
   const std::string account =
@@ -104,14 +105,14 @@ absl::Status CheckClaims(kube::Client& client, const Json& master_pod) {
   return absl::OkStatus();
 }
 
-// OK also when the server, or a webhook of it, cannot do without doing.
+// OK too if the server, or one of its webhooks, does not support dry runs.
 absl::Status WouldCreate(kube::Client& client, const kube::Resource& resource,
                          const Json& object) {
   absl::Status status = client.TryCreate(resource, object);
   const std::string words = absl::AsciiStrToLower(status.message());
   const bool cannot_try =
       absl::StrContains(words, "dry run") || absl::StrContains(words, "dryrun");
-  // What has this name is told, or removed, by CheckName and SubmitJob.
+  // CheckName and SubmitJob report or remove an object with this name.
   if (cannot_try || absl::IsAlreadyExists(status)) return absl::OkStatus();
   return status;
 }

@@ -1,5 +1,4 @@
-// What can be known about a job on a cluster before anything of it is built,
-// pushed or created.
+// Checks of a job on a cluster before anything is built, pushed or created.
 #pragma once
 
 #include <string>
@@ -20,12 +19,12 @@ struct SubmissionPlan {
   bool has_servers = false;
 };
 
-// Asks the cluster, and changes nothing: is the namespace there, may the client
-// make a job and the master its pods, is the name free, are the claims there,
-// and would the server accept Secret, Service, master, workers and parameter
-// servers (quotas, limits, priority classes, admission)? The first answer that
-// is no, with what to do about it where that is known. Questions that the
-// client may not ask are left out.
+// Asks the cluster and changes nothing: does the namespace exist, may the
+// client create a job and the master its pods, is the name free, do the claims
+// exist, and would the server accept Secret, Service, master, workers and
+// parameter servers (quotas, limits, priority classes, admission)? Returns the
+// first problem, with advice if there is any. Questions that the client may not
+// ask are skipped.
 absl::Status CheckSubmission(kube::Client& client, const SubmissionPlan& plan);
 
 }  // namespace elasticdl::cli

@@ -32,14 +32,14 @@ absl::StatusOr<std::unique_ptr<JobHandle>> FindClusterJob(
   return OpenClusterJob(std::move(cluster), choice.job_name);
 }
 
-// The namespace that is meant; a kubeconfig is not needed to print.
+// The namespace to use; printing needs no kubeconfig.
 std::string NamespaceOf(const JobChoice& choice) {
   if (!choice.name_space.empty()) return choice.name_space;
   const auto cluster = ConnectCluster("", choice.force_use_kube_config_file);
   return cluster.ok() ? cluster->client->namespace_name() : "default";
 }
 
-// Whom `elasticdl rbac` is about.
+// The account that `elasticdl rbac` is about.
 struct RbacFlags {
   JobChoice choice;
   bool client = false;

@@ -7,14 +7,13 @@
 namespace elasticdl::cli {
 
 // train, evaluate, predict with an image: writes the objects (--yaml) or
-// submits them, then follows the master's log until the job's end, or returns
-// at once
-// (--detach). The job's exit code; 1 when it could not be submitted.
+// submits them, then follows the master's log until the job ends, or returns at
+// once (--detach). Returns the job's exit code; 1 if it could not be submitted.
 int RunClusterTrain(const std::vector<std::string>& args);
 int RunClusterEvaluate(const std::vector<std::string>& args);
 int RunClusterPredict(const std::vector<std::string>& args);
 
-// As `elasticdl list|top|scale|stop|logs`, for jobs of a cluster.
+// `elasticdl list|top|scale|stop|logs` for jobs on a cluster.
 int RunClusterList(const std::vector<std::string>& args);
 int RunClusterTop(const std::vector<std::string>& args);
 int RunClusterScale(const std::vector<std::string>& args);

@@ -43,8 +43,8 @@ absl::StatusOr<std::string> JobToken(const flags::JobFlags& flags) {
   return std::string(absl::StripAsciiWhitespace(text));
 }
 
-// Something by the name of the model must be in the zoo; in the pods it would
-// be missed only after a build and a push. Which file it is, workers find out.
+// A file for the model must be in the zoo; the pods would notice only after a
+// build and a push. Workers decide which file it is.
 absl::Status CheckLocalModel(const flags::JobFlags& flags) {
   const std::filesystem::path file = flags.ModelFile();
   if (flags.RunsJobCommand() || file.empty() || !IsDirectory(flags.model_zoo)) {
@@ -62,7 +62,7 @@ absl::Status CheckLocalModel(const flags::JobFlags& flags) {
       ", nor anything else by that name, to build into the image"));
 }
 
-// The classes of the workers as the pod manager will choose them.
+// The workers' priority classes, as the pod manager will choose them.
 absl::StatusOr<std::vector<std::string>> WorkerClasses(
     const flags::JobFlags& flags) {
   ELASTICDL_ASSIGN_OR_RETURN(
@@ -104,25 +104,25 @@ absl::Status WriteYaml(const SubmissionPlan& plan, const std::string& file) {
   const std::string text = flags::YamlDocuments(
       {plan.secret, plan.objects.service, plan.objects.master_pod});
   if (file == "-") return WriteAll(STDOUT_FILENO, text, "standard output");
-  // It holds the job's token.
+  // It contains the job's token.
   return WriteFileAtomic(file, text, 0600);
 }
 
-// From the local model zoo; the job finds it in the image then.
+// The path in the local model zoo becomes the one in the image.
 absl::Status BuildImage(const flags::JobFlags& flags, flags::FlagSet& set) {
   ELASTICDL_ASSIGN_OR_RETURN(const std::string image, PrepareImage(flags));
   ELASTICDL_RETURN_IF_ERROR(set.Set("image", image));
   return set.Set("model_zoo", flags::kZooInImage);
 }
 
-// The job's objects; an image that is to be built is built in between. `check`
-// looks at them before that.
+// Makes the job's objects, and builds the image if necessary. `check` is called
+// with the objects before the build.
 absl::StatusOr<SubmissionPlan> PrepareJob(
     flags::JobFlags& flags, flags::FlagSet& set, const std::string& name_space,
     const std::function<absl::Status(const SubmissionPlan&)>& check) {
   const bool builds = BuildsImage(flags);
   flags::JobFlags first = flags;
-  // Its tag is a hash of what goes in.
+  // Its tag is a hash of its content.
   if (builds) {
     ELASTICDL_RETURN_IF_ERROR(CheckLocalModel(flags));
     first.image =
@@ -137,7 +137,7 @@ absl::StatusOr<SubmissionPlan> PrepareJob(
 }
 
 int RunYaml(flags::JobFlags& flags, flags::FlagSet& set) {
-  // The only use of a cluster here is the name of its namespace.
+  // The cluster is only asked for its namespace.
   std::string name_space = flags.name_space;
   if (!set.IsSet("namespace")) {
     const auto cluster = ConnectCluster("", flags.force_use_kube_config_file);
@@ -193,11 +193,11 @@ int SubmitAndFollow(flags::JobFlags& flags, flags::FlagSet& set,
 
 int RunClusterJob(const std::string& name, flags::JobCommand command,
                   const std::vector<std::string>& args) {
-  // Before any thread starts. Half a submission is never left by a signal.
+  // Before any thread starts, so that a signal cannot leave half a submission.
   process::SignalWatcher signals({SIGINT, SIGTERM, SIGHUP});
   flags::JobFlags flags;
   flags::FlagSet set("elasticdl " + name, "");
-  // Hints were printed by `elasticdl`, which has started this program.
+  // `elasticdl`, which started this program, has printed the hints.
   const absl::Status status = flags::CheckJobFlags(command, args, &flags, &set);
   if (!status.ok()) return set.Report(status);
   for (const std::string& hint : ClusterJobHints(flags)) {

@@ -1,4 +1,4 @@
-// The cluster that a command is meant for.
+// The connection to the cluster of a command.
 #pragma once
 
 #include <memory>
@@ -13,7 +13,7 @@ namespace elasticdl::cli {
 
 struct ClusterConnection {
   std::unique_ptr<kube::Client> client;
-  // For people: the server and where it is written down.
+  // For messages: the server, and the file that names it.
   std::string server;
   std::string origin;
 };
@@ -23,12 +23,12 @@ struct ClusterConnection {
 absl::StatusOr<ClusterConnection> ConnectCluster(
     const std::string& name_space, bool force_use_kube_config_file);
 
-// NOT_FOUND when the client's namespace is not there; a list of its pods is
-// then merely empty. OK when that cannot be known for want of rights.
+// NOT_FOUND if the client's namespace does not exist; a list of its pods would
+// just be empty. OK if the client has no right to ask.
 absl::Status CheckNamespace(kube::Client& client);
 
-// What the client did, as a person would ask for it, with help: which right is
-// missing and who grants it, which server does not answer. OK stays OK.
+// Adds to an error what was attempted and advice: which right is missing and
+// who can grant it, or which server does not answer. OK stays OK.
 absl::Status ExplainClusterError(const absl::Status& status,
                                  const ClusterConnection& cluster);
 

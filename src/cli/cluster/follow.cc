@@ -16,13 +16,13 @@ namespace {
 
 using cluster::PodView;
 
-// A log that ended before its container did: how long the pod's state may lag
-// behind before the log is asked for again.
+// When a log ends although its container runs: how long to wait for the pod's
+// new state before the log is requested again.
 constexpr absl::Duration kStateLag = absl::Seconds(3);
-// Of a container that has ended: the node may be gone with it.
+// For the log of a container that has ended: its node may be gone too.
 constexpr int kLogTries = 3;
 
-// Thread-compatible but for Interrupt, which is for any thread.
+// Thread-compatible, except Interrupt, which any thread may call.
 class Follower {
  public:
   Follower(kube::Client& client, const FollowOptions& options)
@@ -50,7 +50,7 @@ class Follower {
         TellWaiting(pod);
         if (HasNewLog(pod)) {
           Stream(pod);
-          // Wait for the state that belongs to what was seen.
+          // Wait for the state after the end of the log.
           if (!complete_) tracker_.WaitChange(now.version, kStateLag);
           continue;
         }
@@ -65,7 +65,7 @@ class Follower {
     return pod.started && (pod.restarts != run_ || !complete_);
   }
 
-  // Copies the log of the container from where it stopped the last time.
+  // Copies the container's log from where it stopped the last time.
   void Stream(const PodView& pod) {
     if (pod.restarts != run_) {
       run_ = pod.restarts;
@@ -89,7 +89,7 @@ class Follower {
     if (!status.ok() && !pod.running && ++failures_ == kLogTries) {
       Print(absl::StrCat("no log of the master: ", status.message()));
     }
-    // Whole when the container had ended before it was asked for.
+    // Complete if the container had ended before the request.
     complete_ = !pod.running && (status.ok() || failures_ >= kLogTries);
   }
 
@@ -177,7 +177,7 @@ class Follower {
   size_t printed_ = 0;
   bool complete_ = false;
   int failures_ = 0;
-  // What was told last.
+  // What was printed last.
   int64_t told_restarts_ = 0;
   std::string waiting_;
   absl::Status trouble_;

@@ -1,4 +1,4 @@
-// Waiting for a job on a cluster, with the master's log on standard output.
+// Waits for a job on a cluster and prints the master's log.
 #pragma once
 
 #include <string>
@@ -12,16 +12,17 @@ struct FollowOptions {
   // For messages: "elasticdl train".
   std::string command;
   std::string job_name;
-  // Of the master pod; another one of that name is another job.
+  // The master pod's uid: another pod with its name is another job.
   std::string uid;
 };
 
-// Shows why the master pod waits, then its log, until the job has ended: its
-// exit code. A signal detaches (128 + its number); the job goes on.
+// Prints why the master pod waits, then its log, until the job has ended.
+// Returns its exit code. A signal detaches (128 + its number); the job
+// continues.
 int FollowJob(kube::Client& client, const FollowOptions& options,
               process::SignalWatcher& signals);
 
-// The commands by which one comes back to a job.
+// The commands with which the user can look at the job later.
 std::string ComeBack(const std::string& job_name,
                      const std::string& name_space);
 

@@ -52,7 +52,7 @@ class ClusterJobHandle : public JobHandle {
                           "); its objects are removed");
     }
     if (!master->running) {
-      // Nobody there to ask.
+      // There is no master to ask.
       ELASTICDL_RETURN_IF_ERROR(Remove());
       return absl::StrCat("job ", name_,
                           " has been removed; its master was not running",
@@ -142,7 +142,7 @@ class ClusterJobHandle : public JobHandle {
     return token;
   }
 
-  // Why the master does not answer, as far as its pod can tell.
+  // Why the master does not answer, judging by its pod.
   absl::Status NoAnswer(const std::string& why) {
     const absl::StatusOr<PodView> master = Master();
     if (absl::IsNotFound(master.status())) {
@@ -169,7 +169,7 @@ class ClusterJobHandle : public JobHandle {
       const std::string& method, const std::vector<std::string>& path,
       std::vector<std::pair<std::string, std::string>> query) {
     ELASTICDL_ASSIGN_OR_RETURN(const std::string token, Token());
-    // The server keeps the header Authorization for itself.
+    // The API server does not pass on the header Authorization.
     query.emplace_back("token", token);
     const absl::StatusOr<kube::Response> response =
         cluster_.client->Proxy(pod_, cluster::kHttpPort, method, path, query);
@@ -210,7 +210,7 @@ absl::StatusOr<std::string> OnlyJob(kube::Client& client) {
                          absl::StrJoin(running, ", "))));
 }
 
-// Is there anything of the job?
+// Does the job have any objects?
 absl::Status CheckThere(const ClusterConnection& cluster,
                         const std::string& name) {
   kube::Client& client = *cluster.client;

@@ -1,5 +1,5 @@
-// A job on a cluster, through its API server: no port of the job is open to the
-// world.
+// A job on a cluster, reached through the API server: no port of the job is
+// open to the outside.
 #pragma once
 
 #include <memory>
@@ -13,7 +13,7 @@
 
 namespace elasticdl::cli {
 
-// The job called `name`; with an empty name the only one that runs in the
+// The job called `name`; with an empty name the only one that is running in the
 // namespace. NOT_FOUND and FAILED_PRECONDITION name the jobs to choose from.
 absl::StatusOr<std::unique_ptr<JobHandle>> OpenClusterJob(
     ClusterConnection cluster, const std::string& name);

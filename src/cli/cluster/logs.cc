@@ -22,10 +22,10 @@ namespace {
 
 using cluster::PodView;
 
-// Once the master has ended, how long the others' last words may take.
+// After the master's end, how long the other pods' last lines may take.
 constexpr absl::Duration kLastWords = absl::Seconds(10);
 
-// Whole lines of several pods. Thread-safe.
+// Prints whole lines of several pods. Thread-safe.
 class LinePrinter {
  public:
   explicit LinePrinter(bool with_names) : with_names_(with_names) {}
@@ -39,7 +39,7 @@ class LinePrinter {
     Write(pod, absl::string_view(rest).substr(0, end + 1));
     rest.erase(0, end + 1);
   }
-  // The pod's last line may have no end.
+  // The last line of a pod may lack its line end.
   void Finish(const std::string& pod) {
     MutexLock lock(mu_);
     std::string& rest = rests_[pod];
@@ -136,7 +136,7 @@ class LogFollower {
 
  private:
   void Start(const PodView& pod) {
-    // Once for each time that the container was started.
+    // Once for each start of the container.
     if (!started_.emplace(pod.uid, pod.restarts).second) return;
     {
       MutexLock lock(mu_);
@@ -163,7 +163,7 @@ class LogFollower {
     });
   }
 
-  // Of what was asked for, nothing will write any more.
+  // None of the requested pods will write any more.
   bool IsOver(const PodTracker::Snapshot& now) const {
     const auto master = now.pods.find(master_);
     if (master == now.pods.end() || master->second.Ended()) return true;

@@ -9,10 +9,9 @@
 
 namespace elasticdl::cli {
 
-// Writes the logs that are asked for to standard output; several pods with a
-// heading whenever another one's lines follow. Follows pods that come later,
-// too, until the master (or, asked for some others, the last of them) has
-// ended. NOT_FOUND names the pods that there are.
+// Prints the requested logs; with several pods, a heading whenever the pod
+// changes. Includes pods that start later, until the master (or the last of the
+// requested pods) has ended. NOT_FOUND names the existing pods.
 absl::Status PrintClusterLogs(kube::Client& client, const std::string& job_name,
                               const LogRequest& request);
 

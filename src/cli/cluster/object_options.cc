@@ -27,7 +27,7 @@ int64_t WholeCores(const flags::Resources& resources) {
   return static_cast<int64_t>(std::ceil(milli ? cores / 1000 : cores));
 }
 
-// Of this program only, or set below.
+// Flags that only this program uses, or that are set below.
 bool IsForMaster(const flags::FlagSet::Description& flag) {
   static const auto* no = new std::set<std::string>{
       "detach", "state_dir", "token_file", "job_name", "yaml"};
@@ -35,8 +35,8 @@ bool IsForMaster(const flags::FlagSet::Description& flag) {
   return flag.info.group != flags::kClusterGroup && no->count(flag.name) == 0;
 }
 
-// The job's flags that are not about the cluster, and where the master finds
-// things in its pod.
+// The job's flags that are not about the cluster, and the paths in the master's
+// pod.
 std::vector<std::string> MasterArgs(const flags::JobFlags& flags,
                                     const flags::FlagSet& set,
                                     const std::string& name_space,
@@ -53,7 +53,7 @@ std::vector<std::string> MasterArgs(const flags::JobFlags& flags,
     // The master cannot see the workers' nodes.
     args.push_back(absl::StrCat("--num_threads=", worker_cores));
   }
-  // A master whose container is restarted goes on with its workers.
+  // A master whose container is restarted continues with its workers.
   if (!set.IsSet("master_timeout")) args.push_back("--master_timeout=300");
   for (const std::string& arg :
        {absl::StrCat("--job_name=", flags.job_name),
@@ -82,13 +82,13 @@ std::vector<std::string> ReplicaArgs(const flags::JobFlags& flags) {
   return args;
 }
 
-// Besides: where workers reach it, and where its log is.
+// In addition: the address for workers, and the log.
 std::vector<std::string> PsArgs(const flags::JobFlags& flags) {
   std::vector<std::string> args = ReplicaArgs(flags);
   // The cluster fills in the variable.
   args.push_back("--worker_address=$(MY_POD_IP)");
   args.push_back(absl::StrCat("--port=", cluster::kPsPort));
-  // As the master of the job names it, which removes old ones from a volume.
+  // The name that the job's master uses when it removes old ones from a volume.
   args.push_back(
       absl::StrCat("--ps_log=", flags.ps_log.empty()
                                     ? cluster::kPsLogDir
@@ -96,8 +96,8 @@ std::vector<std::string> PsArgs(const flags::JobFlags& flags) {
   return args;
 }
 
-// Without a limit the request is the limit; but the default request of a worker
-// is low so that two fit on a node of two cores, where they may use one each.
+// Without a limit the request is the limit. But the default request of a worker
+// is low, so that two fit on a node with two cores; each may use one.
 constexpr char kWorkerCpuLimit[] = "1";
 
 absl::StatusOr<cluster::PodOptions> MakePodOptions(const flags::FlagSet& set,
@@ -143,7 +143,7 @@ absl::Status FillPods(const flags::JobFlags& flags, const flags::FlagSet& set,
   options->master.priority_class = flags.master_pod_priority;
   options->ps.priority_class = flags.ps_pod_priority;
   const bool given = set.IsSet("restart_policy");
-  // In its pod, a program that is started again finds what it had written.
+  // A program that is restarted in its pod finds the files that it wrote.
   options->master.restart_policy = given ? flags.restart_policy : "OnFailure";
   options->ps.restart_policy = options->master.restart_policy;
   options->worker.restart_policy = flags.restart_policy;

@@ -16,8 +16,8 @@ absl::StatusOr<cluster::JobOptions> MakeClusterJobOptions(
     const flags::JobFlags& flags, const flags::FlagSet& set,
     const std::string& name_space, const std::string& token);
 
-// What will not be what the user hopes for: results that end with their pods
-// because no --volume holds them.
+// Warnings for the user: results that are lost with their pods because they are
+// not on a --volume.
 std::vector<std::string> ClusterJobHints(const flags::JobFlags& flags);
 
 }  // namespace elasticdl::cli

@@ -1,4 +1,4 @@
-// Pods that match a selector, as they are now, and waiting for their changes.
+// The current state of the pods that match a selector; waits for changes.
 #pragma once
 
 #include <cstdint>
@@ -20,12 +20,12 @@ class PodTracker {
   struct Snapshot {
     // Grows with each change.
     int64_t version = 0;
-    // The pods are known; before that `pods` may be incomplete.
+    // False: `pods` may still be incomplete.
     bool synced = false;
     std::map<std::string, cluster::PodView> pods;
-    // The last state of those that were deleted in the meantime.
+    // The last state of pods that were deleted.
     std::map<std::string, cluster::PodView> gone;
-    // Why the server could not be asked; OK while it can.
+    // Why the server does not answer; OK if it does.
     absl::Status trouble;
   };
 
@@ -33,10 +33,10 @@ class PodTracker {
   PodTracker(kube::Client& client, const std::string& selector);
 
   Snapshot Get() const;
-  // Waits until the version is another than this. False after `timeout`, or
-  // once interrupted.
+  // Waits until the version differs from this one. False after `timeout` or
+  // when interrupted.
   bool WaitChange(int64_t version, absl::Duration timeout) const;
-  // Ends all waiting, for good.
+  // Ends all waits, current and later ones.
   void Interrupt();
   bool interrupted() const;
 
@@ -51,7 +51,7 @@ class PodTracker {
   std::unique_ptr<kube::Watch> watch_;
 };
 
-// Waits until no pod matches. DEADLINE_EXCEEDED names those that are left.
+// Waits until no pod matches. DEADLINE_EXCEEDED names the remaining ones.
 absl::Status WaitUntilGone(kube::Client& client, const std::string& selector,
                            absl::Duration timeout);
 

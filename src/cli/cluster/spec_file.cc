@@ -25,15 +25,15 @@ namespace {
 
 using Json = nlohmann::json;
 
-// A user's file that takes longer hangs.
+// A user's file that takes longer is assumed to hang.
 constexpr absl::Duration kPatience = absl::Minutes(2);
 // The driver's exit code when the package is missing.
 constexpr int kNoPackage = 66;
 // Enough for a traceback.
 constexpr size_t kShownErrorBytes = 2000;
 
-// argv: the user's file, where the objects are, where they go. The package
-// turns JSON into its objects and back; the user's file changes them.
+// argv: the user's file, the input and the output file. The package turns JSON
+// into its objects and back; the user's file changes them.
 constexpr char kDriver[] = R"(
 import importlib.util, json, os, sys
 try:
@@ -76,7 +76,7 @@ with open(target, "w") as file:
     json.dump(objects, file)
 )";
 
-// A folder that only this user can look into: variables may be secrets.
+// A folder that only this user can read: variables may be secrets.
 class PrivateFolder {
  public:
   PrivateFolder() {
@@ -108,7 +108,7 @@ absl::Status NoPython(const std::string& path, absl::string_view why) {
       "with the keys of --cluster_spec_json (docs/kubernetes.md)"));
 }
 
-// Every python3 of the PATH, in order: one of a virtual environment may lack
+// Every python3 in the PATH, in order: that of a virtual environment may lack
 // the package that the system's has.
 std::vector<std::string> Pythons(const std::vector<std::string>& environment) {
   std::vector<std::string> found;

@@ -13,14 +13,15 @@ namespace {
 
 using kube::Json;
 
-// Pods that are told to go have 30 seconds; nodes need a little more.
+// Pods have 30 seconds to terminate; nodes need a little more.
 constexpr absl::Duration kGonePatience = absl::Seconds(60);
 
 absl::Status IgnoreMissing(const absl::Status& status) {
   return absl::IsNotFound(status) ? absl::OkStatus() : status;
 }
 
-// What was made so far; undone unless kept. Thread-compatible.
+// Deletes the objects that were created so far, unless Keep is called.
+// Thread-compatible.
 class Made {
  public:
   explicit Made(kube::Client& client) : client_(client) {}
@@ -35,8 +36,8 @@ class Made {
   absl::StatusOr<Json> Create(const kube::Resource& resource,
                               const Json& object) {
     absl::StatusOr<Json> created = client_.Create(resource, object);
-    // An answer that got lost may have been a success; but what was there
-    // before is not ours to remove.
+    // After a lost response the object may exist. An object that existed before
+    // must not be removed.
     if (created.ok() || absl::IsUnavailable(created.status()) ||
         absl::IsDeadlineExceeded(created.status())) {
       all_.emplace_back(resource, kube::TextAt(object, "/metadata/name"));
@@ -79,7 +80,7 @@ absl::Status MakeRoom(kube::Client& client, const std::string& job_name,
   return RemoveJob(client, job_name);
 }
 
-// Something of that name is there without a master pod.
+// An object with that name exists without a master pod.
 absl::Status ExplainLeftover(const kube::Resource& resource,
                              const std::string& name,
                              const kube::Client& client,
@@ -96,8 +97,8 @@ bool IsOwned(const Json& object) {
   return !kube::ListAt(object, "/metadata/ownerReferences").empty();
 }
 
-// Creates the object. One that belonged to a pod that is gone is on its way out
-// already and makes room.
+// Creates the object. If one with its name belongs to a pod that is gone, the
+// cluster is already deleting it: waits for that.
 absl::StatusOr<Json> CreateOver(kube::Client& client, Made& made,
                                 const kube::Resource& resource,
                                 const Json& object,
@@ -165,7 +166,7 @@ absl::Status RemoveJob(kube::Client& client, const std::string& job_name) {
   const std::string selector = cluster::JobSelector(job_name);
   ELASTICDL_RETURN_IF_ERROR(IgnoreMissing(
       client.Delete(kube::Pods(), cluster::MasterName(job_name))));
-  // Its pods would follow it in time; a new job of the name wants theirs now.
+  // The cluster would delete its pods later; a new job needs their names now.
   ELASTICDL_ASSIGN_OR_RETURN(const Json pods,
                              client.List(kube::Pods(), selector));
   for (const Json& pod : kube::ListAt(pods, "/items")) {

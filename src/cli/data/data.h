@@ -1,4 +1,4 @@
-// `elasticdl data`: make, get and look into data sets.
+// `elasticdl data`: generate, download, convert and inspect data sets.
 #pragma once
 
 #include <string>
@@ -6,7 +6,8 @@
 
 namespace elasticdl::cli {
 
-// Runs `elasticdl data ARGS…`. The exit code: 0, 1 failed, 2 wrong usage.
+// Runs `elasticdl data ARGS…` and returns the exit code: 0, 1 failed, 2 wrong
+// usage.
 int RunData(const std::vector<std::string>& args);
 
 }  // namespace elasticdl::cli

@@ -18,17 +18,17 @@ int RunDataInfo(const std::vector<std::string>& args);
 int RunDataHead(const std::vector<std::string>& args);
 int RunDataVerify(const std::vector<std::string>& args);
 
-// Prints "elasticdl data: why" to stderr and gives the exit code 1.
+// Prints "elasticdl data: <error>" to stderr and returns the exit code 1.
 int DataFailed(const absl::Status& status);
 
 // "1.4 GB".
 std::string FormatBytes(double bytes);
 
-// Shows progress on stderr: a bar that is redrawn on a terminal, a line every
-// tenth of the way in a pipe. Thread-compatible.
+// Shows progress on stderr: on a terminal a bar that is redrawn, otherwise a
+// line every 10 %. Thread-compatible.
 class ProgressBar {
  public:
-  // `unit` is what is counted ("records").
+  // `unit`: "records".
   ProgressBar(std::string title, std::string unit);
   ~ProgressBar() { Finish(); }
 

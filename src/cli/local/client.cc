@@ -27,7 +27,7 @@ absl::StatusOr<std::string> Request(const jobdir::JobDir& dir, bool post,
     return absl::UnavailableError(
         absl::StrCat("job ", dir.job_name(), ": its master is not ready yet"));
   }
-  // After the address, before which the master may set another token.
+  // Read after the address: the master writes the token first.
   ELASTICDL_ASSIGN_OR_RETURN(const std::string token, dir.ReadToken());
   const absl::StatusOr<HttpReply> reply =
       SendHttp(*address, post ? "POST" : "GET", path, token, absl::Seconds(5));
@@ -81,7 +81,7 @@ Fd WatchMaster(const jobdir::JobDir& dir) {
   const auto it = pids.find("master");
   if (it == pids.end()) return Fd();
   Fd pidfd = process::OpenPidfd(it->second);
-  // The number may belong to somebody else by now.
+  // The pid may belong to another process by now.
   return dir.IsRunning() ? std::move(pidfd) : Fd();
 }
 

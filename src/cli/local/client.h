@@ -1,4 +1,4 @@
-// Talking to the master of a job on this machine.
+// Requests to the master of a job on this machine.
 #pragma once
 
 #include <string>
@@ -10,28 +10,29 @@
 
 namespace elasticdl::cli {
 
-// The job called `name`; with an empty name the only one that runs. NOT_FOUND:
-// there is none; FAILED_PRECONDITION: several run. Both name them.
+// The job called `name`; with an empty name the only one that is running.
+// NOT_FOUND: there is none; FAILED_PRECONDITION: there are several. Both name
+// the jobs.
 absl::StatusOr<jobdir::JobDir> FindJob(const std::string& state_dir,
                                        const std::string& name);
 
-// One request to the status server of the job. The body of the answer;
-// UNAVAILABLE when the master does not answer, FAILED_PRECONDITION when the job
-// does not run, INVALID_ARGUMENT, … with the master's words.
+// One request to the job's status page. Returns the body of the response.
+// UNAVAILABLE if the master does not answer, FAILED_PRECONDITION if the job is
+// not running; other errors have the master's message.
 absl::StatusOr<std::string> HttpGet(const jobdir::JobDir& dir,
                                     const std::string& path);
 absl::StatusOr<std::string> HttpPost(const jobdir::JobDir& dir,
                                      const std::string& path);
 
-// A descriptor that becomes readable when the job's master has ended; empty
-// when it does not run.
+// A descriptor that becomes readable when the job's master has ended; empty if
+// it is not running.
 Fd WatchMaster(const jobdir::JobDir& dir);
 
 // How the job ended, from its events. Empty state when it has not (or was
 // killed).
 JobEnd ReadJobEnd(const jobdir::JobDir& dir);
 
-// Writes logs of the job to standard output.
+// Prints logs of the job.
 absl::Status PrintLocalLogs(const jobdir::JobDir& job,
                             const LogRequest& request);
 

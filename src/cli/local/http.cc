@@ -22,7 +22,7 @@
 namespace elasticdl::cli {
 namespace {
 
-// More than any answer of the status server.
+// More than any response of the status page.
 constexpr size_t kMaxReplyBytes = 64 << 20;
 
 // Waits until `fd` is ready for `events`.

@@ -1,6 +1,6 @@
-// One HTTP request over a plain connection: all that the client needs of HTTP.
-// An HTTP library would bring in TLS and double the time that the client needs
-// to start.
+// One HTTP request over a plain connection: the client needs no more. An HTTP
+// library would bring TLS along and double the client's start-up time; those in
+// Debian also limit each read, not the request as a whole.
 #pragma once
 
 #include <string>
@@ -16,16 +16,16 @@ struct HttpReply {
 };
 
 // Sends `method` (GET, POST, without a body) for `path` to `address`
-// (host:port) with the token as bearer, and reads the answer to its end.
-// UNAVAILABLE when nobody answers, DEADLINE_EXCEEDED, DATA_LOSS when the answer
-// is not HTTP or is cut short.
+// (host:port) with the token as bearer, and reads the whole response.
+// UNAVAILABLE if nobody answers, DEADLINE_EXCEEDED, DATA_LOSS if the response
+// is not HTTP or is incomplete.
 absl::StatusOr<HttpReply> SendHttp(const std::string& address,
                                    const std::string& method,
                                    const std::string& path,
                                    const std::string& token,
                                    absl::Duration timeout);
 
-// The answer as it came over the connection. Pure.
+// Parses the bytes of a response. Pure.
 absl::StatusOr<HttpReply> ParseHttpReply(const std::string& text);
 
 }  // namespace elasticdl::cli

@@ -22,8 +22,8 @@
 namespace elasticdl::cli {
 namespace {
 
-// Blocks the signals that end a program and makes them readable. Restores the
-// mask of this thread on destruction.
+// Blocks the signals that end a program and makes them readable. The destructor
+// restores this thread's mask.
 class EndSignals {
  public:
   EndSignals() {
@@ -36,7 +36,7 @@ class EndSignals {
   ~EndSignals() { pthread_sigmask(SIG_SETMASK, &before_, nullptr); }
 
   int fd() const { return fd_.get(); }
-  // Takes one that has come; 0 for none.
+  // Takes a pending signal; 0 = none.
   int Take() {
     signalfd_siginfo info;
     return read(fd_.get(), &info, sizeof(info)) == sizeof(info)
@@ -56,7 +56,7 @@ class Subreaper {
   Subreaper() { prctl(PR_SET_CHILD_SUBREAPER, 1); }
   ~Subreaper() { prctl(PR_SET_CHILD_SUBREAPER, 0); }
 
-  // Kills and reaps all children, and theirs as they come.
+  // Kills and reaps all children, and their children as they are inherited.
   void KillAll() {
     while (true) {
       for (const pid_t child : Children()) kill(child, SIGKILL);
@@ -104,8 +104,8 @@ int WaitAttached(const process::Process& master, EndSignals& signals) {
   }
 }
 
-// Until the master has published the address of its status page, which is the
-// last thing it does before the job runs, or has ended.
+// Waits until the master has ended, or has published the address of its status
+// page, which it does last before the job runs.
 int WaitStarted(const process::Process& master, const jobdir::JobDir& dir,
                 EndSignals& signals) {
   const Fd changes(inotify_init1(IN_CLOEXEC | IN_NONBLOCK));

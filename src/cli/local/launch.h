@@ -1,4 +1,4 @@
-// Running a master as a child of the client, and leaving nothing behind.
+// Runs a master as a child of the client and leaves no process behind.
 #pragma once
 
 #include <string>
@@ -14,7 +14,7 @@ struct LaunchOptions {
   std::vector<std::string> args;
   // KEY=VALUE.
   std::vector<std::string> environment;
-  // Return once the master listens, and let it run on.
+  // Return once the master listens, and let it run.
   bool detach = false;
 };
 

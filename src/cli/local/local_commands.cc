@@ -1,5 +1,5 @@
-// elasticdl list, top, scale, stop and logs: local jobs here, all others by the
-// program for clusters.
+// elasticdl list, top, scale, stop and logs: for local jobs here, for all
+// others in the program for clusters.
 #include "local/local_commands.h"
 
 #include <poll.h>
@@ -76,8 +76,8 @@ class LocalJobHandle : public JobHandle {
   const Fd master_;
 };
 
-// Finds a local job, or hands over to the program for clusters when the command
-// line asks for a namespace or no local job is meant.
+// Finds a local job, or hands over to the program for clusters if the command
+// line names a namespace or there is no such local job.
 JobFinder LocalFirst(const std::string& command, const Args& args) {
   return [=](const JobChoice& choice)
              -> absl::StatusOr<std::unique_ptr<JobHandle>> {

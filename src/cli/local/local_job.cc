@@ -1,4 +1,4 @@
-// Starting a job on this machine and telling how it ended.
+// Starts a job on this machine and prints how it ended.
 #include <cstdio>
 #include <utility>
 
@@ -42,8 +42,8 @@ void TellSuccess(const flags::JobFlags& flags, const jobdir::JobDir& dir) {
   if (!flags.checkpoint_dir.empty() && flags.checkpoint_steps > 0) {
     std::printf("checkpoints: %s\n", flags.checkpoint_dir.c_str());
   }
-  // Only there when something was written to it: a model's own processor may
-  // have another place.
+  // It exists only if something was written to it: a model's own processor may
+  // write elsewhere.
   const std::string predictions = flags.prediction_output_dir.empty()
                                       ? JoinPath(dir.path(), "predictions")
                                       : flags.prediction_output_dir;

@@ -41,7 +41,7 @@ class LogPrinter {
     return pods;
   }
 
-  // `with_names`: a heading whenever another pod's lines follow.
+  // `with_names`: a heading whenever the pod changes.
   absl::Status PrintNew(const std::string& pod, bool with_names) {
     const std::string path = JoinPath(folder_, absl::StrCat(pod, kSuffix));
     const Fd fd(open(path.c_str(), O_RDONLY | O_CLOEXEC));
@@ -82,7 +82,7 @@ absl::Status PrintAll(LogPrinter& printer, const std::string& wanted,
   return absl::OkStatus();
 }
 
-// Until the master has ended.
+// Waits until the master has ended.
 absl::Status Follow(const jobdir::JobDir& job, LogPrinter& printer,
                     const std::string& wanted) {
   const Fd changes(inotify_init1(IN_CLOEXEC | IN_NONBLOCK));

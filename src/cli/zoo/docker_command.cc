@@ -17,13 +17,13 @@ namespace {
 
 void WriteOut(absl::string_view text) {
   std::fwrite(text.data(), 1, text.size(), stdout);
-  // Steps are shown as they come, also in a pipe.
+  // Show each step at once, in a pipe too.
   std::fflush(stdout);
 }
 
-// Lets Ctrl-C end this program at once while it lives, also in a program that
-// waits for signals otherwise: nothing has been submitted yet, and the engine
-// stops what it does when the connection closes.
+// While it exists, Ctrl-C ends this program at once, even if signals are
+// handled otherwise: nothing has been submitted yet, and the engine stops its
+// work when the connection closes.
 class InterruptsEndProgram {
  public:
   InterruptsEndProgram() {
@@ -51,7 +51,7 @@ docker::ProgressDisplay NewDisplay() {
 docker::EngineOptions EngineOptionsFromEnvironment() {
   docker::EngineOptions options;
   options.host = flags::GetEnv("DOCKER_HOST");
-  // Any value but the empty one means yes, as for the docker program.
+  // Any value except the empty one means yes, as in the docker program.
   options.tls_verify = !flags::GetEnv("DOCKER_TLS_VERIFY").empty();
   options.cert_path = flags::GetEnv("DOCKER_CERT_PATH");
   options.config_dir = flags::GetEnv("DOCKER_CONFIG");

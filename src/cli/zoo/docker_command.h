@@ -14,13 +14,13 @@ namespace elasticdl::cli {
 // DOCKER_HOST, DOCKER_TLS_VERIFY, DOCKER_CERT_PATH, DOCKER_CONFIG, PATH.
 docker::EngineOptions EngineOptionsFromEnvironment();
 
-// Builds with the progress on stdout. Ctrl-C ends this program, and with its
-// connection the build.
+// Builds and prints the progress. Ctrl-C ends this program, and with it the
+// connection and the build.
 absl::Status BuildImage(docker::Engine& engine,
                         const docker::BuildOptions& options,
                         const docker::BuildContext& context);
 
-// Pushes with the progress on stdout.
+// Pushes and prints the progress.
 absl::Status PushImage(docker::Engine& engine, const std::string& image);
 
 }  // namespace elasticdl::cli

@@ -10,7 +10,7 @@
 namespace elasticdl::cli {
 namespace {
 
-// Of the hash in a tag: 48 bits tell the images of one job apart.
+// Digits of the hash in a tag: 48 bits distinguish the images of one job.
 constexpr size_t kTagDigits = 12;
 
 absl::Status CheckZoo(const flags::JobFlags& flags) {
@@ -59,7 +59,7 @@ absl::StatusOr<std::string> PrepareImage(const flags::JobFlags& flags) {
   ELASTICDL_ASSIGN_OR_RETURN(
       const std::unique_ptr<docker::Engine> engine,
       docker::Engine::Connect(EngineOptionsFromEnvironment()));
-  // Another base image under the same name is another content.
+  // The base image may have changed under the same name.
   const absl::StatusOr<std::string> base_id = engine->ImageId(zoo.base_image);
   if (base_id.ok()) absl::StrAppend(&dockerfile, "# ", *base_id, "\n");
   docker::BuildOptions build = MakeBuild(flags.model_zoo, dockerfile);

@@ -1,5 +1,5 @@
-// The image that a job on a cluster runs in: taken as it is, or built from the
-// local model zoo and pushed first.
+// The image of a job on a cluster: an existing one, or one that is built from
+// the local model zoo and pushed.
 #pragma once
 
 #include <string>

@@ -23,7 +23,7 @@ constexpr char kModelSymbol[] = "custom_model";
 // see that it is not root.
 constexpr char kImageUser[] = "1000";
 
-// `path` relative to `context`; an image can hold only what is below it.
+// `path` relative to `context`; an image can contain only files below it.
 absl::StatusOr<std::string> BelowContext(const std::string& flag,
                                          const std::string& path,
                                          const std::string& context) {
@@ -78,7 +78,7 @@ std::vector<std::string> FindModels(const std::string& zoo) {
   return models;
 }
 
-// One step for all: it precompiles what they share, and makes one layer.
+// One step for all models: the common part is compiled once, in one layer.
 std::string CompileStep(const std::vector<std::string>& models) {
   if (models.empty()) return "";
   return absl::StrCat("RUN elasticdl-compile-zoo /model_zoo \\\n    ",
@@ -129,7 +129,7 @@ int RunInit(const Args& args) {
   return 0;
 }
 
-// What talks to the Docker engine links libcurl: it is another program's.
+// These commands need libcurl, which only the other program links.
 int HandOver(const std::string& command, const Args& args) {
   const absl::Status status = ExecCluster(command, args);
   std::fprintf(stderr, "elasticdl zoo: %s\n",
@@ -228,12 +228,12 @@ absl::StatusOr<std::string> MakeDockerfile(const ZooInitFlags& flags,
         &as_root, "COPY ", JoinPath(zoo, "requirements.txt"),
         " /tmp/requirements.txt\n", "RUN command -v pip || ",
         "(apt-get update && apt-get install -y python3-pip)\n",
-        // Debian guards its own Python packages; in an image nobody minds.
+        // Debian protects its Python packages; in an image that is not needed.
         "RUN PIP_BREAK_SYSTEM_PACKAGES=1 pip install ",
         "-r /tmp/requirements.txt --extra-index-url=", flags.extra_pypi_index,
         "\n");
   }
-  // Packages before the models: a changed model does not install them again.
+  // Packages before models, so that a changed model does not reinstall them.
   if (!as_root.empty()) {
     absl::StrAppend(&text, "USER root\n", as_root, "USER ", kImageUser, "\n");
   }

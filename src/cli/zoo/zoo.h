@@ -14,7 +14,7 @@ int RunZoo(const std::vector<std::string>& args);
 int RunZooBuild(const std::vector<std::string>& args);
 int RunZooPush(const std::vector<std::string>& args);
 
-// Tells an error of a zoo command; the exit code.
+// Prints an error of a zoo command and returns the exit code.
 int FailZoo(const flags::FlagSet& set, const absl::Status& status);
 
 struct ZooInitFlags {
@@ -38,8 +38,8 @@ struct ZooBuildFlags {
 };
 void AddZooBuildFlags(ZooBuildFlags* flags, flags::FlagSet* set);
 
-// The Dockerfile for a zoo below the folder `context` (the current one of
-// `zoo init`). INVALID_ARGUMENT when something is missing or not below it.
+// The Dockerfile for a zoo below the folder `context` (for `zoo init` the
+// current one). INVALID_ARGUMENT when something is missing or not below it.
 absl::StatusOr<std::string> MakeDockerfile(const ZooInitFlags& flags,
                                            const std::string& context);
 

@@ -1,8 +1,8 @@
-// Collective operations among the members of one world (generation). A backend
-// exists when it passes the contract suite (tests/contracts).
+// Collective operations among the members of one world (generation). Every
+// backend must pass the contract suite (tests/contracts).
 //
-// A world is made in two steps, because members must tell each other where they
-// are before they can connect, and only the master reaches them all:
+// A world is connected in two steps, because members must know each other's
+// addresses first, and only the master reaches all of them:
 //
 //   Connector::Begin(world) -> offer()  --master-->  all offers
 //   Connector::Connect(offers)          ---------->  Communicator
@@ -27,8 +27,8 @@ size_t SizeOf(DataType type);
 // at a time; Abort may be called by any thread at any time. A call returns
 // ABORTED when the world is broken: a member died, left or aborted, or Abort
 // was called here; DEADLINE_EXCEEDED when `timeout` passed. After any error the
-// communicator is of no more use and every later call fails at once. Buffers
-// then hold anything. Results are bitwise the same on all members.
+// communicator cannot be used any more and every later call fails at once; the
+// content of buffers is undefined. Results are bitwise equal on all members.
 class Communicator {
  public:
   virtual ~Communicator() = default;
@@ -39,20 +39,20 @@ class Communicator {
   // Sum, in place. bf16 and fp16 are summed in float and rounded once per hop.
   virtual absl::Status AllReduce(void* data, size_t count, DataType type,
                                  absl::Duration timeout) = 0;
-  // `data` of `root` reaches all.
+  // Copies `data` of `root` to all.
   virtual absl::Status Broadcast(void* data, size_t bytes, int root,
                                  absl::Duration timeout) = 0;
   // `bytes` of every member, in the order of ranks; `out` has size() * bytes.
   virtual absl::Status AllGather(const void* in, void* out, size_t bytes,
                                  absl::Duration timeout) = 0;
-  // `data` has size() blocks of `count` elements; on return the block of the
-  // own rank holds the sum of that block over all members, others anything.
+  // `data` has size() blocks of `count` elements. On return the block of this
+  // rank is the sum of that block over all members; other blocks are undefined.
   virtual absl::Status ReduceScatter(void* data, size_t count, DataType type,
                                      absl::Duration timeout) = 0;
   virtual absl::Status Barrier(absl::Duration timeout) = 0;
 
-  // Breaks the world for this member, and soon for all: a call that is running
-  // or comes later fails with ABORTED and `reason`. Never blocks. Idempotent.
+  // Breaks the world for this member, and soon for all: the current call and
+  // all later ones fail with ABORTED and `reason`. Never blocks. Idempotent.
   virtual void Abort(const std::string& reason) = 0;
 };
 
@@ -62,7 +62,7 @@ struct WorldSpec {
   // Of every rank: members with the same host can share memory. LocalHost() of
   // each member's process.
   std::vector<std::string> hosts;
-  // Known to the members of the job only; peers that cannot prove that they
+  // Known only to the members of the job; peers that cannot prove that they
   // know it are refused.
   std::string secret;
 
@@ -71,20 +71,20 @@ struct WorldSpec {
 
 // The rank that an error of a communicator or connector blames for the broken
 // world; -1 = none. It is a payload of the error, whatever the message says.
-// The reasons of Abort blame nobody. Who does not hear a peer blames it, and so
-// does who only saw a peer give up: the ends of a cut are blamed by each other
-// and by the rest, the rest by nobody.
+// The reasons of Abort blame nobody. A member blames a peer that is silent, and
+// also one that gave up. So after a cut between two members, these blame each
+// other, the rest blame one of the two, and nobody blames the rest.
 int BlamedRank(const absl::Status& status);
 
-// Names this process's host, as far as sharing memory goes: two processes with
-// the same name see the same /dev/shm and each other's process ids.
+// A name for this process's host: two processes with the same name see the same
+// /dev/shm and each other's process ids, so they can share memory.
 std::string LocalHost();
 
 // Thread-safe: Abort may be called by any thread.
 class Connector {
  public:
   virtual ~Connector() = default;
-  // What the others must know of this member; opaque bytes.
+  // What the others must know about this member; opaque bytes.
   virtual const std::string& offer() const = 0;
   // All members' offers, by rank. Blocks until all are connected; once only.
   // ABORTED after Abort, DEADLINE_EXCEEDED after `timeout`, INVALID_ARGUMENT
@@ -97,7 +97,7 @@ class Connector {
 // "auto": shared memory on one host, sockets between hosts, both where several
 // members share a host. "shm": one host only. "tcp": sockets everywhere.
 // "gloo": the Gloo library, for networks where every host is trusted (README);
-// UNIMPLEMENTED when it was not there when this was built.
+// UNIMPLEMENTED if this program was built without it.
 struct BackendOptions {
   std::string backend = "auto";
   // Address that other members reach this one at; empty = the loopback when all
@@ -115,7 +115,7 @@ bool IsBackend(const std::string& name);
 // is up; the loopback when there is no other.
 std::string OwnAddress(const std::string& peer);
 
-// INVALID_ARGUMENT for a world that the backend cannot make.
+// INVALID_ARGUMENT if the backend cannot connect this world.
 absl::StatusOr<std::unique_ptr<Connector>> BeginConnect(
     const WorldSpec& world, const BackendOptions& options);
 

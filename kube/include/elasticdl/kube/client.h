@@ -31,29 +31,29 @@ Resource Secrets();
 Resource Namespaces();
 Resource Claims();  // PersistentVolumeClaims
 Resource Events();
-// From apiVersion and kind of an object that ElasticDL itself writes (Pod,
+// By apiVersion and kind of an object that ElasticDL itself writes (Pod,
 // Service, Secret, Role, RoleBinding, ServiceAccount, PriorityClass,
 // PersistentVolume, PersistentVolumeClaim, …). INVALID_ARGUMENT for others.
 absl::StatusOr<Resource> ResourceOf(const Json& object);
 
-// What an answer with this code and body means: OK for 2xx, NOT_FOUND,
+// The meaning of a response with this code and body: OK for 2xx, NOT_FOUND,
 // ALREADY_EXISTS or ABORTED (409 by its reason), OUT_OF_RANGE (410: list
 // again), UNAUTHENTICATED, PERMISSION_DENIED, INVALID_ARGUMENT (400, 422),
 // RESOURCE_EXHAUSTED (403 of a quota), UNAVAILABLE (429, 5xx). The message is
-// the server's, with what was asked.
+// the server's, preceded by the request.
 absl::Status ToStatus(const Request& request, const Response& response);
 
-// Fields of server data with type guards: `fallback` when the path is not there
-// or holds something else. Path as in "/status/phase" (JSON pointer).
+// A field of server data: `fallback` when the path is missing or the value has
+// another type. Path as in "/status/phase" (JSON pointer).
 std::string TextAt(const Json& object, absl::string_view pointer,
                    const std::string& fallback = "");
 int64_t NumberAt(const Json& object, absl::string_view pointer,
                  int64_t fallback = 0);
-// The array there, or an empty one.
+// The array at that path, or an empty one.
 const Json& ListAt(const Json& object, absl::string_view pointer);
 
-// Thread-safe. Each call has a deadline; UNAVAILABLE may be tried again. An
-// object that is sent may name its namespace; else it is the client's.
+// Thread-safe. Each call has a deadline; after UNAVAILABLE it may be tried
+// again. An object without a namespace gets the client's.
 class Client {
  public:
   struct Options {
@@ -64,7 +64,7 @@ class Client {
   ~Client();
 
   absl::StatusOr<Json> Create(const Resource& resource, const Json& object);
-  // What Create would say; nothing is made (dryRun=All).
+  // The result that Create would have; nothing is created (dryRun=All).
   absl::Status TryCreate(const Resource& resource, const Json& object);
   absl::StatusOr<Json> Get(const Resource& resource, const std::string& name);
   // `selector`: label selector, or empty.
@@ -93,14 +93,14 @@ class Client {
                     const Transport::ChunkSink& chunk);
 
   // HTTP to a pod's port through the API server: `path` below the pod's root.
-  // The pod's answer, whatever its code; the API server's own refusals (no such
-  // pod, no rights, nobody listens) are errors.
+  // Returns the pod's response, whatever its code; refusals by the API server
+  // itself (no such pod, no rights, nobody listens) are errors.
   absl::StatusOr<Response> Proxy(
       const std::string& pod, int port, const std::string& method,
       const std::vector<std::string>& path,
       const std::vector<std::pair<std::string, std::string>>& query);
 
-  // Ends every call, those that wait and those to come, with CANCELLED.
+  // Ends all calls, current and later ones, with CANCELLED.
   void CancelCalls() { cancel_.Cancel(); }
 
   const std::string& namespace_name() const { return options_.namespace_name; }
@@ -109,7 +109,7 @@ class Client {
  private:
   std::string NamespaceOf(const Json& object) const;
   Request CreateRequest(const Resource& resource, const Json& object) const;
-  // The answer of a request as an object.
+  // Sends a request and parses the response.
   absl::StatusOr<Json> Ask(const Request& request);
 
   const std::unique_ptr<Transport> transport_;

@@ -1,5 +1,5 @@
-// Which API server, and how to prove who one is: kubeconfig files, or what a
-// pod finds in its own file system.
+// Which API server to use, and with which credentials: from kubeconfig files,
+// or from the files that a pod has of its own account.
 #pragma once
 
 #include <memory>
@@ -20,7 +20,7 @@ struct ExecPlugin {
   std::vector<std::pair<std::string, std::string>> env;
   std::string install_hint;
   bool provide_cluster_info = false;
-  // KEY=VALUE of this process (ConfigSource::environment); `env` comes over it.
+  // KEY=VALUE of this process (ConfigSource::environment); `env` overrides it.
   std::vector<std::string> environment;
 };
 
@@ -37,7 +37,7 @@ struct ClusterConfig {
   std::string client_cert_pem;
   std::string client_key_pem;
   std::string token;
-  // Read again as it rotates: at least once a minute, and after a 401.
+  // Its content changes: it is read again each minute and after a 401.
   std::string token_file;
   std::string username;
   std::string password;

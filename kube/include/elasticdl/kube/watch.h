@@ -1,4 +1,4 @@
-// List, then watch, for ever: a view of the objects that match, kept level.
+// Lists objects and watches them, so that the caller has their current state.
 #pragma once
 
 #include <functional>
@@ -13,15 +13,15 @@ namespace elasticdl::kube {
 
 struct WatchEvent {
   enum class Kind {
-    kListed,  // there when the list was taken: the first one, or a new one
-              // after a gap. May repeat what is known.
-    kAdded,   // these three as the server says them
+    kListed,  // exists in a list: the first one, or a new one after a gap.
+              // May repeat what is known.
+    kAdded,   // these three as the server reports them
     kModified,
     kDeleted,  // `object` is its last known state. Also for objects that were
                // known before a gap and are not in the new list.
     kSynced,   // the list is complete; no object
-    kTrouble,  // the server could not be asked; `error` says why. Told on
-               // change only; the watch goes on trying.
+    kTrouble,  // the server does not answer; `error` says why. Reported only
+               // when that changes; the watch keeps trying.
     kRecovered,
   };
   Kind kind = Kind::kListed;
@@ -38,8 +38,8 @@ class Watch {
     Resource resource;
     std::string namespace_name;
     std::string selector;
-    // The server ends each watch after about so long; a dead connection is
-    // noticed after a little more.
+    // The server ends each watch after about this time; a dead connection is
+    // noticed a little later.
     absl::Duration watch_timeout = absl::Seconds(300);
     absl::Duration backoff_initial = absl::Milliseconds(200);
     absl::Duration backoff_max = absl::Seconds(10);

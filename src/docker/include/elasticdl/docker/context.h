@@ -12,7 +12,7 @@ namespace elasticdl::docker {
 struct ContextOptions {
   // The folder to build from.
   std::string folder;
-  // A file on this machine; it need not lie below `folder`.
+  // A file on this machine; it need not be below `folder`.
   std::string dockerfile;
   // If not empty, the Dockerfile itself; `dockerfile` is then not read.
   std::string dockerfile_text;
@@ -36,7 +36,7 @@ struct ContextEntry {
 };
 
 struct BuildContext {
-  // A folder stands before what is in it.
+  // A folder comes before its content.
   std::vector<ContextEntry> entries;
   // The Dockerfile's name among them.
   std::string dockerfile;
@@ -44,11 +44,11 @@ struct BuildContext {
   int64_t bytes = 0;
 };
 
-// Lists what is to be sent, without reading it: all that .dockerignore does not
-// leave out, plus the Dockerfile and .dockerignore in any case. A Dockerfile
-// from elsewhere comes under a name of its own, which COPY does not see. Links
-// are sent as links; sockets, pipes and devices are left out.
-// NOT_FOUND: no folder or no Dockerfile; INVALID_ARGUMENT: bad .dockerignore.
+// Lists the files to send, without reading them: all that .dockerignore does
+// not exclude, and always the Dockerfile and .dockerignore. A Dockerfile from
+// elsewhere gets another name, which COPY does not see. Links are sent as
+// links; sockets, pipes and devices are left out. NOT_FOUND: no folder or no
+// Dockerfile; INVALID_ARGUMENT: bad .dockerignore.
 absl::StatusOr<BuildContext> ReadContext(const ContextOptions& options);
 
 // SHA-256 in hex of all names, modes, links and contents, not of times: the

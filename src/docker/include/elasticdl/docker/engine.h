@@ -1,5 +1,5 @@
-// A Docker engine: build an image, push it. Over the engine's own HTTP API; no
-// docker program is needed.
+// A Docker engine: builds and pushes images. Uses the engine's HTTP API; the
+// docker program is not needed.
 #pragma once
 
 #include <map>
@@ -13,7 +13,7 @@
 
 namespace elasticdl::docker {
 
-// What the docker program takes from the environment.
+// What the docker program reads from the environment.
 struct EngineOptions {
   // DOCKER_HOST: unix:///PATH or tcp://HOST:PORT. "" = the usual socket.
   std::string host;
@@ -29,7 +29,7 @@ struct EngineOptions {
 
 struct BuildOptions {
   ContextOptions context;
-  // The name that the image gets.
+  // The name of the image.
   std::string image;
   // Of the RUN steps: "" = the engine's default, "host", "none", …
   std::string network;
@@ -53,28 +53,28 @@ class Engine {
       const EngineOptions& options);
   ~Engine();
 
-  // Sends the context, builds, names the image; its id. `show` gets what
-  // happens, on this thread. ABORTED: a step failed, with the step and the
-  // engine's words. INVALID_ARGUMENT, NOT_FOUND: the context, or what the
-  // engine says of it. CANCELLED.
+  // Sends the context, builds and names the image; returns its id. `show` gets
+  // the progress, on this thread. ABORTED: a step failed; the message has the
+  // step and the engine's error. INVALID_ARGUMENT, NOT_FOUND: something is
+  // wrong with the context. CANCELLED.
   absl::StatusOr<std::string> Build(const BuildOptions& options,
                                     const ProgressCallback& show);
 
-  // The same with a context that was read already (options.context is unused).
+  // The same with a context that was already read (options.context is unused).
   absl::StatusOr<std::string> Build(const BuildOptions& options,
                                     const BuildContext& context,
                                     const ProgressCallback& show);
 
-  // Pushes to the registry that the name says, with the user's credentials.
-  // NOT_FOUND: the engine has no such image; PERMISSION_DENIED: the registry
-  // refuses; UNAVAILABLE: the rest, with the engine's words.
+  // Pushes to the registry in the name, with the user's credentials. NOT_FOUND:
+  // the engine has no such image; PERMISSION_DENIED: the registry refuses;
+  // UNAVAILABLE: any other error, with the engine's message.
   absl::Status Push(const std::string& image, const ProgressCallback& show);
 
   // The id of an image that the engine has; NOT_FOUND.
   absl::StatusOr<std::string> ImageId(const std::string& image);
 
-  // Ends the call under way (and all later ones) with CANCELLED. The engine
-  // stops a build or push when the connection closes.
+  // Ends the current call and all later ones with CANCELLED. The engine stops a
+  // build or push when the connection closes.
   void Cancel();
 
   // "1.41".

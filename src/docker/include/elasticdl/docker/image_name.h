@@ -19,7 +19,7 @@ struct ImageName {
 };
 
 // Splits e.g. "localhost:5000/me/zoo:1.0". INVALID_ARGUMENT when the engine
-// would not take it; the message says what is wrong.
+// would not accept it; the message says what is wrong.
 absl::StatusOr<ImageName> ParseImageName(const std::string& text);
 
 }  // namespace elasticdl::docker

@@ -1,4 +1,4 @@
-// What the engine tells while it works, and how it is shown.
+// The engine's progress messages, and how they are shown.
 #pragma once
 
 #include <cstdint>
@@ -10,7 +10,7 @@
 
 namespace elasticdl::docker {
 
-// One message of the engine; fields that it does not have are empty.
+// One message of the engine; missing fields are empty.
 struct Progress {
   // Output of a build: its steps and what their commands print.
   std::string text;

@@ -84,7 +84,7 @@ class Client {
   absl::StatusOr<int64_t> Pull(float* values, absl::Span<const PullRows> rows);
 
   // What a push needs besides its gradients. Fields of v1::PsPush; the map's
-  // version and the base version are filled in.
+  // version is filled in, and the base version of one that is not staged.
   // OK: every server has it, be it from this call or from an earlier one.
   // `gradients` null: no dense part.
   absl::Status Push(const v1::PsPush& push, const float* gradients,

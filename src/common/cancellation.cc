@@ -1,12 +1,11 @@
-// Cancellation: a flag that poll() can wait for.
+#include "elasticdl/common/cancellation.h"
+
 #include <sys/eventfd.h>
 #include <unistd.h>
 
 #include <cstdint>
 
-#include "elasticdl/kube/transport.h"
-
-namespace elasticdl::kube {
+namespace elasticdl {
 
 // Without a descriptor (the process has none left) poll() ignores the -1, and
 // the flag still ends the call at its next step.
@@ -22,4 +21,4 @@ void Cancellation::Cancel() {
   [[maybe_unused]] const ssize_t n = write(fd_, &one, sizeof(one));
 }
 
-}  // namespace elasticdl::kube
+}  // namespace elasticdl

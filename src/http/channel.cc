@@ -1,4 +1,4 @@
-#include "curl_channel.h"
+#include "channel.h"
 
 #include <algorithm>
 #include <cstdint>
@@ -7,7 +7,7 @@
 #include "absl/strings/str_cat.h"
 #include "elasticdl/common/clock.h"
 
-namespace elasticdl::kube {
+namespace elasticdl::http {
 namespace {
 
 // Connections kept for later; calls in a burst beyond it open their own.
@@ -22,34 +22,37 @@ int PollMs(absl::Duration left) {
 
 }  // namespace
 
-CurlChannel::CurlChannel()
-    : easy_(curl_easy_init()), multi_(curl_multi_init()) {}
+void CurlList::Add(const std::string& line) {
+  curl_slist* longer = curl_slist_append(list_, line.c_str());
+  if (longer != nullptr) list_ = longer;
+}
 
-CurlChannel::~CurlChannel() {
+Channel::Channel() : easy_(curl_easy_init()), multi_(curl_multi_init()) {}
+
+Channel::~Channel() {
   if (easy_ != nullptr) curl_easy_cleanup(easy_);
   if (multi_ != nullptr) curl_multi_cleanup(multi_);
 }
 
-void CurlChannel::Reset() { curl_easy_reset(easy_); }
+void Channel::Reset() { curl_easy_reset(easy_); }
 
-absl::Status CurlChannel::Transfer(const TransferLimits& limits,
-                                   const absl::Time& last_byte,
-                                   const Cancellation* cancel,
-                                   CURLcode& result) {
+absl::StatusOr<CURLcode> Channel::Transfer(const Limits& limits,
+                                           const absl::Time& last_byte,
+                                           const Cancellation* cancel) {
   const CURLMcode added = curl_multi_add_handle(multi_, easy_);
   if (added != CURLM_OK) {
     return absl::InternalError(
         absl::StrCat("curl_multi_add_handle: ", curl_multi_strerror(added)));
   }
-  absl::Status status = Drive(limits, last_byte, cancel, result);
+  absl::StatusOr<CURLcode> result = Drive(limits, last_byte, cancel);
   // Closes the connection unless the transfer is complete.
   curl_multi_remove_handle(multi_, easy_);
-  return status;
+  return result;
 }
 
-absl::Status CurlChannel::Drive(const TransferLimits& limits,
-                                const absl::Time& last_byte,
-                                const Cancellation* cancel, CURLcode& result) {
+absl::StatusOr<CURLcode> Channel::Drive(const Limits& limits,
+                                        const absl::Time& last_byte,
+                                        const Cancellation* cancel) {
   const Clock& clock = Clock::Real();
   const absl::Time deadline = clock.Now() + limits.total;
   while (true) {
@@ -64,9 +67,7 @@ absl::Status CurlChannel::Drive(const TransferLimits& limits,
     }
     int left_over = 0;
     while (CURLMsg* message = curl_multi_info_read(multi_, &left_over)) {
-      if (message->msg != CURLMSG_DONE) continue;
-      result = message->data.result;
-      return absl::OkStatus();
+      if (message->msg == CURLMSG_DONE) return message->data.result;
     }
     const absl::Time now = clock.Now();
     const absl::Time until = std::min(deadline, last_byte + limits.silence);
@@ -84,13 +85,13 @@ absl::Status CurlChannel::Drive(const TransferLimits& limits,
   }
 }
 
-CurlPool::Lease::Lease(CurlPool& pool, std::unique_ptr<CurlChannel> channel)
+ChannelPool::Lease::Lease(ChannelPool& pool, std::unique_ptr<Channel> channel)
     : pool_(pool), channel_(std::move(channel)) {}
 
-CurlPool::Lease::~Lease() { pool_.Return(std::move(channel_)); }
+ChannelPool::Lease::~Lease() { pool_.Return(std::move(channel_)); }
 
-CurlPool::Lease CurlPool::Take() {
-  std::unique_ptr<CurlChannel> channel;
+ChannelPool::Lease ChannelPool::Take() {
+  std::unique_ptr<Channel> channel;
   {
     MutexLock lock(mu_);
     if (!idle_.empty()) {
@@ -98,11 +99,11 @@ CurlPool::Lease CurlPool::Take() {
       idle_.pop_back();
     }
   }
-  if (channel == nullptr) channel = std::make_unique<CurlChannel>();
+  if (channel == nullptr) channel = std::make_unique<Channel>();
   return Lease(*this, std::move(channel));
 }
 
-void CurlPool::Return(std::unique_ptr<CurlChannel> channel) {
+void ChannelPool::Return(std::unique_ptr<Channel> channel) {
   if (!channel->valid()) return;
   // Pointers to the caller's stack must not stay behind.
   channel->Reset();
@@ -110,4 +111,4 @@ void CurlPool::Return(std::unique_ptr<CurlChannel> channel) {
   if (idle_.size() < kMaxIdleChannels) idle_.push_back(std::move(channel));
 }
 
-}  // namespace elasticdl::kube
+}  // namespace elasticdl::http
