@@ -102,7 +102,10 @@ void ServerBackups::Attach(int number, int index, const v1::PsCopy& hello,
   copy.awaited = false;
   copy.hello = hello;
   copy.term = hello.term();
-  copy.restarted = hello.term() == 0 || hello.term() != part.term;
+  // One that has not followed the primary of this term cannot be the backup
+  // that a master before this one has recorded as current.
+  copy.restarted = hello.term() == 0 || hello.term() != part.term ||
+                   (!hello.primary() && hello.current() == 0);
   if (index == part.primary) part.told.reset();
   // The journal may have lost its end; a copy has its term from a master.
   if (hello.term() > part.term) {

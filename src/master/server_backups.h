@@ -103,7 +103,7 @@ class ServerBackups {
     v1::PsCopy hello;
     // The term that it was assigned since, or came with; 0: none.
     int64_t term = 0;
-    // It came without a role: its process was new.
+    // It came without a role, or without anything from the primary of its term.
     bool restarted = false;
     // The newest of its questions that was answered: what comes late is void.
     int64_t answered = 0;

@@ -26,6 +26,10 @@ absl::Status Client::Lane::Receive(Call& call, absl::Duration timeout) {
     read = absl::UnavailableError("an answer to another request");
   }
   ELASTICDL_RETURN_IF_ERROR(Ended(read));
+  // It may not be the one to ask any more: the next try looks where it is.
+  if (call.reply.code() == static_cast<int>(absl::StatusCode::kUnavailable)) {
+    Drop();
+  }
   return absl::Status(static_cast<absl::StatusCode>(call.reply.code()),
                       call.reply.message());
 }

@@ -17,6 +17,7 @@ bool PartRole::Assign(const v1::PsAssignment& assignment) {
     term_ = assignment.term();
     state_ = assignment.primary() ? State::kAlone : State::kBackup;
     acked_ = -1;
+    followed_ = false;
     backup_address_.clear();
   }
   // In a term a copy is one thing only.
@@ -74,6 +75,7 @@ void PartRole::Describe(v1::PsCopy& copy) const {
   copy.set_term(term_);
   copy.set_primary(primary());
   copy.set_current(state_ == State::kCurrent ? incarnation_ : 0);
+  if (state_ == State::kBackup && followed_) copy.set_current(1);
   if (state_ == State::kAsking) *copy.mutable_lost() = lost_;
 }
 

@@ -76,10 +76,12 @@ class PartRole {
   // acknowledged? Nothing: not yet.
   std::optional<absl::Status> MayAcknowledge(int64_t term,
                                              int64_t position) const;
-  // For a hello.
+  // For a hello. `current` of a backup: 1 if it has followed its primary.
   void Describe(v1::PsCopy& copy) const;
 
   // ---- backup ----
+  // It was synchronized in this term.
+  void OnFollowed() { followed_ = true; }
   // May the primary of this term change what is here? FAILED_PRECONDITION: a
   // newer one is known. UNAVAILABLE: the master has not said so yet.
   absl::Status CheckFollow(int64_t term) const;
@@ -92,6 +94,7 @@ class PartRole {
   // -1: unknown.
   int64_t acked_ = -1;
   uint64_t incarnation_ = 0;
+  bool followed_ = false;
   // kJoining: entries before it were acknowledged without the backup.
   int64_t join_at_ = 0;
   // Of the last question to the master.

@@ -95,6 +95,11 @@ void Replicator::OnAppended(int64_t position) {
   changed_.NotifyOne();
 }
 
+void Replicator::OnFollowed() {
+  MutexLock lock(mu_);
+  role_.OnFollowed();
+}
+
 absl::Status Replicator::Await(int64_t term, int64_t position,
                                absl::Duration most) {
   const absl::Time end = Clock::Real().Now() + most;

@@ -43,6 +43,8 @@ class Replicator {
   absl::Status CheckFollow(int64_t term) const;
   int64_t term() const;
   void OnAppended(int64_t position);
+  // A backup was synchronized.
+  void OnFollowed();
   // Waits until what is in the log under this term, up to this position, may be
   // acknowledged, for `most` at most. UNAVAILABLE: not by this copy, or not
   // yet.

@@ -82,6 +82,7 @@ absl::Status ServerImpl::Replace(int64_t connection, ServerState state,
   ELASTICDL_RETURN_IF_ERROR(CheckFollow(connection));
   ELASTICDL_RETURN_IF_ERROR(log_->Restart(snapshot, position));
   state_ = std::move(state);
+  replicator_->OnFollowed();
   return absl::OkStatus();
 }
 

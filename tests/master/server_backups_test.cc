@@ -227,7 +227,7 @@ class ResumedTest : public ServerBackupsTest {
       copy.set_term(1);
       copy.set_primary(part == server);
       copy.set_incarnation(1);
-      copy.set_current(part == server && !asks ? 1 : 0);
+      copy.set_current(part != server || !asks ? 1 : 0);
       if (part == server && asks) copy.mutable_lost()->set_number(4);
     }
     return backups_->OnHello(now_, hello);

@@ -84,7 +84,7 @@ class Schedule {
   }
 
   void Run(int steps) {
-    for (int i = 0; i < steps && !failed_; ++i) Step(Below(100));
+    for (int i = 0; i < steps && !failed_; ++i) Step(Below(1000));
     if (failed_) return;
     // Nothing happens any more, except that all come back.
     for (Process& process : processes_) process.stopped = false;
@@ -115,15 +115,15 @@ class Schedule {
   int Any() { return static_cast<int>(Below(static_cast<uint64_t>(servers_))); }
 
   void Step(uint64_t dice) {
-    if (dice < 40) return Push();
-    if (dice < 60) return DeliverSome();
-    if (dice < 80) return FeedSome();
-    if (dice < 84) return Kill(Any(), /*lose_log=*/false);
-    if (dice < 87) return Kill(Any(), /*lose_log=*/true);
-    if (dice < 89) return Stop(Any());
-    if (dice < 91) return Wake(Any());
-    if (dice < 97) return Start(Any());
-    if (dice < 98) return RestartMaster();
+    if (dice < 200) return Push();
+    if (dice < 500) return DeliverSome();
+    if (dice < 900) return FeedSome();
+    if (dice < 906) return Kill(Any(), /*lose_log=*/false);
+    if (dice < 916) return Kill(Any(), /*lose_log=*/true);
+    if (dice < 920) return Stop(Any());
+    if (dice < 926) return Wake(Any());
+    if (dice < 990) return Start(Any());
+    if (dice < 992) return RestartMaster();
     now_ += absl::Seconds(static_cast<int64_t>(Below(20)));
     Execute(master_->OnTimer(now_));
   }
@@ -408,6 +408,7 @@ class Schedule {
     if (!feed.synchronized) {
       feed.synchronized = true;
       backup.log = feed.snapshot;
+      backup.role.OnFollowed();
     } else {
       const auto [number, push] = feed.entries.front();
       feed.entries.pop_front();
