@@ -53,7 +53,7 @@ absl::StatusOr<Json> Client::Ask(const Request& request) {
   if (!object.is_object()) {
     return absl::UnavailableError(
         absl::StrCat(request.method, " ", request.path.back(),
-                     ": the answer is no JSON object: ",
+                     ": the answer is not a JSON object: ",
                      absl::string_view(response.body).substr(0, 200)));
   }
   return object;

@@ -183,7 +183,7 @@ absl::Status ReadExecLists(const Entry& exec, ExecPlugin& plugin) {
   ELASTICDL_ASSIGN_OR_RETURN(const std::vector<YAML::Node> args,
                              exec.List("args"));
   for (const YAML::Node& arg : args) {
-    if (!arg.IsScalar()) return exec.Error("exec: an argument is no text");
+    if (!arg.IsScalar()) return exec.Error("exec: an argument is not a string");
     plugin.args.push_back(arg.Scalar());
   }
   ELASTICDL_ASSIGN_OR_RETURN(const std::vector<YAML::Node> env,

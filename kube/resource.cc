@@ -63,7 +63,7 @@ absl::StatusOr<Resource> ResourceOf(const Json& object) {
     }
   }
   return absl::InvalidArgumentError(
-      absl::StrCat("no known kind of object: apiVersion \"", api_version,
+      absl::StrCat("unknown kind of object: apiVersion \"", api_version,
                    "\", kind \"", kind, "\""));
 }
 

@@ -116,7 +116,7 @@ WatchCore::Events WatchCore::OnWatchBytes(absl::string_view bytes) {
     partial_line_.append(piece.data(), piece.size());
     if (end == absl::string_view::npos) {
       if (partial_line_.size() > kMaxLine) {
-        Break(absl::UnavailableError("an endless line in a watch"));
+        Break(absl::UnavailableError("a line of a watch is too long"));
       }
       break;
     }
@@ -131,7 +131,7 @@ void WatchCore::OnLine(absl::string_view line, Events& out) {
   const auto object = event.is_object() ? event.find("object") : event.end();
   const std::string type = TextAt(event, "/type");
   if (!event.is_object() || object == event.end() || !object->is_object()) {
-    Break(absl::UnavailableError("a line of a watch is no event"));
+    Break(absl::UnavailableError("a line of a watch is not an event"));
     return;
   }
   if (type == "ERROR") {
@@ -166,7 +166,7 @@ void WatchCore::OnErrorEvent(const Json& status) {
   response.code = static_cast<int>(NumberAt(status, "/code", 500));
   response.body = status.dump(-1, ' ', false, Json::error_handler_t::replace);
   absl::Status error = ToStatus(Request(), response);
-  if (error.ok()) error = absl::UnavailableError("a watch said ERROR");
+  if (error.ok()) error = absl::UnavailableError("a watch reported ERROR");
   Break(std::move(error));
 }
 

@@ -6,6 +6,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "elasticdl/common/clock.h"
+#include "elasticdl/common/life_sign.h"
 #include "elasticdl/common/status.h"
 
 namespace elasticdl::rendezvous {
@@ -24,6 +25,10 @@ v1::WorkerMessage MakeHello(int64_t worker_id, bool resuming) {
   char host[256] = "";
   gethostname(host, sizeof(host) - 1);
   hello.set_host(host);
+  if (const auto sign = OwnLifeSign(); sign.ok()) {
+    hello.set_life_sign_fd(sign->fd);
+    hello.set_life_sign_id(sign->id);
+  }
   return message;
 }
 

@@ -1,12 +1,17 @@
 #!/usr/bin/env python3
 """Runs clang-tidy on the product's files in a compilation database.
 
-    scripts/tidy.py build-clang/compile_commands.json [JOBS]
+    scripts/tidy.py build-clang/compile_commands.json [JOBS] [--torch]
 
 A clean file is not checked again until its text, a header that it includes, or
 the configuration changes: the digest of the preprocessed text is stored in
 ${XDG_CACHE_HOME:-~/.cache}/elasticdl/tidy. Prints all findings; the exit code is
 1 if there are any.
+
+With --torch also the files that include libtorch (src/model, src/worker), in the
+groups in which they are compiled (UNITY_BUILD in cmake/ElasticdlHelpers.cmake):
+the checks visit all of libtorch's headers, which takes a minute of CPU for each
+group, however little the files themselves contain.
 """
 import concurrent.futures
 import hashlib
@@ -18,10 +23,13 @@ import subprocess
 import sys
 
 
-def product_files(database):
-    """Path in the project -> its entry. Files that include torch (those with its
-    precompiled header) are compiled with thread-safety analysis, but not checked
-    here: the checks visit all of torch and take 50 s for each of the 32 files."""
+def is_group(path):
+    return re.search(r"/Unity/unity_\d+_cxx\.cxx$", path) is not None
+
+
+def product_files(database, torch):
+    """Path in the project -> its entry. Files that include libtorch have its
+    precompiled header."""
     root = os.getcwd() + "/"
     found = {}
     for entry in json.load(open(database)):
@@ -29,21 +37,33 @@ def product_files(database):
                                              entry["file"]))
         if path.startswith(root):
             path = path[len(root):]
-            if (not re.match(r"build|tests/|benchmarks/", path)
-                    and "cmake_pch" not in entry["command"]):
+            if "cmake_pch" in entry["command"]:
+                if torch and (is_group(path) or path.startswith("src/")):
+                    found[path] = entry
+            elif not re.match(r"build|tests/|benchmarks/", path):
                 found[path] = entry
     return found
 
 
+def largest_first(files):
+    """A group started last would run alone at the end."""
+    return sorted(files.items(),
+                  key=lambda f: ("cmake_pch" not in f[1]["command"], f[0]))
+
+
 def digest(entry, settings):
     """Digest of everything that clang-tidy sees, including comments (NOLINT) but
-    not paths."""
+    not paths. A group's precompiled header counts as text like any other."""
     command = shlex.split(entry["command"])
     if os.path.basename(command[0]) == "ccache":
         command = command[1:]
     output = command.index("-o")
     del command[output:output + 2]
     command = [c for c in command if c not in ("-c", "-MD")]
+    if "-include-pch" in command:
+        at = command.index("-include-pch") - 1
+        assert command[at] == command[at + 2] == "-Xclang", command
+        del command[at:at + 4]
     for option in ("-MT", "-MF"):
         while option in command:
             at = command.index(option)
@@ -57,7 +77,13 @@ def check(path, entry, folder, settings, cache):
     mark = os.path.join(cache, digest(entry, settings))
     if os.path.exists(mark):
         return "clean before", ""
-    done = subprocess.run(["clang-tidy", "-p", folder, "--quiet", path],
+    command = ["clang-tidy", "-p", folder, "--quiet"]
+    if is_group(path):
+        # The sources are included: report findings in them, as in headers, and
+        # not the includes themselves.
+        command += ["--checks=-bugprone-suspicious-include",
+                    r"--header-filter=/src/.*\.(h|cc)$"]
+    done = subprocess.run(command + [path],
                           stdout=subprocess.PIPE, stderr=subprocess.PIPE,
                           text=True)
     if done.returncode != 0:
@@ -67,8 +93,10 @@ def check(path, entry, folder, settings, cache):
 
 
 def main():
-    database = sys.argv[1]
-    jobs = int(sys.argv[2]) if len(sys.argv) > 2 else os.cpu_count()
+    arguments = [a for a in sys.argv[1:] if a != "--torch"]
+    torch = "--torch" in sys.argv
+    database = arguments[0]
+    jobs = int(arguments[1]) if len(arguments) > 1 else os.cpu_count()
     home = os.environ.get("XDG_CACHE_HOME") or os.path.expanduser("~/.cache")
     cache = os.path.join(home, "elasticdl", "tidy")
     os.makedirs(cache, exist_ok=True)
@@ -79,7 +107,8 @@ def main():
     with concurrent.futures.ThreadPoolExecutor(jobs) as pool:
         running = [pool.submit(check, path, entry, os.path.dirname(database),
                                settings, cache)
-                   for path, entry in sorted(product_files(database).items())]
+                   for path, entry in largest_first(product_files(database,
+                                                                torch))]
         for future in concurrent.futures.as_completed(running):
             verdict, text = future.result()
             counts[verdict] += 1

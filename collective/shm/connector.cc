@@ -10,6 +10,7 @@
 #include "core/blame.h"
 #include "core/offer.h"
 #include "elasticdl/common/failpoint.h"
+#include "elasticdl/common/life_sign.h"
 #include "elasticdl/common/mutex.h"
 #include "elasticdl/common/secret.h"
 #include "elasticdl/common/status.h"
@@ -25,6 +26,8 @@ constexpr char kKind[] = "shm";
 // What a member's offer says.
 struct ShmOffer {
   ProcessId process;
+  // Its pid is that of `process`.
+  LifeSign sign;
   // The segment: of rank 0 only.
   int32_t fd = -1;
   std::string id;
@@ -34,6 +37,8 @@ std::string Encode(const ShmOffer& offer) {
   std::string text;
   AppendRaw(offer.process.pid, text);
   AppendRaw(offer.process.start, text);
+  AppendRaw(offer.sign.fd, text);
+  AppendText(offer.sign.id, text);
   AppendRaw(offer.fd, text);
   AppendText(offer.id, text);
   return text;
@@ -47,11 +52,13 @@ absl::StatusOr<ShmOffer> Decode(const WorldSpec& world, int rank,
   ShmOffer offer;
   const bool complete =
       TakeRaw(rest, offer.process.pid) && TakeRaw(rest, offer.process.start) &&
+      TakeRaw(rest, offer.sign.fd) && TakeText(rest, offer.sign.id) &&
       TakeRaw(rest, offer.fd) && TakeText(rest, offer.id) && rest.empty();
   if (!complete || (rank == 0 && offer.id.size() != kShmIdBytes)) {
     return Blame(rank, absl::InvalidArgumentError(absl::StrCat(
                            "offer of rank ", rank, " is damaged")));
   }
+  offer.sign.pid = offer.process.pid;
   return offer;
 }
 
@@ -66,6 +73,8 @@ class ShmConnector final : public Connector {
     }
     ShmOffer own;
     ELASTICDL_ASSIGN_OR_RETURN(own.process, OwnProcess());
+    // Without one, the others learn of this one's death a little later.
+    if (auto sign = OwnLifeSign(); sign.ok()) own.sign = *std::move(sign);
     std::unique_ptr<ShmWorld> made;
     if (world.rank == 0) {
       own.id = RandomBytes(kShmIdBytes);
@@ -135,7 +144,8 @@ absl::StatusOr<std::unique_ptr<DeathWatch>> ShmConnector::WatchOthers(
     ShmWorld* world, const std::vector<ShmOffer>& offers) {
   std::vector<WatchedProcess> others;
   for (int rank = 0; rank < spec_.size(); ++rank) {
-    if (rank != spec_.rank) others.push_back({rank, offers[rank].process});
+    if (rank == spec_.rank) continue;
+    others.push_back({rank, offers[rank].process, offers[rank].sign});
   }
   auto died = [world, offers](int rank) {
     world->MemberDied(rank,

@@ -71,8 +71,10 @@ absl::StatusOr<std::unique_ptr<DeathWatch>> DeathWatch::Start(
   }
   Fd stop(eventfd(0, EFD_CLOEXEC));
   if (!stop.valid()) return ErrnoToStatus(errno, "make an eventfd");
-  return std::unique_ptr<DeathWatch>(
+  std::unique_ptr<DeathWatch> watch(
       new DeathWatch(std::move(watched), std::move(stop), std::move(died)));
+  watch->WatchSigns(processes);
+  return watch;
 }
 
 DeathWatch::DeathWatch(std::vector<Watched> watched, Fd stop,
@@ -81,6 +83,16 @@ DeathWatch::DeathWatch(std::vector<Watched> watched, Fd stop,
       stop_(std::move(stop)),
       died_(std::move(died)),
       thread_("edl-deathwatch", [this] { Run(); }) {}
+
+void DeathWatch::WatchSigns(const std::vector<WatchedProcess>& processes) {
+  for (const WatchedProcess& process : processes) {
+    if (process.sign.fd < 0) continue;
+    // One that cannot be watched still has its pidfd.
+    signs_.Add(process.sign, [this, rank = process.rank] { died_(rank); })
+        .status()
+        .IgnoreError();
+  }
+}
 
 DeathWatch::~DeathWatch() {
   const uint64_t one = 1;

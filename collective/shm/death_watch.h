@@ -9,6 +9,7 @@
 
 #include "absl/status/statusor.h"
 #include "elasticdl/common/file.h"
+#include "elasticdl/common/life_sign.h"
 #include "elasticdl/common/thread.h"
 
 namespace elasticdl::collective {
@@ -24,13 +25,17 @@ absl::StatusOr<ProcessId> OwnProcess();
 struct WatchedProcess {
   int rank = 0;
   ProcessId process;
+  // fd < 0: it has none.
+  LifeSign sign;
 };
 
-// Owns a thread that sleeps until a process ends. Thread-compatible.
+// Two threads sleep until a process ends: one learns from the life sign that it
+// was killed, the other from its pidfd, some milliseconds later, that it has
+// ended in whatever way. Thread-compatible.
 class DeathWatch {
  public:
-  // `died` is called with the rank, by the watch's thread, once per process
-  // that ends. ABORTED when one of them has ended already.
+  // `died` is called with the rank, by one of the watch's threads and perhaps
+  // by both, when a process ends. ABORTED when one of them has ended already.
   static absl::StatusOr<std::unique_ptr<DeathWatch>> Start(
       const std::vector<WatchedProcess>& processes,
       std::function<void(int rank)> died);
@@ -46,11 +51,13 @@ class DeathWatch {
   };
   DeathWatch(std::vector<Watched> watched, Fd stop,
              std::function<void(int rank)> died);
+  void WatchSigns(const std::vector<WatchedProcess>& processes);
   void Run();
 
   std::vector<Watched> watched_;
   const Fd stop_;
   const std::function<void(int rank)> died_;
+  LifeWatch signs_;
   Thread thread_;
 };
 

@@ -94,7 +94,8 @@ absl::StatusOr<std::unique_ptr<ShmSegment>> ShmSegment::Attach(
     const int error = errno;
     const std::string what = absl::StrCat("open shared memory ", path);
     if (error == ENOENT) {
-      return absl::AbortedError(absl::StrCat(what, ": its maker is gone"));
+      return absl::AbortedError(
+          absl::StrCat(what, ": the process that made it is gone"));
     }
     return ErrnoToStatus(error, what);
   }

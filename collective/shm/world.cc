@@ -156,7 +156,7 @@ absl::Status ShmWorld::SleepUntil(int first, int last, uint32_t phase,
     int late = first;
     while (late + 1 < last && Reached(late, late + 1, phase)) ++late;
     status = Blame(late, absl::DeadlineExceededError(absl::StrCat(
-                             "rank ", rank_, " heard nothing of rank ", late,
+                             "rank ", rank_, " heard nothing from rank ", late,
                              " in time")));
     Abort(status);
     return status;

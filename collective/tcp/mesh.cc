@@ -126,9 +126,9 @@ absl::Status TcpMesh::WaitFor(const std::vector<Awaited>& awaited,
   ELASTICDL_RETURN_IF_ERROR(abort_.Check());
   if (ready != 0) return absl::OkStatus();
   const int late = awaited.front().rank;
-  return EndWith(Blame(
-      late, absl::DeadlineExceededError(absl::StrCat(
-                "rank ", rank_, " heard nothing of rank ", late, " in time"))));
+  return EndWith(Blame(late, absl::DeadlineExceededError(absl::StrCat(
+                                 "rank ", rank_, " heard nothing from rank ",
+                                 late, " in time"))));
 }
 
 absl::Status TcpMesh::Move(std::vector<TcpSend> sends,

@@ -17,11 +17,14 @@ struct Number {
 };
 const std::vector<Number>& Numbers() {
   static const auto& numbers = *new std::vector<Number>{
-      {"age", Discretization({18, 25, 30, 35, 40, 45, 50, 55, 60, 65})},
-      {"education-num", Discretization({3, 5, 7, 9, 10, 11, 12, 13, 14, 15})},
-      {"capital-gain", Discretization({500, 1000, 1500, 2000, 3000, 5000})},
+      {"age", Discretization(
+                  {22, 27, 32, 37, 42, 47, 52, 57, 62, 67, 72, 77, 82, 87})},
+      {"education-num",
+       Discretization({2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14, 15, 16})},
+      {"capital-gain",
+       Discretization({500, 1000, 1500, 2000, 2500, 3000, 3500, 5000, 10000})},
       {"capital-loss", Discretization({500, 1000, 1500, 2000, 2500})},
-      {"hours-per-week", Discretization({10, 20, 30, 40, 50, 60, 70})},
+      {"hours-per-week", Discretization({10, 20, 30, 40, 50, 60, 70, 80, 90})},
   };
   return numbers;
 }

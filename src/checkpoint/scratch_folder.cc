@@ -27,7 +27,7 @@ namespace {
 
 // A cleaner may remove a new folder before it is locked. If that happens more
 // often than this in a row, something else is wrong.
-constexpr int kTries = 16;
+constexpr int kMaxRemovals = 16;
 // If nothing was written for this long, no save is running. And if one were, it
 // would only fail, because its files are gone.
 constexpr absl::Duration kForeignAge = absl::Hours(24);
@@ -114,7 +114,7 @@ ScratchFolder::~ScratchFolder() {
 
 absl::StatusOr<ScratchFolder> ScratchFolder::Create(const std::string& dir,
                                                     const std::string& label) {
-  for (int i = 0; i < kTries; ++i) {
+  for (int i = 0; i < kMaxRemovals; ++i) {
     std::string path = JoinPath(
         dir, absl::StrCat(kTemporaryPrefix, label, "-", NodeName(), "-XXXXXX"));
     if (mkdtemp(path.data()) == nullptr) {
@@ -138,8 +138,8 @@ absl::StatusOr<ScratchFolder> ScratchFolder::Create(const std::string& dir,
     return folder;
   }
   return absl::UnavailableError(absl::StrCat("make folder in ", dir,
-                                             ": removed by others ", kTries,
-                                             " times in a row"));
+                                             ": removed by others ",
+                                             kMaxRemovals, " times in a row"));
 }
 
 absl::Status ScratchFolder::Publish(const std::string& final_path) {

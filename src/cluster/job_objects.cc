@@ -21,11 +21,6 @@ constexpr int kReplicaGraceSeconds = 30;
 constexpr char kSecretVolume[] = "elasticdl-job";
 constexpr char kStateVolume[] = "elasticdl-state";
 
-template <typename... Args>
-absl::Status Bad(const Args&... args) {
-  return absl::InvalidArgumentError(absl::StrCat(args...));
-}
-
 Json FieldVariable(const char* name, const char* field) {
   return {{"name", name},
           {"valueFrom",
@@ -215,20 +210,23 @@ Json MakeService(const JobOptions& options) {
 }
 
 absl::Status CheckOptions(const JobOptions& options) {
-  if (options.job_name.empty()) return Bad("a job on a cluster needs a name");
-  if (options.namespace_name.empty()) return Bad("the namespace is empty");
-  if (options.token.empty()) return Bad("the job's token is empty");
+  if (options.job_name.empty())
+    return absl::InvalidArgumentError("a job on a cluster needs a name");
+  if (options.namespace_name.empty())
+    return absl::InvalidArgumentError("the namespace is empty");
+  if (options.token.empty())
+    return absl::InvalidArgumentError("the job's token is empty");
   if (options.master.image.empty() || options.worker.image.empty()) {
-    return Bad("a job on a cluster needs an image");
+    return absl::InvalidArgumentError("a job on a cluster needs an image");
   }
   std::set<std::string> paths = {kSecretDir, kStateDir};
   for (const Volume& volume : options.volumes) {
     if (!paths.insert(volume.mount_path).second) {
-      return Bad(
+      return absl::InvalidArgumentError(absl::StrCat(
           "--volume: two volumes at mount_path=", volume.mount_path,
           volume.mount_path == kSecretDir || volume.mount_path == kStateDir
               ? " (ElasticDL's own one is there)"
-              : "");
+              : ""));
     }
   }
   return absl::OkStatus();

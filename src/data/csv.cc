@@ -11,7 +11,7 @@
 namespace elasticdl::data {
 namespace {
 
-absl::Status Bad(absl::string_view what, size_t at) {
+absl::Status BadCsv(absl::string_view what, size_t at) {
   return absl::InvalidArgumentError(
       absl::StrCat("CSV record: ", what, " at byte ", at));
 }
@@ -31,7 +31,7 @@ absl::StatusOr<std::string> TakeQuoted(absl::string_view record, size_t& at) {
       return field;
     }
   }
-  return Bad("a quoted field does not end, begun", opening);
+  return BadCsv("a quoted field does not end, begun", opening);
 }
 
 }  // namespace
@@ -46,7 +46,7 @@ absl::StatusOr<std::vector<std::string>> ParseCsvRecord(
       if (!field.ok()) return field.status();
       fields.push_back(*std::move(field));
       if (at < record.size() && record[at] != separator) {
-        return Bad("text after a closing quote", at);
+        return BadCsv("text after a closing quote", at);
       }
     } else {
       const size_t end = std::min(record.find(separator, at), record.size());

@@ -14,7 +14,7 @@ namespace {
 
 constexpr int kGzipWindowBits = 15 + 16;
 // Deflate cannot expand more than this.
-constexpr uint64_t kMaxExpansion = 1032;
+constexpr uint64_t kMaxGzipExpansion = 1032;
 constexpr size_t kMinOutputBytes = 4096;
 
 // Ends an inflate or deflate stream.
@@ -34,7 +34,8 @@ size_t GuessSize(absl::string_view data) {
     std::memcpy(&size, data.data() + data.size() - sizeof(size), sizeof(size));
   }
   return std::max<uint64_t>(
-      kMinOutputBytes, std::min<uint64_t>(size, data.size() * kMaxExpansion));
+      kMinOutputBytes,
+      std::min<uint64_t>(size, data.size() * kMaxGzipExpansion));
 }
 
 // Output that grows; the bytes so far move along.
@@ -64,7 +65,7 @@ class Output {
   size_t size_ = 0;
 };
 
-absl::Status Bad(const z_stream& stream, absl::string_view what) {
+absl::Status BadGzip(const z_stream& stream, absl::string_view what) {
   return absl::DataLossError(
       absl::StrCat("gzip stream: ",
                    stream.msg != nullptr ? absl::string_view(stream.msg) : what,
@@ -75,7 +76,7 @@ absl::Status Bad(const z_stream& stream, absl::string_view what) {
 absl::Status InflateAll(z_stream& stream, Output& output) {
   while (true) {
     if (output.room() == 0 && !output.Grow()) {
-      return Bad(stream, "more than 2 GiB");
+      return BadGzip(stream, "more than 2 GiB");
     }
     const size_t room = std::min<size_t>(output.room(), 1U << 30);
     stream.next_out = reinterpret_cast<Bytef*>(output.end());
@@ -84,11 +85,11 @@ absl::Status InflateAll(z_stream& stream, Output& output) {
     output.Advance(room - stream.avail_out);
     if (result == Z_STREAM_END) {
       if (stream.avail_in == 0) return absl::OkStatus();
-      if (inflateReset(&stream) != Z_OK) return Bad(stream, "reset failed");
+      if (inflateReset(&stream) != Z_OK) return BadGzip(stream, "reset failed");
     } else if (result != Z_OK && result != Z_BUF_ERROR) {
-      return Bad(stream, "corrupt");
+      return BadGzip(stream, "corrupt");
     } else if (stream.avail_out != 0 && stream.avail_in == 0) {
-      return Bad(stream, "truncated");
+      return BadGzip(stream, "truncated");
     }
   }
 }

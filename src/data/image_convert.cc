@@ -19,7 +19,7 @@ namespace {
 using internal::IdxFile;
 using internal::PngImage;
 
-constexpr int64_t kProgressEvery = 1000;
+constexpr int64_t kReportEvery = 1000;
 
 // Writes image after image. Thread-compatible.
 class ImageWriter {
@@ -41,7 +41,7 @@ class ImageWriter {
     if (label) builder_.SetInt64(options_.label_feature, *label);
     builder_.SerializeTo(record_);
     ELASTICDL_RETURN_IF_ERROR(writer_->Write(record_));
-    if (writer_->num_records() % kProgressEvery == 0) Report();
+    if (writer_->num_records() % kReportEvery == 0) Report();
     return absl::OkStatus();
   }
 

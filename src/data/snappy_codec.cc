@@ -15,7 +15,7 @@ constexpr size_t kFrameHeaderBytes = 4;
 constexpr size_t kChecksumBytes = 4;
 constexpr size_t kMaxFrameBytes = 65536;
 // A snappy copy makes at most 64 bytes of 3.
-constexpr uint64_t kMaxExpansion = 64;
+constexpr uint64_t kMaxSnappyExpansion = 64;
 
 enum FrameType : uint8_t {
   kCompressed = 0x00,
@@ -38,22 +38,22 @@ struct Frame {
   size_t raw_bytes = 0;
 };
 
-absl::Status Bad(absl::string_view what, size_t at) {
+absl::Status BadSnappy(absl::string_view what, size_t at) {
   return absl::DataLossError(
       absl::StrCat("snappy stream: ", what, " at payload byte ", at));
 }
 
 absl::Status ReadDataFrame(size_t at, Frame& frame) {
-  if (frame.body.size() < kChecksumBytes) return Bad("short frame", at);
+  if (frame.body.size() < kChecksumBytes) return BadSnappy("short frame", at);
   frame.checksum = Load32(frame.body.data());
   frame.body.remove_prefix(kChecksumBytes);
   frame.raw_bytes = frame.body.size();
   if (frame.type == kCompressed &&
       !snappy::GetUncompressedLength(frame.body.data(), frame.body.size(),
                                      &frame.raw_bytes)) {
-    return Bad("bad block length", at);
+    return BadSnappy("bad block length", at);
   }
-  if (frame.raw_bytes > kMaxFrameBytes) return Bad("oversized frame", at);
+  if (frame.raw_bytes > kMaxFrameBytes) return BadSnappy("oversized frame", at);
   return absl::OkStatus();
 }
 
@@ -61,11 +61,12 @@ absl::Status ReadDataFrame(size_t at, Frame& frame) {
 absl::Status ReadFrame(absl::string_view data, size_t& position, Frame& frame) {
   const size_t at = position;
   const size_t left = data.size() - at;
-  if (left < kFrameHeaderBytes) return Bad("truncated frame header", at);
+  if (left < kFrameHeaderBytes) return BadSnappy("truncated frame header", at);
   const uint32_t word = Load32(data.data() + at);
   frame.type = static_cast<uint8_t>(word & 0xff);
   const size_t body_bytes = word >> 8;
-  if (body_bytes > left - kFrameHeaderBytes) return Bad("truncated frame", at);
+  if (body_bytes > left - kFrameHeaderBytes)
+    return BadSnappy("truncated frame", at);
   frame.body = data.substr(at + kFrameHeaderBytes, body_bytes);
   frame.raw_bytes = 0;
   position = at + kFrameHeaderBytes + body_bytes;
@@ -74,25 +75,25 @@ absl::Status ReadFrame(absl::string_view data, size_t& position, Frame& frame) {
   }
   if (frame.type == kStream) {
     if (data.substr(at, position - at) != kStreamId) {
-      return Bad("bad stream identifier", at);
+      return BadSnappy("bad stream identifier", at);
     }
     return absl::OkStatus();
   }
   if (frame.type >= kFirstSkippable) return absl::OkStatus();
-  return Bad(absl::StrCat("unknown frame type ", frame.type), at);
+  return BadSnappy(absl::StrCat("unknown frame type ", frame.type), at);
 }
 
 absl::Status DecodeFrame(const Frame& frame, size_t position, char* out) {
   if (frame.type == kCompressed) {
     if (!snappy::RawUncompress(frame.body.data(), frame.body.size(), out)) {
-      return Bad("corrupt block before the end", position);
+      return BadSnappy("corrupt block before the end", position);
     }
   } else {
     std::memcpy(out, frame.body.data(), frame.raw_bytes);
   }
   if (MaskCrc32c(Crc32c(absl::string_view(out, frame.raw_bytes))) !=
       frame.checksum) {
-    return Bad("frame checksum differs before the end", position);
+    return BadSnappy("frame checksum differs before the end", position);
   }
   return absl::OkStatus();
 }
@@ -123,7 +124,7 @@ void AppendFrame(absl::string_view data, std::string& out) {
 absl::StatusOr<PooledBytes> SnappyFramesDecode(absl::string_view data,
                                                BufferPool& pool) {
   if (!data.empty() && data.substr(0, kStreamId.size()) != kStreamId) {
-    return Bad("no stream identifier", 0);
+    return BadSnappy("no stream identifier", 0);
   }
   Frame frame;
   uint64_t total = 0;
@@ -133,7 +134,7 @@ absl::StatusOr<PooledBytes> SnappyFramesDecode(absl::string_view data,
     }
     total += frame.raw_bytes;
   }
-  if (total > kMaxDecompressedBytes) return Bad("more than 2 GiB", 0);
+  if (total > kMaxDecompressedBytes) return BadSnappy("more than 2 GiB", 0);
   std::shared_ptr<char> memory = pool.Get(total);
   char* out = memory.get();
   for (size_t position = 0; position < data.size();) {
@@ -153,7 +154,8 @@ absl::StatusOr<PooledBytes> SnappyBlockDecode(absl::string_view data,
                                               BufferPool& pool) {
   size_t size = 0;
   if (!snappy::GetUncompressedLength(data.data(), data.size(), &size) ||
-      size > kMaxDecompressedBytes || size > data.size() * kMaxExpansion) {
+      size > kMaxDecompressedBytes ||
+      size > data.size() * kMaxSnappyExpansion) {
     return absl::DataLossError("snappy block: bad length");
   }
   std::shared_ptr<char> memory = pool.Get(size);

@@ -19,8 +19,8 @@ enum Field : size_t {
   kNumFields,
 };
 
-// What no member can have put in (a negative number, more than fits, NaN) is
-// brought into range: the sum must not overflow.
+// Clamps values that no member can have written (negative, too large, NaN), so
+// that the sum does not overflow.
 int64_t ToCount(float records) {
   if (!(records > 0)) return 0;
   return std::llround(

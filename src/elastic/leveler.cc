@@ -12,8 +12,8 @@
 namespace elasticdl::elastic {
 namespace {
 
-// Broadcasts go in pieces of this size, so that a big model does not need a
-// second copy of itself in the collective's buffers.
+// Broadcasts are split into pieces of this size, so that the collective's
+// buffers need not hold a second copy of a big model.
 constexpr size_t kPieceBytes = 8 << 20;
 constexpr int64_t kMaxMetaBytes = 64 << 20;
 
@@ -62,7 +62,7 @@ absl::StatusOr<int> FindDonor(const std::vector<Header>& headers) {
   return donor;
 }
 
-// `moved` hears of each piece.
+// `moved` is called after each piece.
 absl::Status BroadcastBytes(collective::Communicator& communicator, char* data,
                             size_t size, int root, absl::Duration timeout,
                             const std::function<void(size_t piece)>& moved) {
@@ -77,8 +77,8 @@ absl::Status BroadcastBytes(collective::Communicator& communicator, char* data,
   return absl::OkStatus();
 }
 
-// The donor sends from its own memory; all others receive into memory that they
-// can throw away, because half a state is worth nothing.
+// The donor sends from its own memory. The others receive into a separate copy,
+// because a transfer that breaks must not leave half a state behind.
 absl::Status MoveState(collective::Communicator& communicator,
                        const MemberState& state, int donor, bool take,
                        const LevelOptions& options) {
@@ -141,8 +141,8 @@ absl::StatusOr<Levelled> BringLevel(collective::Communicator& communicator,
     ELASTICDL_RETURN_IF_ERROR(MoveState(communicator, state, levelled.donor,
                                         levelled.received, options));
   }
-  // The donor's word to the master speaks for all: it must know that they are
-  // done.
+  // One member reports to the master for all, so it must know that all of them
+  // are done.
   levelled.world = communicator.Barrier(options.timeout);
   return levelled;
 }

@@ -5,7 +5,7 @@
 
 namespace elasticdl::elastic {
 
-// Often enough for a display, and several times within the limit.
+// Often enough to be displayed, and several times within the limit.
 LoadReport::LoadReport(int64_t generation, absl::Duration limit,
                        std::function<void(v1::WorkerMessage)> send)
     : generation_(generation),

@@ -39,8 +39,8 @@ Watchdog::Watch::~Watch() {
   watchdog_->where_ = nullptr;
 }
 
-// Looks when what is watched would be overdue; a watch that begins meanwhile
-// cannot be overdue before the next look.
+// Wakes up when the current watch would be overdue. A watch that begins
+// meanwhile cannot be overdue before the next wake-up.
 void Watchdog::Run() {
   mu_.Lock();
   while (!stopped_) {

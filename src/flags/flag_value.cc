@@ -13,7 +13,7 @@
 namespace elasticdl::flags {
 namespace {
 
-absl::Status Bad(const std::string& text, absl::string_view why) {
+absl::Status BadValue(const std::string& text, absl::string_view why) {
   return absl::InvalidArgumentError(absl::StrCat("'", text, "' ", why));
 }
 
@@ -34,12 +34,12 @@ std::string Format(double value) {
 absl::Status CheckBounds(const std::string& text, const FlagInfo& info,
                          double value) {
   if (info.min && value < *info.min) {
-    return Bad(text,
-               absl::StrCat("is too small, the least is ", Format(*info.min)));
+    return BadValue(
+        text, absl::StrCat("is too small, the least is ", Format(*info.min)));
   }
   if (info.max && value > *info.max) {
-    return Bad(text,
-               absl::StrCat("is too large, the most is ", Format(*info.max)));
+    return BadValue(
+        text, absl::StrCat("is too large, the most is ", Format(*info.max)));
   }
   return absl::OkStatus();
 }
@@ -61,10 +61,10 @@ absl::Status Parse(const std::string& text, const FlagInfo& info,
         if (!choice.empty()) shown.push_back(choice);
       }
       const std::string nearest = Nearest(text, shown);
-      return Bad(text,
-                 absl::StrCat("is not one of ", absl::StrJoin(shown, ", "),
-                              nearest.empty() ? "" : "; did you mean ", nearest,
-                              nearest.empty() ? "" : "?"));
+      return BadValue(
+          text, absl::StrCat("is not one of ", absl::StrJoin(shown, ", "),
+                             nearest.empty() ? "" : "; did you mean ", nearest,
+                             nearest.empty() ? "" : "?"));
     }
   }
   if (info.check) ELASTICDL_RETURN_IF_ERROR(info.check(value));
@@ -75,7 +75,8 @@ absl::Status Parse(const std::string& text, const FlagInfo& info,
 absl::Status Parse(const std::string& text, const FlagInfo& info,
                    int64_t* target) {
   int64_t value = 0;
-  if (!absl::SimpleAtoi(text, &value)) return Bad(text, "is not an integer");
+  if (!absl::SimpleAtoi(text, &value))
+    return BadValue(text, "is not an integer");
   ELASTICDL_RETURN_IF_ERROR(
       CheckBounds(text, info, static_cast<double>(value)));
   *target = value;
@@ -86,7 +87,7 @@ absl::Status Parse(const std::string& text, const FlagInfo& info,
                    double* target) {
   double value = 0;
   if (!absl::SimpleAtod(text, &value) || !std::isfinite(value)) {
-    return Bad(text, "is not a number");
+    return BadValue(text, "is not a number");
   }
   ELASTICDL_RETURN_IF_ERROR(CheckBounds(text, info, value));
   *target = value;
@@ -96,7 +97,8 @@ absl::Status Parse(const std::string& text, const FlagInfo& info,
 absl::Status Parse(const std::string& text, const FlagInfo& /*info*/,
                    bool* target) {
   if (!ParseBool(text, *target)) {
-    return Bad(text, "is neither true (yes, t, y, 1) nor false (no, f, n, 0)");
+    return BadValue(text,
+                    "is neither true (yes, t, y, 1) nor false (no, f, n, 0)");
   }
   return absl::OkStatus();
 }

@@ -27,7 +27,7 @@ constexpr char kAllreduce[] = "AllreduceStrategy";
 constexpr size_t kMaxJobName = 63 - 17;
 
 template <typename... Args>
-absl::Status Bad(const Args&... args) {
+absl::Status BadFlag(const Args&... args) {
   return absl::InvalidArgumentError(absl::StrCat(args...));
 }
 
@@ -46,22 +46,23 @@ absl::Status CheckLocalJobName(const std::string& name) {
   if (good && !absl::StartsWith(name, ".") && !absl::StartsWith(name, "-")) {
     return absl::OkStatus();
   }
-  return Bad("--job_name: '", name,
-             "' may hold letters, digits, '-', '_' and '.' only, at most 100, "
-             "with a letter or digit first");
+  return BadFlag(
+      "--job_name: '", name,
+      "' may hold letters, digits, '-', '_' and '.' only, at most 100, "
+      "with a letter or digit first");
 }
 
 absl::Status CheckJob(JobCommand command, const JobFlags& f) {
   if (!f.OnCluster()) {
     if (!f.yaml.empty()) {
-      return Bad(
+      return BadFlag(
           "--yaml needs --image: only a job on a cluster has pods "
           "to write down");
     }
     return CheckLocalJobName(f.job_name);
   }
   if (f.job_name.empty()) {
-    return Bad(
+    return BadFlag(
         "missing required flag --job_name (a job on a cluster needs a "
         "name that is unique in its namespace)");
   }
@@ -71,31 +72,31 @@ absl::Status CheckJob(JobCommand command, const JobFlags& f) {
 absl::Status CheckData(JobCommand command, const JobFlags& f) {
   if (!f.prediction_data.empty() &&
       (!f.training_data.empty() || !f.validation_data.empty())) {
-    return Bad(
+    return BadFlag(
         "--prediction_data goes with neither --training_data nor "
         "--validation_data");
   }
   if (!f.prediction_data.empty() && f.checkpoint_dir_for_init.empty() &&
       command != JobCommand::kWorker) {
-    return Bad(
+    return BadFlag(
         "--prediction_data needs --checkpoint_dir_for_init, the model "
         "to predict with");
   }
   const bool starts_job = IsClient(command) || command == JobCommand::kMaster;
   if (!starts_job || f.RunsJobCommand()) return absl::OkStatus();
-  if (f.model_def.empty()) return Bad("missing required flag --model_def");
+  if (f.model_def.empty()) return BadFlag("missing required flag --model_def");
   if (command == JobCommand::kTrain && f.training_data.empty()) {
-    return Bad("missing required flag --training_data");
+    return BadFlag("missing required flag --training_data");
   }
   if (command == JobCommand::kMaster && f.training_data.empty() &&
       f.validation_data.empty() && f.prediction_data.empty()) {
-    return Bad(
+    return BadFlag(
         "missing required flag --training_data (or --validation_data, "
         "--prediction_data)");
   }
   if (f.training_data.empty() && !f.validation_data.empty() &&
       f.checkpoint_dir_for_init.empty()) {
-    return Bad(
+    return BadFlag(
         "--validation_data without --training_data needs "
         "--checkpoint_dir_for_init, the model to evaluate");
   }
@@ -110,8 +111,8 @@ absl::Status CheckWorldSize(const JobFlags& f) {
   for (const auto& [flag, value] : {std::pair("--num_workers", f.num_workers),
                                     {"--max_workers", f.max_workers}}) {
     if (value > kMaxWorldSize) {
-      return Bad(flag, "=", value, ": at most ", kMaxWorldSize,
-                 " workers can train together");
+      return BadFlag(flag, "=", value, ": at most ", kMaxWorldSize,
+                     " workers can train together");
     }
   }
   return absl::OkStatus();
@@ -120,23 +121,23 @@ absl::Status CheckWorldSize(const JobFlags& f) {
 absl::Status CheckWorkers(JobFlags* f, FlagSet* set) {
   if (f->Strategy() == kLocal && f->num_workers != 1) {
     if (set->IsSet("num_workers")) {
-      return Bad("--num_workers=", f->num_workers,
-                 ": the Local strategy has one worker");
+      return BadFlag("--num_workers=", f->num_workers,
+                     ": the Local strategy has one worker");
     }
     ELASTICDL_RETURN_IF_ERROR(set->Set("num_workers", "1"));
   }
   if (f->max_workers != 0 && f->max_workers < f->num_workers) {
-    return Bad("--max_workers=", f->max_workers,
-               " is less than --num_workers=", f->num_workers);
+    return BadFlag("--max_workers=", f->max_workers,
+                   " is less than --num_workers=", f->num_workers);
   }
   if (f->min_workers > f->num_workers) {
-    return Bad("--min_workers=", f->min_workers,
-               " is more than --num_workers=", f->num_workers);
+    return BadFlag("--min_workers=", f->min_workers,
+                   " is more than --num_workers=", f->num_workers);
   }
   ELASTICDL_RETURN_IF_ERROR(CheckWorldSize(*f));
   if (f->global_batch_size % f->minibatch_size != 0) {
-    return Bad("--global_batch_size=", f->global_batch_size,
-               " is no multiple of --minibatch_size=", f->minibatch_size);
+    return BadFlag("--global_batch_size=", f->global_batch_size,
+                   " is no multiple of --minibatch_size=", f->minibatch_size);
   }
   return absl::OkStatus();
 }
@@ -210,9 +211,9 @@ absl::Status CheckResources(const JobFlags& f, const FlagSet& set) {
           QuantityValue(asked->second) <= QuantityValue(quantity)) {
         continue;
       }
-      return Bad("--", request_flag, ": ", name, "=", asked->second,
-                 " is more than the ", quantity, " of --", pod.type,
-                 "_resource_limit");
+      return BadFlag("--", request_flag, ": ", name, "=", asked->second,
+                     " is more than the ", quantity, " of --", pod.type,
+                     "_resource_limit");
     }
   }
   return absl::OkStatus();
@@ -233,8 +234,8 @@ absl::Status AdjustTimeout(const JobFlags& f, FlagSet* set) {
     return set->Set("relaunch_timeout_worker", "true");
   }
   if (!f.relaunch_timeout_worker && f.task_timeout_secs > 0) {
-    return Bad("--task_timeout_secs=", f.task_timeout_secs,
-               " contradicts --relaunch_timeout_worker=false");
+    return BadFlag("--task_timeout_secs=", f.task_timeout_secs,
+                   " contradicts --relaunch_timeout_worker=false");
   }
   return absl::OkStatus();
 }

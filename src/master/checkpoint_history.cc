@@ -13,7 +13,7 @@ constexpr int64_t kNoEnd = std::numeric_limits<int64_t>::max();
 
 void CheckpointHistory::SetLineage(int64_t generation) {
   if (generation <= lineage()) return;
-  // Where the last one ended: there the new one was restored.
+  // The new lineage was restored where the last one ended.
   if (!parts_.empty() && parts_.back().end == kNoEnd) {
     parts_.back().end = settled_step_;
   }
@@ -29,7 +29,7 @@ bool CheckpointHistory::Contains(int64_t generation, int64_t step) const {
 bool CheckpointHistory::Report(int64_t lineage, int64_t step,
                                const std::string& error) {
   if (!Contains(lineage, step)) return false;
-  // Two members may have saved the same step: one good version is enough.
+  // Two members may have saved the same step: one complete version is enough.
   if (step > settled_step_ || (step == settled_step_ && error.empty())) {
     settled_step_ = step;
     error_ = error;
@@ -78,7 +78,7 @@ v1::CheckpointState CheckpointHistory::ToProto() const {
     added.set_generation(part.generation);
     added.set_end(part.end);
   }
-  // After a restart, one that failed is tried again.
+  // After a restart a failed save is tried again.
   state.set_saved_step(saved_step_);
   *state.mutable_base() = master::ToProto(base_);
   return state;

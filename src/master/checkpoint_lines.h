@@ -1,5 +1,5 @@
-// One line of the log for many checkpoints: a job may save one every few steps,
-// and the event log has them all.
+// Combines log lines about checkpoints: a job may save one every few steps. The
+// event log has all of them.
 #pragma once
 
 #include <cstdint>
@@ -12,10 +12,11 @@ namespace elasticdl::master {
 // Thread-compatible.
 class CheckpointLines {
  public:
-  // A version is saved. The line to log, or nothing: the last one was just now.
+  // A version is saved. Returns the line to log, or nothing soon after the last
+  // line.
   std::string Saved(absl::Time now, const std::string& path,
                     absl::Duration duration);
-  // The line about those that had none yet; empty when there are none.
+  // The line about those that were not logged yet; empty if there are none.
   std::string Rest();
 
  private:

@@ -21,16 +21,16 @@ absl::StatusOr<CheckpointAnswer> SearchCheckpoint(
     const CheckpointStore& store, const CheckpointQuery& query) {
   CheckpointAnswer answer;
   absl::StatusOr<std::vector<checkpoint::Version>> listed = store.list();
-  // Before the first save there need not be a directory. After it, the disk is
-  // not there.
+  // Before the first save the directory need not exist. After it, a missing
+  // directory means that the disk is not mounted.
   if (absl::IsNotFound(listed.status()) && !query.history.has_saved()) {
     listed = std::vector<checkpoint::Version>();
   }
   if (!listed.ok()) return listed.status();
   const std::vector<checkpoint::Version>& found = *listed;
   const std::optional<checkpoint::Version>& base = query.history.base();
-  // Its checksums were right when the ledger fell back to it, and whoever
-  // restores it looks again; but it may have been deleted since.
+  // Its checksums were right at the rollback, and the worker that restores it
+  // checks again. But it may have been deleted since.
   if (query.at_base && base.has_value() &&
       std::any_of(found.begin(), found.end(), [&](const auto& version) {
         return IsSame(version, *base);

@@ -1,7 +1,7 @@
-// What a model that was lost is restored from: the newest checkpoint of its
-// history that is whole. Looking for it reads whole checkpoints, which may take
-// minutes, so it is done beside the controller: it asks with a CheckpointQuery
-// and is told the CheckpointAnswer later.
+// Finds the checkpoint for a rollback: the newest intact one of the model's
+// history. This reads whole checkpoints, which may take minutes, so it runs on
+// its own thread: the controller sends a CheckpointQuery and gets a
+// CheckpointAnswer later.
 #pragma once
 
 #include <cstdint>
@@ -27,41 +27,42 @@ struct CheckpointStore {
   // The versions in the job's checkpoint directory. NOT_FOUND: there is no such
   // directory.
   std::function<absl::StatusOr<std::vector<checkpoint::Version>>()> list;
-  // The ledger of a version whose checksums are right. DATA_LOSS and NOT_FOUND
-  // are about the version, other errors about the disk.
+  // The ledger of a version, after verifying its checksums. DATA_LOSS and
+  // NOT_FOUND concern the version, other errors the disk.
   std::function<absl::StatusOr<v1::Ledger>(const std::string& path)>
       load_ledger;
 };
 
 struct CheckpointQuery {
   CheckpointHistory history;
-  // The model was at this step: newer versions are not its.
+  // The step of the lost model: newer versions are not part of it.
   int64_t step = 0;
-  // The ledger is already that of the history's base, which only has to be
-  // there still. Else the ledger falls back to what is found.
+  // The ledger is already that of the history's base, which only has to exist.
+  // Otherwise the ledger is rolled back to the version that is found.
   bool at_base = false;
 };
 
 struct CheckpointAnswer {
-  // The base is there: nothing has to fall back.
+  // The base exists: nothing is rolled back.
   bool keeps_base = false;
-  // Not OK: the checkpoints cannot be read. They may be intact.
+  // Not OK: the checkpoints cannot be read, but may be intact.
   absl::Status error;
-  // Else: the newest whole version and its ledger. Nothing = there is none.
+  // Otherwise the newest intact version and its ledger; nothing if there is
+  // none.
   std::optional<checkpoint::Version> version;
   v1::Ledger ledger;
 };
 
-// Reads what it has to. Pure but for the store. An error is the store's.
+// Answers a query; reads only what is necessary. Errors come from the store.
 absl::StatusOr<CheckpointAnswer> SearchCheckpoint(const CheckpointStore& store,
                                                   const CheckpointQuery& query);
 
-// Searches on a thread of its own, one query after the other. A store that
-// cannot be read is tried again for a while: to give up checkpoints that are
-// intact would cost the whole training. Thread-safe.
+// Answers queries in order, on its own thread. If the store cannot be read, it
+// tries again for a while: giving up intact checkpoints would cost the whole
+// training. Thread-safe.
 class CheckpointSearcher {
  public:
-  // How long, and how long after a failure, a store is tried again.
+  // For how long, and how often, reading is tried again.
   struct Patience {
     absl::Duration all = absl::Minutes(5);
     absl::Duration pause = absl::Seconds(2);
@@ -73,11 +74,12 @@ class CheckpointSearcher {
   CheckpointSearcher(CheckpointStore store,
                      std::function<void(CheckpointAnswer answer)> answer)
       : CheckpointSearcher(std::move(store), std::move(answer), Patience()) {}
-  // Stops, and waits for the search under way: reading a file cannot be
+  // Stops, and waits for the current search: reading a file cannot be
   // interrupted.
   ~CheckpointSearcher();
 
-  // No answer that is not under way comes any more. Returns at once.
+  // No new answer after this, except one that is being delivered. Returns at
+  // once.
   void Stop();
 
   // Returns at once.
@@ -91,7 +93,7 @@ class CheckpointSearcher {
   const std::function<void(CheckpointAnswer answer)> answer_;
   const Patience patience_;
   Queue<CheckpointQuery> queries_;
-  // Never holds anything; closed by Stop, which ends a pause.
+  // Always empty; Stop closes it to end a pause.
   Queue<int> stop_{1};
   Thread thread_;  // last: it uses everything above
 };

@@ -51,7 +51,7 @@ absl::Status EvaluationService::Start(absl::Time now, int64_t version) {
 
 absl::Status EvaluationService::Report(absl::Time now, int64_t worker_id,
                                        const v1::TaskDone& done) {
-  // Before Done, which cannot be taken back.
+  // Before Done, which cannot be undone.
   if (tasks_.CheckHeld(worker_id, done.task_id()).ok()) {
     const v1::TaskType type = tasks_.HeldType(done.task_id());
     if (type != v1::EVALUATION) {

@@ -1,5 +1,5 @@
-// Evaluation during and after training: when it is due, and one value per
-// metric from the sums that workers send.
+// Evaluation during and after training: decides when one is due, and computes
+// the metrics from the workers' sums.
 #pragma once
 
 #include <algorithm>
@@ -20,46 +20,46 @@ struct EvaluationOptions {
   // Evaluate at every step that is a multiple; 0 = never.
   int64_t evaluation_steps = 0;
   // Evaluate by time: first after start_delay, then `throttle` after the end of
-  // the one before. Zero throttle = never.
+  // the last one. Zero throttle = never.
   absl::Duration start_delay = absl::Seconds(100);
   absl::Duration throttle = absl::ZeroDuration();
 };
 
 struct EvaluationResult {
   int64_t version = 0;
-  // The value per metric, or why there is none.
+  // The value of each metric, or why there is none.
   absl::Status status;
   std::map<std::string, double> metrics;
   int64_t records = 0;
-  // Set aside after too many failures; above 0 the values are not of all data.
+  // Quarantined records; above 0 the values do not cover all data.
   int64_t skipped_records = 0;
   absl::Duration duration;
 };
 
-// Thread-compatible. Pure; time is an argument. Works on the evaluation tasks
-// of a TaskManager, which hands them out, redoes those of lost workers and
-// makes sure that each range is reported once.
+// Thread-compatible. Pure; time is an argument. The evaluation tasks belong to
+// the TaskManager, which grants them, repeats those of lost workers and makes
+// sure that each range is reported once.
 class EvaluationService {
  public:
   // `tasks` outlives this. `now`: the start of the job.
   EvaluationService(const EvaluationOptions& options, TaskManager& tasks,
                     absl::Time now);
 
-  // The worker stands at `step`: is this a step to evaluate at? Each step once.
+  // The worker waits at `step`: should it be evaluated? True once per step.
   bool DueAtStep(int64_t step) const;
-  // The model has passed a step to evaluate at since the last evaluation. For
-  // parameter servers, where nobody stands still at a step.
+  // The model has passed a step to evaluate since the last evaluation. For
+  // parameter servers, where no worker waits at a step.
   bool DueSince(int64_t step) const;
-  // Time for one at whatever step comes next. Stays true until Start.
+  // One is due by time, at any step. Stays true until Start.
   bool DueByTime(absl::Time now) const;
-  // When DueByTime will be true; InfiniteFuture while one runs, or never.
+  // When DueByTime becomes true; InfiniteFuture while one runs, or if never.
   absl::Time NextDueTime() const;
-  // Training is done and its last version is not evaluated yet.
+  // Training is done and its last version has not been evaluated.
   bool DueAtEnd() const;
 
   // Creates the tasks. FAILED_PRECONDITION while one runs.
   absl::Status Start(absl::Time now, int64_t version);
-  // The version was evaluated before this service began.
+  // The version was evaluated before this service was created.
   void SetEvaluated(int64_t version) { version_ = std::max(version_, version); }
   bool running() const { return running_; }
   int64_t version() const { return version_; }
@@ -70,12 +70,12 @@ class EvaluationService {
   // INVALID_ARGUMENT, and the task stays open.
   absl::Status Report(absl::Time now, int64_t worker_id,
                       const v1::TaskDone& done);
-  // The result, once, when all tasks are reported or set aside. To be asked
-  // after Report, and after a task failed or a worker was lost.
+  // Returns the result once, when all tasks are reported or quarantined. Call
+  // it after Report, and after a task failed or a worker was lost.
   std::optional<EvaluationResult> TakeResult(absl::Time now);
 
-  // After TaskManager::CutBack: the model is at `step` again; an evaluation of
-  // a later version is void.
+  // After a rollback (TaskManager::CutBack) to `step`: an evaluation of a later
+  // version is void.
   void CutBack(absl::Time now, int64_t step);
 
  private:

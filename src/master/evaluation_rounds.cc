@@ -18,12 +18,12 @@ void EvaluationRounds::OnDue(absl::Time now, Worker& worker,
     if (status.ok()) return;
     LogWarning("evaluation at step ", step, ": ", status.message());
   }
-  // Nothing to evaluate, or it is done already: let the workers go on.
+  // Nothing to evaluate, or it is done already: the workers continue.
   v1::EvaluationDone done;
   done.set_step(step);
   if (last_.step() == step) done = last_;
-  // Always to all: who let members go on must be heard by all of them in the
-  // same order among the other messages.
+  // Always to all members: they must get it in the same order among their other
+  // messages.
   if (released_ != std::make_pair(world.generation, step) ||
       due.heard() >= step) {
     return SendDone(done, world);

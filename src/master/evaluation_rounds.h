@@ -1,6 +1,6 @@
-// When workers evaluate and when they train on: the part of an evaluation that
-// is talked over with them. (EvaluationService knows when one is due and adds
-// up the metrics.)
+// When workers evaluate and when they continue training: the messages of an
+// evaluation. (EvaluationService decides when one is due and adds up the
+// metrics.)
 //
 //   a worker waits at a step             then
 //   -----------------------------------  -------------------------------------
@@ -26,15 +26,15 @@ namespace elasticdl::master {
 // Thread-compatible.
 class EvaluationRounds {
  public:
-  // What must be known of the world that trains.
+  // What it needs to know about the active world.
   struct World {
     // 0 = none.
     int64_t generation = 0;
     std::function<bool(int64_t worker_id)> is_member;
-    // The members do no steps until they hear more.
+    // The members do no steps until they are told to.
     bool at_rest = false;
-    // The model is on parameter servers: any worker can evaluate it at any
-    // time, while others train on.
+    // The model is on parameter servers: any worker can evaluate it at any time
+    // while others train.
     bool shared_model = false;
   };
 
@@ -46,28 +46,28 @@ class EvaluationRounds {
         registry_(registry),
         port_(port) {}
 
-  // The worker stands at a step and waits to hear that it may go on.
+  // The worker waits at a step until it is told to continue.
   void OnDue(absl::Time now, Worker& worker, const v1::EvaluationDue& due,
              const World& world);
-  // An evaluation has ended well: all go on.
+  // An evaluation has succeeded: all members continue.
   void OnResult(const EvaluationResult& result, const World& world);
-  // Begins the last evaluation, or asks the workers for one that is due by
+  // Starts the last evaluation, or asks the workers for one that is due by
   // time.
   void Advance(absl::Time now, const World& world);
-  // One by time may be asked for; when.
+  // When the next one by time may be requested.
   bool MayAsk() const;
   absl::Time NextAsk() const;
 
  private:
-  // Lets all members go on, as one message among others that all of them hear
-  // in the same order.
+  // Tells all members to continue. All of them get it in the same order among
+  // their other messages.
   void SendDone(const v1::EvaluationDone& done, const World& world);
 
   EvaluationService& evaluation_;
   TaskManager& tasks_;
   WorkerRegistry& registry_;
   WorkerPort& port_;
-  // For members that come late to an evaluation that is over.
+  // For members that arrive after the end of an evaluation.
   v1::EvaluationDone last_;
   // The world and step of the last EvaluationDone.
   std::pair<int64_t, int64_t> released_ = {-1, -1};

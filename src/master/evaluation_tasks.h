@@ -1,6 +1,5 @@
-// The tasks of an evaluation: the validation data, handed out once for each
-// version that is evaluated. What the metrics are is none of its business
-// (EvaluationService adds them up).
+// The tasks of an evaluation: the validation data, granted once for each
+// version that is evaluated. (EvaluationService adds up the metrics.)
 #pragma once
 
 #include <cstdint>
@@ -43,7 +42,7 @@ class EvaluationTasks {
   int64_t evaluated_version() const { return evaluated_version_; }
   // As recorded by an earlier master.
   void SetEvaluated(int64_t version) { evaluated_version_ = version; }
-  // The model fell back: an evaluation of a later version is void.
+  // After a rollback: an evaluation of a later version is void.
   void FallBack(int64_t step);
 
   // The running or last evaluation; nothing before the first.

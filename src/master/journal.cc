@@ -19,15 +19,15 @@ namespace {
 
 constexpr absl::string_view kMagic = "EDLJRNL1";
 constexpr absl::string_view kIncomplete = "EDLJRNLX";
-// A shorter one is not worth the work. A longer one may be so many times what
-// it would be at least, so that the work is a fraction of all writing.
+// Shorter journals are not replaced. Longer ones are replaced when they have
+// grown by this factor, so that replacing is a small part of all writing.
 constexpr int64_t kShortBytes = 256 << 10;
 constexpr int64_t kGrowth = 4;
 
 struct Header {
   uint32_t length = 0;
   uint32_t crc = 0;
-  // Of the two above: a length that cannot be trusted would hide what follows.
+  // Of the two fields above: a wrong length would hide the following records.
   uint32_t header_crc = 0;
 
   uint32_t Checksum() const {
@@ -95,11 +95,11 @@ absl::StatusOr<std::unique_ptr<Journal>> Journal::Open(
     ELASTICDL_ASSIGN_OR_RETURN(file, ReadFile(path));
   }
   size_t good = 0;
-  // A crash may have come before the first bytes were complete.
+  // A crash may have left an incomplete header.
   if (file.size() >= kMagic.size()) {
     ELASTICDL_ASSIGN_OR_RETURN(good, Parse(path, file, replay));
   }
-  // Not O_APPEND: what is left of a failed write is written over.
+  // Not O_APPEND: the rest of a failed write is overwritten.
   Fd fd(open(path.c_str(), O_WRONLY | O_CREAT | O_CLOEXEC, 0600));
   if (!fd.valid()) return ErrnoToStatus(errno, absl::StrCat("open ", path));
   if (good < file.size()) {

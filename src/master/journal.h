@@ -20,27 +20,27 @@
 
 namespace elasticdl::master {
 
-// Thread-compatible. A record is with the kernel when Append returns: it
-// outlives this process, though not the machine.
+// Thread-compatible. When Append returns, the kernel has the record: it
+// survives the death of this process, but not of the machine.
 class Journal {
  public:
-  // Opens or creates the file; `replay` gets what it holds. A last record that
-  // was cut off in the middle is dropped. DATA_LOSS for a file that is no
-  // journal, or has a bad record before its end.
+  // Opens or creates the file; `replay` gets its records. An incomplete last
+  // record is dropped. DATA_LOSS for a file that is not a journal, or has a bad
+  // record before its end.
   static absl::StatusOr<std::unique_ptr<Journal>> Open(
       const std::string& path, std::vector<v1::JournalRecord>& replay);
 
-  // When it fails (the disk is full), nothing of the record stays, and the
-  // file says that it is not complete; so does every Append from then on,
-  // until Replace.
+  // When it fails (the disk is full), nothing of the record is left, and the
+  // file is marked as incomplete. From then on every Append fails, until
+  // Replace.
   absl::Status Append(const v1::JournalRecord& record);
   // Replaces all records by these, in one step.
   absl::Status Replace(const std::vector<v1::JournalRecord>& records);
 
-  // All that was to be recorded is in it. After Open: by the master before.
+  // It has all records. After Open: all records of the previous master.
   bool complete() const { return complete_; }
-  // It is not, or it has grown too long: time for Replace with records that
-  // say the same in fewer bytes.
+  // It is incomplete or has grown too long: call Replace with records of the
+  // same state in fewer bytes.
   bool WantsReplace() const;
   int64_t bytes() const { return bytes_; }
 

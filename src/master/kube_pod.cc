@@ -19,7 +19,7 @@ using kube::ListAt;
 using kube::NumberAt;
 using kube::TextAt;
 
-// The end of a container's last words, for one line of a log.
+// The end of a container's termination message, for one log line.
 constexpr size_t kMaxLastWords = 300;
 
 // {reason, message} as "reason: message"; either may be empty.
@@ -29,8 +29,7 @@ std::string Words(const std::string& reason, const std::string& message) {
   return absl::StrCat(reason, ": ", message);
 }
 
-// status.reason and .message; "Evicted" alone says nothing that
-// PodEndReasonName does not say as well.
+// status.reason and .message; "Evicted" alone adds nothing to PodEndReasonName.
 std::string WhatTheClusterSays(const Json& pod) {
   std::string reason = TextAt(pod, "/status/reason");
   if (reason == PodEndReasonName(PodEndReason::kEvicted)) reason.clear();
@@ -47,7 +46,7 @@ const Json* FindCondition(const Json& pod, const std::string& type) {
 }
 
 // A container that cannot start: ImagePullBackOff, CreateContainerConfigError,
-// CrashLoopBackOff, … Not the ordinary way up.
+// CrashLoopBackOff, … Not the normal states of a start.
 std::string WhyNoContainer(const Json& pod) {
   for (const char* list :
        {"/status/initContainerStatuses", "/status/containerStatuses"}) {
@@ -72,7 +71,7 @@ std::string WhyPending(const Json& pod) {
   return WhyNoContainer(pod);
 }
 
-// How the pod's main container ended; null when none has.
+// How the pod's main container ended; null if it has not.
 const Json* MainEnd(const Json& pod, PodType type) {
   const Json* end = nullptr;
   for (const char* list :
@@ -85,7 +84,7 @@ const Json* MainEnd(const Json& pod, PodType type) {
       const auto terminated = state->find("terminated");
       if (terminated == state->end() || !terminated->is_object()) continue;
       if (TextAt(status, "/name") == PodTypeName(type)) return &*terminated;
-      // Without one of that name, the first that failed is the one to blame.
+      // If there is none with that name, take the first that failed.
       if (end == nullptr || NumberAt(*end, "/exitCode") == 0) {
         end = &*terminated;
       }
@@ -103,7 +102,7 @@ std::string LastWords(const Json& end) {
   return std::string(text);
 }
 
-// The cluster took the pod away, as it says itself. kNone: it does not.
+// Why the cluster says that it took the pod away; kNone if it does not say so.
 PodEndReason TakenByCluster(const Json& pod, bool container_ended) {
   const std::string reason = TextAt(pod, "/status/reason");
   for (const char* word :
@@ -119,9 +118,9 @@ PodEndReason TakenByCluster(const Json& pod, bool container_ended) {
                ? PodEndReason::kPreempted
                : PodEndReason::kEvicted;
   }
-  // The node turned it down (OutOfcpu, UnexpectedAdmissionError, …): nothing of
-  // ours ever ran. A deadline is its own; and of a pod that is being deleted
-  // the kubelet may not know any more how its container ended.
+  // The node refused it (OutOfcpu, UnexpectedAdmissionError, …): none of its
+  // containers ever ran. A deadline is handled separately; and the kubelet may
+  // no longer know how the container of a pod that is being deleted ended.
   if (!container_ended && reason != "DeadlineExceeded" &&
       TextAt(pod, "/metadata/deletionTimestamp").empty()) {
     return PodEndReason::kEvicted;
@@ -129,7 +128,7 @@ PodEndReason TakenByCluster(const Json& pod, bool container_ended) {
   return PodEndReason::kNone;
 }
 
-// What Kubernetes' own SIGTERM and SIGKILL, and a clean leave, look like.
+// How an end by Kubernetes' SIGTERM or SIGKILL, or an orderly exit, looks.
 bool EndedAsAsked(const PodEvent& event) {
   return event.exit_code == 0 || event.exit_code == 137 ||
          event.exit_code == 143 || event.exit_code == -1;
@@ -162,7 +161,7 @@ void DescribeEnd(const Json& pod, bool failed, PodEvent& event) {
   }
 }
 
-// How one run of a container ended that the cluster then started again.
+// How a run of a container ended that the cluster then restarted.
 PodEvent DescribeRun(const Json& end) {
   PodEvent event;
   event.phase = PodPhase::kFailed;
@@ -225,7 +224,7 @@ PodEvent DescribePod(const Json& pod) {
     event.message = WhyNoContainer(pod);
     DescribeRestarts(pod, event);
   } else if (phase == "Unknown") {
-    // Its node does not answer; the pod may well run.
+    // Its node does not answer; the pod may still be running.
     event.phase = PodPhase::kRunning;
     event.message =
         Words(TextAt(pod, "/status/reason"), TextAt(pod, "/status/message"));

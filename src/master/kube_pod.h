@@ -14,19 +14,19 @@ namespace elasticdl::master {
 
 using KubeJob = cluster::ReplicaJob;
 
-// cluster::MakeReplicaPod for what the pod manager asks for.
+// cluster::MakeReplicaPod for a PodSpec of the pod manager.
 absl::StatusOr<kube::Json> MakePod(const kube::Json& pod_template,
                                    const PodSpec& spec, const KubeJob& job);
 
-// A refusal of the server for want of rights, with the command that grants the
-// master what it needs. Other errors, and OK, stay as they are.
+// Adds to an error about missing rights the command that grants them to the
+// master. Other errors, and OK, are not changed.
 absl::Status ExplainRefusal(const absl::Status& status);
 
-// What the state of a pod means (docs/design/0004, "How pods end"). Total: any
-// JSON gives an event.
+// The event for the state of a pod (docs/design/0004, "How pods end"). Accepts
+// any JSON.
 PodEvent DescribePod(const kube::Json& pod);
 
-// The same for a pod that does not exist any more, by its last state.
+// The same for a pod that was deleted, from its last state.
 PodEvent DescribeGonePod(const kube::Json& pod);
 
 }  // namespace elasticdl::master

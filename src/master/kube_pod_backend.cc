@@ -28,7 +28,7 @@ using kube::Json;
 // Push must never wait.
 constexpr size_t kUnbounded = std::numeric_limits<size_t>::max();
 
-// The pod may be there although the answer was an error.
+// The pod may exist although the call failed.
 bool OutcomeUnknown(const absl::Status& error) {
   return absl::IsUnavailable(error) || absl::IsDeadlineExceeded(error) ||
          absl::IsCancelled(error) || absl::IsUnknown(error);
@@ -38,8 +38,8 @@ bool MayPass(const absl::Status& error) {
   return absl::IsUnavailable(error) || absl::IsDeadlineExceeded(error);
 }
 
-// The API server may be starting too: a wait between two tries, ended by
-// nothing since nobody else has the backend yet.
+// The API server may be starting too. Nothing needs to interrupt this wait:
+// nobody else has the backend yet.
 void WaitABit(absl::Duration delay) {
   poll(nullptr, 0, static_cast<int>(absl::ToInt64Milliseconds(delay)));
 }
@@ -74,14 +74,14 @@ class KubePodBackend::Loop {
   const std::vector<PodEvent>& existing() const { return existing_; }
 
  private:
-  // What is known about a pod that is not forgotten.
+  // What is known about a pod.
   struct Pod {
-    // The last event that was told, if `told`.
+    // The last event that was reported, if `told`.
     PodEvent last;
     bool told = false;
-    // The server has said that it exists.
+    // The server has reported that it exists.
     bool exists = false;
-    // By Delete: its end is a deletion, whatever else it looks like.
+    // Delete was called: its end counts as a deletion, however it looks.
     bool deleted = false;
     bool over() const { return told && IsFinal(last.phase); }
   };
@@ -95,7 +95,7 @@ class KubePodBackend::Loop {
   void OnWatch(const kube::WatchEvent& event);
   void VerifyUnseen();
 
-  // Tells an event unless it is known already, or too late.
+  // Reports an event unless it was reported before or the pod has ended.
   void Tell(PodEvent event);
   void TellGone(const std::string& name);
   void Forget(const std::string& name);
@@ -139,7 +139,7 @@ KubePodBackend::Loop::Loop(Options options, std::vector<PodEvent> existing,
     for (const PodEvent& event : existing_) {
       Pod& pod = pods_[event.name];
       pod.exists = true;
-      // What is over now was told to Adopt and needs no event.
+      // Adopt has been told about pods that have ended: they need no event.
       pod.told = IsFinal(event.phase);
       pod.last = event;
     }
@@ -233,12 +233,12 @@ void KubePodBackend::Loop::DoCreate(const PodCall& call) {
   if (absl::IsAlreadyExists(error)) error = AfterConflict(call);
   MutexLock lock(mu_);
   const auto found = pods_.find(call.name);
-  // The watch has shown it come and go.
+  // The watch has shown it created and deleted.
   if (found == pods_.end()) return;
   Pod& pod = found->second;
   if (error.ok()) {
     pod.exists = true;
-    // The watch may have been faster, and knows more.
+    // The watch may have reported it already, with a newer state.
     if (pod.told || !created.ok()) return;
     pod.last = DescribePod(*created);
     pod.told = true;
@@ -254,8 +254,8 @@ void KubePodBackend::Loop::DoCreate(const PodCall& call) {
   changed_.NotifyAll();
 }
 
-// A pod of that name is there: ours, from a try whose answer was lost, or one
-// that an earlier job of this name has left and that will go.
+// A pod with that name exists: ours, from an attempt whose response was lost,
+// or one of an earlier job with this name, which the cluster is deleting.
 absl::Status KubePodBackend::Loop::AfterConflict(const PodCall& call) {
   const absl::StatusOr<Json> present = client_.Get(kube::Pods(), call.name);
   if (absl::IsNotFound(present.status())) {
@@ -272,7 +272,7 @@ absl::Status KubePodBackend::Loop::AfterConflict(const PodCall& call) {
   return absl::OkStatus();
 }
 
-// True when there is nothing left to do.
+// True if there is nothing left to do.
 bool KubePodBackend::Loop::DoDelete(const PodCall& call) {
   const absl::Status status =
       client_.Delete(kube::Pods(), call.name, call.grace);
@@ -327,9 +327,9 @@ void KubePodBackend::Loop::OnWatch(const kube::WatchEvent& event) {
   }
 }
 
-// A pod that came and went while nobody watched leaves no trace in a list. One
-// that was made after the list was taken is not in it either: hence the
-// question.
+// A pod that was deleted while nobody watched is not in the list. Neither is
+// one that was created after the list was made, so the server is asked about
+// each.
 void KubePodBackend::Loop::VerifyUnseen() {
   const std::set<std::string> listed = std::exchange(listed_, {});
   std::vector<std::string> unseen;
@@ -381,9 +381,9 @@ void KubePodBackend::Loop::TellGone(const std::string& name) {
   Forget(name);
 }
 
-// The pod does not exist any more, and its end was told: nothing will be said
-// of that name again, since none is used twice. A job that relaunches pods for
-// months would remember them all.
+// The pod no longer exists and its end was reported. Names are not reused, so
+// it can be forgotten; a job that relaunches pods for months would otherwise
+// remember them all.
 void KubePodBackend::Loop::Forget(const std::string& name) {
   MutexLock lock(mu_);
   const auto found = pods_.find(name);

@@ -13,26 +13,27 @@
 
 namespace elasticdl::master {
 
-// Thread-safe. Create and Delete only note what is to be done; threads of the
-// backend's own ask the API server, and one more calls the sink. One watch
-// tells the state of all pods; pods that this backend made and that the watch
-// never showed are asked for one by one.
+// Thread-safe. Create and Delete only queue the request; the backend's threads
+// call the API server, and another one calls the sink. One watch reports the
+// state of all pods. Pods that this backend created and that the watch never
+// showed are queried one by one.
 //
-// Finished pods stay, so that their logs can be read, until their owner goes.
+// Ended pods are kept until their owner is deleted, so that their logs can be
+// read.
 class KubePodBackend : public PodBackend {
  public:
   struct Options {
     // For this backend alone: Stop ends all its calls.
     std::unique_ptr<kube::Client> client;
     KubeJob job;
-    // Complete pods but for what MakePod fills in. Without one for parameter
-    // servers (null) there can be none.
+    // Complete pods except for the fields that MakePod fills in. The one for
+    // parameter servers may be null if there are none.
     kube::Json worker_template;
     kube::Json ps_template;
     // How long Start tries to reach the API server.
     absl::Duration start_timeout = absl::Seconds(60);
-    // Stop: what pods get between SIGTERM and SIGKILL, and how long it waits
-    // for the last to be gone. A job that is stopped has nothing to save.
+    // Stop: the pods' time between SIGTERM and SIGKILL, and how long to wait
+    // until the last one is gone. A stopped job has nothing to save.
     absl::Duration stop_grace = absl::Seconds(2);
     absl::Duration stop_timeout = absl::Seconds(15);
     // Between tries to delete a pod.
@@ -41,15 +42,15 @@ class KubePodBackend : public PodBackend {
   };
 
   // Lists the job's pods, then watches them. INVALID_ARGUMENT for a bad
-  // template, PERMISSION_DENIED with the server's words, UNAVAILABLE when the
+  // template, PERMISSION_DENIED with the server's message, UNAVAILABLE if the
   // server does not answer for start_timeout.
   static absl::StatusOr<std::unique_ptr<KubePodBackend>> Start(
       Options options, PodEventSink sink);
 
   ~KubePodBackend() override;
 
-  // The pods that were there at the start, finished ones too, in no order: for
-  // PodManager::Adopt. Their later events come as those of any other pod.
+  // The pods that existed at the start, including ended ones, in any order: for
+  // PodManager::Adopt. Their later events are reported like those of any pod.
   const std::vector<PodEvent>& existing() const;
 
   absl::Status Create(const PodSpec& spec) override;

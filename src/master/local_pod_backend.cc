@@ -46,14 +46,14 @@ class LocalPodBackend::Loop {
 
  private:
   struct Pod {
-    // No process as long as the fork server has not answered.
+    // No process until the fork server has answered.
     process::Process process;
     process::Options options;
     uint64_t request = 0;
     bool deleted = false;
     absl::Duration grace = absl::InfiniteDuration();
-    // When SIGKILL follows SIGTERM; of a deleted pod that has no process yet:
-    // when the fork server is given up.
+    // When SIGKILL follows SIGTERM. For a deleted pod without a process: when
+    // the fork server is given up.
     absl::Time kill_at = absl::InfiniteFuture();
 
     bool starting() const { return process.pid == 0; }
@@ -87,10 +87,10 @@ class LocalPodBackend::Loop {
   // Only the thread uses these.
   std::map<std::string, Pod> pods_;
   std::unique_ptr<process::ForkServer> fork_server_;
-  // It is not tried again when one ended without any answer.
+  // Not tried again after one ended without any answer.
   bool fork_server_works_ = true;
   uint64_t last_request_ = 0;
-  // Groups of pods that have ended: whoever is left of them is ours to collect.
+  // Process groups of ended pods, whose remaining processes must be reaped.
   std::set<pid_t> orphans_;
   std::thread::id thread_id_;
 
@@ -112,8 +112,8 @@ void Signal(int eventfd) {
   [[maybe_unused]] const ssize_t n = write(eventfd, &one, sizeof(one));
 }
 
-// The final event of a process that has ended. Reaps it, after what is left of
-// its group has been killed (before that its number cannot be taken again).
+// The final event of a process that has ended. Kills the rest of its group,
+// then reaps it (until then its pid cannot be reused).
 PodEvent Reap(const std::string& name, const process::Process& process,
               bool deleted) {
   siginfo_t info = {};
@@ -313,7 +313,7 @@ absl::Status LocalPodBackend::Loop::Create(const PodSpec& spec) {
   return absl::OkStatus();
 }
 
-// False when the pod has to be started in another way.
+// False if the pod must be started without the fork server.
 bool LocalPodBackend::Loop::AskForkServer(const PodSpec& spec,
                                           const process::Options& options) {
   if (options_.fork_server.empty() || spec.argv.empty() ||
@@ -324,7 +324,7 @@ bool LocalPodBackend::Loop::AskForkServer(const PodSpec& spec,
   if (fork_server_ == nullptr) {
     auto started =
         process::ForkServer::Start(options_.fork_server, options_.environment);
-    // What is wrong with the program is told by the other way.
+    // Starting it directly will report what is wrong with the program.
     if (!started.ok()) return false;
     fork_server_ = *std::move(started);
     fork_server_works_ = false;
@@ -354,7 +354,7 @@ void LocalPodBackend::Loop::ReadAnswers() {
   }
 }
 
-// Pods that were asked for in vain are started in the other way.
+// Starts the pods directly for which the fork server gave no process.
 void LocalPodBackend::Loop::ForkServerEnded() {
   fork_server_.reset();
   std::vector<std::string> names;
@@ -378,7 +378,7 @@ void LocalPodBackend::Loop::ForkServerEnded() {
   }
 }
 
-// Tells that the pod has its process, or that it cannot get one.
+// Reports that the pod has its process, or cannot get one.
 void LocalPodBackend::Loop::Started(const std::string& name,
                                     absl::StatusOr<process::Process> made) {
   PodEvent event;
@@ -401,7 +401,7 @@ void LocalPodBackend::Loop::Started(const std::string& name,
 void LocalPodBackend::Loop::Terminate(bool first, Pod* pod) {
   if (first) {
     kill(pod->process.pid, SIGTERM);
-    // A stopped process would not see SIGTERM before the grace is over.
+    // A stopped process would not handle SIGTERM within its grace period.
     kill(pod->process.pid, SIGCONT);
   }
   if (pod->grace <= absl::ZeroDuration()) {

@@ -14,13 +14,13 @@ namespace elasticdl::master {
 // Thread-safe. One thread forks, watches and reaps all processes, so the death
 // signal that ties them to this process (which follows the forking *thread*)
 // fires only when this process ends, however it ends. Pods of the program
-// Options::fork_server are forked by a process of it that has loaded its
-// libraries before; when that does not work, they are started like the others.
+// Options::fork_server are forked from a process of it that has already loaded
+// its libraries; if that fails, they are started like the others.
 //
 // A pod is the leader of its own session: a terminal's Ctrl-C does not reach
-// it. Delete sends SIGTERM to the leader, as a kubelet does; when the leader
-// has ended, whatever is left of its process group is killed, as the end of a
-// container would.
+// it. Delete sends SIGTERM to the leader, as a kubelet does. When the leader
+// has ended, the rest of its process group is killed, as at the end of a
+// container.
 class LocalPodBackend : public PodBackend {
  public:
   struct Options {
@@ -28,13 +28,13 @@ class LocalPodBackend : public PodBackend {
     std::vector<std::string> environment;
     // A program that can be a process::ForkServer; empty = none.
     std::string fork_server;
-    // How long a deleted pod waits for it; it may still load its libraries
-    // from a cold disk.
+    // How long a deleted pod waits for it; it may still be loading its
+    // libraries from a cold disk.
     absl::Duration fork_server_patience = absl::Seconds(30);
   };
 
-  // Starts the thread. INTERNAL, RESOURCE_EXHAUSTED, … when the kernel refuses
-  // what it needs.
+  // Starts the thread. INTERNAL, RESOURCE_EXHAUSTED, … if the kernel refuses a
+  // resource.
   static absl::StatusOr<std::unique_ptr<LocalPodBackend>> Start(
       Options options, PodEventSink sink);
 

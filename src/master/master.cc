@@ -17,6 +17,7 @@
 #include "command_job.h"
 #include "elasticdl/common/clock.h"
 #include "elasticdl/common/file.h"
+#include "elasticdl/common/life_sign.h"
 #include "elasticdl/common/log.h"
 #include "elasticdl/common/queue.h"
 #include "elasticdl/common/status.h"
@@ -80,6 +81,7 @@ class MasterImpl : public Master,
       if (message.has_leaving()) NoteLeaving(connection);
       if (message.has_hello()) {
         worker_of_[connection] = message.hello().worker_id();
+        WatchProcess(connection, message.hello());
         if (message.hello().resuming()) servers_->OnWorkerBack(connection);
       }
     });
@@ -87,8 +89,7 @@ class MasterImpl : public Master,
   void OnClosed(ConnectionId connection, const absl::Status& status) override {
     Post([this, connection, status](absl::Time now) {
       if (servers_->OnClosed(now, connection, status)) return;
-      controller_->OnClosed(now, connection, status);
-      worker_of_.erase(connection);
+      OnWorkerGone(now, connection, status);
     });
   }
 
@@ -128,6 +129,9 @@ class MasterImpl : public Master,
   void OnStop(absl::Time now, const std::string& reason);
   void OnPodEvent(absl::Time now, PodEvent event);
   void OnWorkerPodEnded(absl::Time now, int64_t id, const PodEvent& event);
+  void WatchProcess(ConnectionId connection, const v1::Hello& hello);
+  void OnWorkerGone(absl::Time now, ConnectionId connection,
+                    const absl::Status& status);
   void NoteLeaving(ConnectionId connection);
   void Execute(const std::vector<PodDecision>& decisions);
   void CreatePod(const PodDecision& decision);
@@ -160,6 +164,8 @@ class MasterImpl : public Master,
   std::unique_ptr<JobController> controller_;
   std::unique_ptr<PodManager> pods_;
   std::map<ConnectionId, int64_t> worker_of_;
+  // Numbers of watch_.
+  std::map<ConnectionId, int64_t> sign_of_;
   std::unique_ptr<ServerStreams> servers_;
   // Pods that were told to have started.
   std::set<std::string> running_;
@@ -171,6 +177,7 @@ class MasterImpl : public Master,
   std::unique_ptr<CheckpointSearcher> searcher_;
   std::unique_ptr<rendezvous::StreamServer> server_;
   std::unique_ptr<PodBackend> backend_;
+  LifeWatch watch_;
 };
 
 MasterPod::Options PodOptions(const ClusterOptions& cluster) {
@@ -572,6 +579,35 @@ void MasterImpl::CheckPods(absl::Time now) {
   } else if (outcome.state == JobState::kSucceeded) {
     controller_->Fail(now, "all workers have ended, but there is work left");
   }
+}
+
+// A worker on this host that is killed is lost at once: its stream would stay
+// open until the kernel has freed its memory.
+void MasterImpl::WatchProcess(ConnectionId connection, const v1::Hello& hello) {
+  if (hello.life_sign_id().empty() || sign_of_.count(connection) > 0) return;
+  LifeSign sign;
+  sign.pid = static_cast<int32_t>(hello.pid());
+  sign.fd = hello.life_sign_fd();
+  sign.id = hello.life_sign_id();
+  const auto number = watch_.Add(sign, [this, connection] {
+    Post([this, connection](absl::Time now) {
+      const absl::Status died = absl::UnavailableError("its process died");
+      server_->Close(connection, died);
+      OnWorkerGone(now, connection, died);
+    });
+  });
+  if (number.ok()) sign_of_[connection] = *number;
+}
+
+void MasterImpl::OnWorkerGone(absl::Time now, ConnectionId connection,
+                              const absl::Status& status) {
+  const auto sign = sign_of_.find(connection);
+  if (sign != sign_of_.end()) {
+    watch_.Remove(sign->second);
+    sign_of_.erase(sign);
+  }
+  controller_->OnClosed(now, connection, status);
+  worker_of_.erase(connection);
 }
 
 void MasterImpl::NoteLeaving(ConnectionId connection) {

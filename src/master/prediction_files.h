@@ -1,5 +1,5 @@
-// The files in which workers leave their predictions, as the master sees them
-// (docs/formats.md, "Predictions").
+// The workers' prediction files (docs/formats.md, "Predictions"); used by the
+// master.
 #pragma once
 
 #include <cstdint>
@@ -10,14 +10,14 @@
 
 namespace elasticdl::master {
 
-// Before a job: rows of an earlier one in the same folder would be taken for
-// its own. A folder that is not there has none.
+// Before a job: removes rows of an earlier job in the same folder, which would
+// be mistaken for its own. The folder may be missing.
 absl::Status RemovePredictions(const std::string& dir);
 
 // After a job, when no worker writes any more: cuts each worker's file to the
-// length that it has reported (none = 0). What follows are rows of tasks that
-// others have done again. Without any report the files, if there are some, are
-// not those of workers: the model has a processor of its own.
+// length that the worker reported (0 without a report). Rows after that are of
+// tasks that others have repeated. If no worker reported anything, the model
+// has its own processor, and the files are not changed.
 absl::Status CutPredictions(const std::string& dir,
                             const std::map<int64_t, int64_t>& reported);
 

@@ -71,7 +71,7 @@ std::string ShortNumber(double value) {
 }
 
 std::string ShortDuration(absl::Duration duration) {
-  // Longer than anybody waits: not worth a number.
+  // Too long to be useful as a number.
   if (duration > absl::Hours(24 * 365)) return "?";
   const int64_t seconds = absl::ToInt64Seconds(duration + absl::Seconds(0.5));
   if (seconds >= 3600) {
@@ -145,7 +145,7 @@ void ProgressDisplay::Tick(absl::Time now) {
     return;
   }
   const std::string line = RenderProgress(progress_, 0, false);
-  // What goes on is said once.
+  // The activity is printed once.
   if (progress_.activity.empty() || line != last_line_) {
     Write(absl::StrCat(line, "\n"));
   }

@@ -1,4 +1,4 @@
-// What a person sees of a job: a live line on a terminal, plain lines in a
+// Shows the progress of a job: a live line on a terminal, plain lines in a
 // pipe.
 #pragma once
 
@@ -12,8 +12,8 @@
 namespace elasticdl::master {
 
 struct Progress {
-  // What goes on while no data is worked on ("starting workers"); shown instead
-  // of speed and loss. Empty while it is.
+  // What happens while no data is processed ("starting workers"); shown instead
+  // of speed and loss. Empty while data is processed.
   std::string activity;
   // "train", "evaluate", "predict".
   std::string phase = "train";
@@ -36,7 +36,7 @@ struct Progress {
 //   epoch 1/2 [=====>    ]  52% step 488 12.4k rec/s loss 0.1234 workers 2/2
 //   gen 3 ETA 0:12
 //   epoch 1/2 [>         ]   0% step 0 (starting workers) workers 0/2
-// What does not fit is left out from the right; the bar only if `with_bar`.
+// Items that do not fit are dropped from the right; the bar only if `with_bar`.
 std::string RenderProgress(const Progress& progress, int columns,
                            bool with_bar);
 

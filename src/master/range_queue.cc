@@ -190,8 +190,8 @@ void RangeQueue::PushFront(const Range& range) {
 
 int RangeQueue::CountFailure(const Range& range) {
   std::map<int64_t, int>& at = failures_[{range.epoch, range.block}];
-  // A failure earlier in the same range than a former one is the same trouble
-  // seen with less progress committed (or after a cut back).
+  // An earlier position in the same range than at the last failure is the same
+  // failure with less progress committed (or after a rollback).
   auto it = at.lower_bound(range.end);
   if (it != at.begin() && std::prev(it)->first >= range.begin) {
     return ++std::prev(it)->second;

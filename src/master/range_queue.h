@@ -1,5 +1,5 @@
-// The ranges of a data set that are still to be handed out: a cursor over the
-// (shuffled) blocks of an epoch, and before it the ranges that came back.
+// The ranges of a data set that are still to be granted: a cursor over the
+// (shuffled) blocks of an epoch, and in front of it the returned ranges.
 #pragma once
 
 #include <cstdint>
@@ -82,23 +82,22 @@ class RangeQueue {
   std::optional<Range> Pop(int64_t max_records);
   bool Empty() const { return returned_.empty() && CursorAtEnd(); }
 
-  // Returns a range: it is handed out next.
+  // Returns a range: it is granted next.
   void PushFront(const Range& range);
 
   // A failure at range.begin. Returns the number of failures without progress:
-  // a failure further on in the range starts to count from 1. The count
-  // survives Load.
+  // a failure later in the range counts from 1 again. Load keeps the counts.
   int CountFailure(const Range& range);
-  // The range, which is not in the queue, is never handed out (again).
+  // Quarantines a range that is not in the queue: it is never granted again.
   void SetAside(const Range& range);
   const std::vector<Range>& set_aside() const { return set_aside_; }
   int64_t num_set_aside() const;  // Records.
 
-  // All of it, and back. DATA_LOSS for ranges that are not in these blocks.
+  // Saves and restores everything. DATA_LOSS for ranges outside the blocks.
   v1::TaskState::Queue State() const;
   absl::Status LoadState(const v1::TaskState::Queue& state);
 
-  // Replaces position and returned ranges. What is set aside stays so.
+  // Replaces the cursor and the returned ranges; quarantined ranges stay.
   void Load(int32_t epoch, int64_t next_block, const std::vector<Range>& due);
 
   const BlockIndex& blocks() const { return blocks_; }
@@ -119,11 +118,11 @@ class RangeQueue {
   bool CursorAtEnd() const;
   void StartEpoch(int32_t epoch, int64_t next_block);
   int64_t BlockAt(int64_t place) const;
-  // What is left of the range without the parts that are set aside.
+  // The parts of the range that are not quarantined.
   std::vector<Range> Remaining(const Range& range) const;
   Range WholeBlock(int64_t block) const;
-  // Moves the cursor over blocks that are set aside as a whole, so that Empty()
-  // is exact.
+  // Moves the cursor past blocks that are quarantined as a whole, so that
+  // Empty() is exact.
   void SkipSetAside();
 
   BlockIndex blocks_;

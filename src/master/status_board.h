@@ -1,4 +1,4 @@
-// What the status page, the JSON API and the metrics show of a job.
+// The data of the status page, the JSON API and the metrics.
 #pragma once
 
 #include <sys/types.h>
@@ -20,7 +20,7 @@ struct StatusPod {
   std::string type;  // worker, ps
   pid_t pid = 0;
   std::string state;
-  // Why it does not run; may be empty.
+  // Why it is not running; may be empty.
   std::string message;
 };
 
@@ -33,7 +33,7 @@ struct JobStatus {
   std::string job;
   // running, succeeded, failed, stopped.
   std::string state = "running";
-  // Of the state; may be empty.
+  // The reason of the state; may be empty.
   std::string reason;
   int64_t generation = 0;
   int64_t step = 0;
@@ -62,7 +62,7 @@ class StatusBoard {
  public:
   void Set(JobStatus status, absl::Time now);
   JobStatus Get() const;
-  // At most kMaxPoints, over the whole job: the older the job, the wider apart.
+  // At most kMaxPoints over the whole job, wider apart the older the job is.
   std::vector<StatusPoint> History() const;
 
   static constexpr size_t kMaxPoints = 512;

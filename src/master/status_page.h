@@ -1,4 +1,4 @@
-// The status page: one self-contained HTML document without outside parts.
+// The status page: one HTML document that loads nothing from elsewhere.
 #pragma once
 
 #include "absl/strings/string_view.h"

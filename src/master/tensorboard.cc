@@ -16,7 +16,7 @@ namespace {
 constexpr absl::Duration kPointSpacing = absl::Milliseconds(100);
 
 // The few fields of tf.Event, tf.Summary and tf.SessionLog that curves need,
-// written by hand: the messages are large and TensorFlow's own.
+// encoded by hand: the messages are large and belong to TensorFlow.
 constexpr uint32_t kEventWallTime = 1;
 constexpr uint32_t kEventStep = 2;
 constexpr uint32_t kEventFileVersion = 3;
@@ -27,8 +27,8 @@ constexpr uint32_t kValueTag = 1;
 constexpr uint32_t kValueSimpleValue = 2;
 constexpr uint32_t kSessionLogStatus = 1;
 constexpr uint64_t kSessionLogStart = 1;
-// The version since which a session's start makes TensorBoard drop the events
-// of its step and later ones.
+// With this version, the start of a session makes TensorBoard drop events of
+// its step and later ones.
 constexpr char kFileVersion[] = "brain.Event:2";
 
 // Protocol Buffers' wire types.
@@ -73,7 +73,7 @@ std::string EventHead(int64_t step, absl::Time now) {
 std::string FileName(absl::Time now) {
   char host[256] = "";
   gethostname(host, sizeof(host) - 1);
-  // TensorBoard knows its files by "tfevents" and reads them in this order.
+  // TensorBoard recognizes files by "tfevents" and reads them in this order.
   return absl::StrCat("events.out.tfevents.", absl::ToUnixSeconds(now), ".",
                       host, ".", getpid(), ".elasticdl");
 }
@@ -114,7 +114,7 @@ absl::StatusOr<std::unique_ptr<TensorBoard>> TensorBoard::Open(
 absl::Status TensorBoard::Write(int64_t step, const Scalars& scalars,
                                 absl::Time now) {
   if (!fd_.valid()) return absl::OkStatus();
-  // An earlier run of this job may have come further.
+  // An earlier run of this job may have reached a later step.
   if (last_step_ < 0) ELASTICDL_RETURN_IF_ERROR(WriteStart(step, now));
   last_step_ = std::max(last_step_, step);
   std::string summary;

@@ -37,20 +37,20 @@ class TensorBoard {
     double records_per_s = 0;
   };
 
-  // `now` is wall-clock time. Makes the folder and the file. An empty `dir`
-  // gives one that drops all.
+  // `now` is wall-clock time. Creates the folder and the file. With an empty
+  // `dir` everything is dropped.
   static absl::StatusOr<std::unique_ptr<TensorBoard>> Open(
       const std::string& dir, const std::string& job_name, absl::Time now);
 
-  // Keeps ten points per second: a curve cannot show more, and fast jobs make
-  // thousands. The newest of those left out is written by Finish. Of the
-  // workers that report one step, the first counts.
+  // Writes at most ten points per second: a curve cannot show more, and fast
+  // jobs make thousands. Finish writes the newest of the omitted ones. If
+  // several workers report a step, the first report counts.
   absl::Status Training(const TrainingPoint& point, absl::Time now);
   absl::Status Evaluation(int64_t step,
                           const std::map<std::string, double>& metrics,
                           absl::Time now);
-  // The model fell back to `step`: what was written of later ones is void.
-  // TensorBoard then drops it from the curves.
+  // Rollback to `step`: points of later steps are void, and TensorBoard removes
+  // them from the curves.
   absl::Status CutBack(int64_t step, absl::Time now);
   absl::Status Finish(absl::Time now);
 
@@ -65,7 +65,7 @@ class TensorBoard {
   std::string path_;
   // The latest one written; below 0 before the first.
   int64_t last_step_ = -1;
-  // Of all points, left out or not.
+  // Of all points, including omitted ones.
   int64_t newest_point_ = -1;
   absl::Time next_point_ = absl::InfinitePast();
   std::optional<TrainingPoint> left_out_;

@@ -34,7 +34,7 @@ absl::StatusOr<WorkerPriority> ParseWorkerPriority(const std::string& text) {
 }
 
 int64_t NumHighPriority(int64_t num_workers, double fraction) {
-  // 10 * 0.7 must not become 8 by a rounding error of the product.
+  // A rounding error must not turn 10 * 0.7 into 8.
   const double exact = static_cast<double>(num_workers) * fraction;
   return std::clamp<int64_t>(static_cast<int64_t>(std::ceil(exact - 1e-9)), 0,
                              num_workers);

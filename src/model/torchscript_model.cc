@@ -58,8 +58,8 @@ Outputs ToOutputs(const c10::IValue& value) {
 
 class ScriptNetwork : public Network {
  public:
-  ScriptNetwork(std::string path, torch::jit::Module module)
-      : path_(std::move(path)), module_(std::move(module)) {
+  ScriptNetwork(std::string path, const torch::jit::Module& module)
+      : path_(std::move(path)), module_(module) {
     for (const auto& item : module_.named_parameters()) {
       parameters_.emplace_back(item.name, item.value);
     }

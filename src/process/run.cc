@@ -58,7 +58,7 @@ absl::Status WaitFor(const Process& process, const RunOptions& options) {
   }
 }
 
-int Reap(const Process& process) {
+int ReapExitCode(const Process& process) {
   int status = 0;
   while (waitpid(process.pid, &status, 0) < 0 && errno == EINTR) {
   }
@@ -96,7 +96,7 @@ absl::StatusOr<RunResult> Run(const RunOptions& options) {
   // It leads its own session: whatever it started goes with it.
   if (!waited.ok()) kill(-process.pid, SIGKILL);
   RunResult result;
-  result.code = Reap(process);
+  result.code = ReapExitCode(process);
   result.error = ContentOf(error);
   if (!waited.ok()) {
     const std::string words = LastWords(result.error, kShownBytes);

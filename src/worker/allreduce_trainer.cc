@@ -34,7 +34,7 @@ AllReduceTrainer::~AllReduceTrainer() {
 absl::Status AllReduceTrainer::SetUp() {
   learning_rate_ = deps_.replica.learning_rate();
   ELASTICDL_ASSIGN_OR_RETURN(callbacks_, deps_.model.CreateCallbacks());
-  elastic::WorldLink::Options link = deps_.link;
+  rendezvous::WorldLink::Options link = deps_.link;
   link.worker_id = deps_.worker_id;
   if (!deps_.job.collective().empty()) {
     link.backend.backend = deps_.job.collective();
@@ -231,7 +231,7 @@ absl::Status AllReduceTrainer::BeginStep() {
 }
 
 void AllReduceTrainer::AfterEntering() {
-  const elastic::World& world = *session_->world();
+  const rendezvous::World& world = *session_->world();
   checkpoints_->OnEntered(world);
   if (leaving_) Leave();
   if (session_->halted()) AfterHalt();
@@ -294,7 +294,7 @@ void AllReduceTrainer::SendStopTraining() {
 }
 
 void AllReduceTrainer::SaveLast() {
-  const elastic::World* world = session_->world();
+  const rendezvous::World* world = session_->world();
   if (world == nullptr || !world->last || !session_->is_reporter() ||
       saved_generation_ == world->generation) {
     return;

@@ -14,8 +14,8 @@
 #include "checkpoint_coordinator.h"
 #include "data_sources.h"
 #include "elasticdl/elastic/watchdog.h"
-#include "elasticdl/elastic/world_link.h"
 #include "elasticdl/model/loader.h"
+#include "elasticdl/rendezvous/world_link.h"
 #include "elasticdl/v1/job.pb.h"
 #include "environment.h"
 #include "event.h"
@@ -32,7 +32,7 @@ class AllReduceTrainer : public Trainer {
     const v1::JobSpec& job;
     int64_t worker_id = 0;
     // The secret, and where this worker is reached.
-    elastic::WorldLink::Options link;
+    rendezvous::WorldLink::Options link;
     model::Model& model;
     Replica& replica;
     DataSources& data;
@@ -89,7 +89,7 @@ class AllReduceTrainer : public Trainer {
 
   const Deps deps_;
   std::optional<model::CallbackSet> callbacks_;
-  std::unique_ptr<elastic::WorldLink> link_;
+  std::unique_ptr<rendezvous::WorldLink> link_;
   std::unique_ptr<TrainingSession> session_;
   std::unique_ptr<CheckpointCoordinator> checkpoints_;
 

@@ -24,7 +24,7 @@ v1::WorkerMessage MakeCheckpointDone(int64_t step, int64_t lineage,
   return message;
 }
 
-void CheckpointCoordinator::OnEntered(const elastic::World& world) {
+void CheckpointCoordinator::OnEntered(const rendezvous::World& world) {
   // Nobody confirmed the step of the copy, so the new world may have started
   // from an earlier one.
   if (unsettled_.has_value()) last_step_ = -1;
@@ -107,7 +107,7 @@ bool CheckpointCoordinator::OnLedger(const v1::LedgerReply& reply) {
   // that belongs to this copy.
   LogInfo("the copy of step ", reply.step(), " is dropped: its world ended");
   last_step_ = -1;
-  const elastic::World* world = deps_.session.world();
+  const rendezvous::World* world = deps_.session.world();
   return world == nullptr || world->generation == asked_generation_;
 }
 

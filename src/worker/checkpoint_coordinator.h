@@ -16,7 +16,7 @@
 #include "absl/time/time.h"
 #include "elasticdl/checkpoint/async_saver.h"
 #include "elasticdl/common/clock.h"
-#include "elasticdl/elastic/elastic_loop.h"
+#include "elasticdl/rendezvous/elastic_loop.h"
 #include "elasticdl/v1/job.pb.h"
 #include "elasticdl/v1/master.pb.h"
 #include "event.h"
@@ -54,7 +54,7 @@ class CheckpointCoordinator {
 
   // ---- events ----
   // The worker is level in a new world.
-  void OnEntered(const elastic::World& world);
+  void OnEntered(const rendezvous::World& world);
   // The model was updated.
   void OnStep();
   // After any round.

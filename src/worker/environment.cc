@@ -23,12 +23,12 @@ class RealEnvironment : public Environment {
       const checkpoint::LoadProgress& progress) override {
     return checkpoint::Load(path, progress);
   }
-  std::unique_ptr<elastic::WorldLink> MakeLink(
-      const elastic::WorldLink::Options& options,
+  std::unique_ptr<rendezvous::WorldLink> MakeLink(
+      const rendezvous::WorldLink::Options& options,
       std::function<void(v1::WorkerMessage)> send,
       std::function<void(int64_t)> connected) override {
-    return std::make_unique<elastic::WorldLink>(options, std::move(send),
-                                                std::move(connected));
+    return std::make_unique<rendezvous::WorldLink>(options, std::move(send),
+                                                   std::move(connected));
   }
   std::unique_ptr<elastic::Watchdog> MakeWatchdog(
       absl::Duration limit, elastic::Watchdog::Report report) override {

@@ -15,7 +15,7 @@
 #include "elasticdl/checkpoint/snapshot.h"
 #include "elasticdl/common/clock.h"
 #include "elasticdl/elastic/watchdog.h"
-#include "elasticdl/elastic/world_link.h"
+#include "elasticdl/rendezvous/world_link.h"
 #include "minibatch.h"
 
 namespace elasticdl::worker {
@@ -35,8 +35,8 @@ class Environment {
   virtual absl::StatusOr<checkpoint::Loaded> LoadCheckpoint(
       const std::string& path, const checkpoint::LoadProgress& progress) = 0;
   // See WorldLink.
-  virtual std::unique_ptr<elastic::WorldLink> MakeLink(
-      const elastic::WorldLink::Options& options,
+  virtual std::unique_ptr<rendezvous::WorldLink> MakeLink(
+      const rendezvous::WorldLink::Options& options,
       std::function<void(v1::WorkerMessage)> send,
       std::function<void(int64_t generation)> connected) = 0;
   // Null: nothing is watched.

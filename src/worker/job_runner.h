@@ -13,8 +13,8 @@
 #include "data_sources.h"
 #include "elasticdl/checkpoint/snapshot.h"
 #include "elasticdl/elastic/watchdog.h"
-#include "elasticdl/elastic/world_link.h"
 #include "elasticdl/model/loader.h"
+#include "elasticdl/rendezvous/world_link.h"
 #include "elasticdl/v1/master.pb.h"
 #include "environment.h"
 #include "evaluator.h"
@@ -36,7 +36,7 @@ class JobRunner {
     SendFunction send;
     // For making worlds: the secret, and where this worker is reached. The
     // trainer fills in the rest.
-    elastic::WorldLink::Options link;
+    rendezvous::WorldLink::Options link;
     Environment& environment;
   };
   // What `deps` refers to must outlive the runner.

@@ -13,14 +13,7 @@ namespace elasticdl::worker {
 namespace {
 
 // Often enough for a display, seldom enough to cost nothing.
-constexpr absl::Duration kReportInterval = absl::Milliseconds(200);
-
-v1::RecordTotal MakeTotal(int64_t worker_id, int64_t records) {
-  v1::RecordTotal total;
-  total.set_worker_id(worker_id);
-  total.set_records(records);
-  return total;
-}
+constexpr absl::Duration kProgressInterval = absl::Milliseconds(200);
 
 }  // namespace
 
@@ -160,9 +153,9 @@ absl::StatusOr<WorkDone> TrainingSession::Work(double learning_rate) {
 
 absl::StatusOr<WorkDone> TrainingSession::EnterWorld() {
   WorkDone done;
-  const elastic::World world = *loop_.ToEnter();
+  const rendezvous::World world = *loop_.ToEnter();
   trainer_.LeaveWorld();
-  FoldTotals();
+  totals_.LeaveWorld();
   loop_.Enter();
   auto communicator = link_.Use(world.generation);
   if (communicator == nullptr) {
@@ -200,7 +193,7 @@ absl::StatusOr<WorkDone> TrainingSession::EnterWorld() {
   // totals must be taken over with it.
   trainer_.AcceptBuffers();
   ELASTICDL_RETURN_IF_ERROR(Adopt(donor, levelled->received));
-  KeepTotals(donor, world);
+  totals_.EnterWorld(donor.totals(), world);
   link_.ForgetFormer();
   if (!levelled->world.ok()) {
     BreakWorld(levelled->world);
@@ -253,11 +246,11 @@ void TrainingSession::SendLevel(const v1::DonorState& donor) {
   send_(std::move(message));
 }
 
-absl::Status TrainingSession::StartCold(const elastic::World& world,
+absl::Status TrainingSession::StartCold(const rendezvous::World& world,
                                         elastic::LoadReport& report) {
   // What this worker had trained is not part of the job's history any more,
   // and its data was given back.
-  other_totals_.clear();
+  totals_.Clear();
   DropMinibatches(std::numeric_limits<int64_t>::max());
   halt_ = world.evaluating ? Halt::kEvaluation : Halt::kNone;
   halted_ = world.evaluating;
@@ -297,9 +290,7 @@ absl::Status TrainingSession::StartCold(const elastic::World& world,
 v1::DonorState TrainingSession::MakeDonorState() const {
   v1::DonorState state;
   state.set_step(replica_.step());
-  for (const auto& [worker_id, records] : other_totals_) {
-    *state.add_totals() = MakeTotal(worker_id, records);
-  }
+  *state.mutable_totals() = totals_.All();
   state.set_paused(halt_ == Halt::kEvaluation);
   state.set_training_over(halt_ == Halt::kOver);
   state.set_stop_reason(stop_reason_);
@@ -308,8 +299,7 @@ v1::DonorState TrainingSession::MakeDonorState() const {
 
 absl::Status TrainingSession::Adopt(const v1::DonorState& donor,
                                     bool received) {
-  const auto mine = other_totals_.find(options_.worker_id);
-  const int64_t counted = mine == other_totals_.end() ? 0 : mine->second;
+  const int64_t counted = totals_.Of(options_.worker_id);
   for (const v1::RecordTotal& total : donor.totals()) {
     if (total.worker_id() != options_.worker_id) continue;
     if (total.records() < counted) {
@@ -334,35 +324,6 @@ absl::Status TrainingSession::Adopt(const v1::DonorState& donor,
   return absl::OkStatus();
 }
 
-void TrainingSession::KeepTotals(const v1::DonorState& donor,
-                                 const elastic::World& world) {
-  std::map<int64_t, int64_t> all;
-  for (const v1::RecordTotal& total : donor.totals()) {
-    all[total.worker_id()] = total.records();
-  }
-  members_ = world.members;
-  totals_.assign(world.members.size(), 0);
-  last_round_.assign(world.members.size(), 0);
-  other_totals_.clear();
-  for (size_t rank = 0; rank < world.members.size(); ++rank) {
-    const auto found = all.find(world.members[rank]);
-    if (found != all.end()) totals_[rank] = found->second;
-  }
-  for (const int64_t worker_id : world.unsettled) {
-    const auto found = all.find(worker_id);
-    if (found != all.end()) other_totals_[worker_id] = found->second;
-  }
-}
-
-void TrainingSession::FoldTotals() {
-  for (size_t rank = 0; rank < totals_.size(); ++rank) {
-    other_totals_[members_[rank]] = totals_[rank];
-  }
-  members_.clear();
-  totals_.clear();
-  last_round_.clear();
-}
-
 void TrainingSession::BreakWorld(const absl::Status& status) {
   trainer_.LeaveWorld();
   link_.Drop("the world is broken here");
@@ -370,7 +331,7 @@ void TrainingSession::BreakWorld(const absl::Status& status) {
   const int64_t generation = world()->generation;
   if (!loop_.Failed(generation)) return;
   LogInfo("world ", generation, " is broken: ", status.message());
-  send_(elastic::MakeWorldFailed(generation, status));
+  send_(rendezvous::MakeWorldFailed(generation, status));
 }
 
 // ---- rounds ----
@@ -438,11 +399,7 @@ void TrainingSession::FinishRound(const Round& round, size_t used,
   } else {
     settled_step_ = replica_.step();
   }
-  for (size_t rank = 0; rank < totals_.size(); ++rank) {
-    totals_[rank] += summary.records[rank];
-    last_round_[rank] =
-        settled_step_ == replica_.step() ? 0 : summary.records[rank];
-  }
+  totals_.AddRound(summary.records, settled_step_ == replica_.step());
   for (size_t i = 0; i < used; ++i) {
     done.records += pending_.front().minibatch->records();
     pending_.pop_front();
@@ -455,7 +412,7 @@ void TrainingSession::FinishRound(const Round& round, size_t used,
   report_soon_ = summary.report_wanted && !alone;
   last_round_end_ = environment_.clock().Now();
   if (was_due || (summary.report_wanted && alone) ||
-      last_round_end_ - last_report_ >= kReportInterval) {
+      last_round_end_ - last_report_ >= kProgressInterval) {
     Report();
   }
   if (summary.stop && halt_ != Halt::kOver) {
@@ -493,10 +450,7 @@ void TrainingSession::Report() {
   progress.set_step(settled_step_);
   progress.set_loss(last_loss_);
   progress.set_learning_rate(last_learning_rate_);
-  for (size_t rank = 0; rank < totals_.size(); ++rank) {
-    *progress.add_totals() =
-        MakeTotal(members_[rank], totals_[rank] - last_round_[rank]);
-  }
+  *progress.mutable_totals() = totals_.Settled();
   reported_step_ = settled_step_;
   last_report_ = environment_.clock().Now();
   send_(std::move(message));

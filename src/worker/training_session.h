@@ -7,7 +7,6 @@
 #include <cstdint>
 #include <deque>
 #include <functional>
-#include <map>
 #include <memory>
 #include <optional>
 #include <string>
@@ -17,15 +16,16 @@
 #include "absl/status/statusor.h"
 #include "absl/time/time.h"
 #include "elastic_trainer.h"
-#include "elasticdl/elastic/elastic_loop.h"
 #include "elasticdl/elastic/leveler.h"
 #include "elasticdl/elastic/load_report.h"
-#include "elasticdl/elastic/world_link.h"
+#include "elasticdl/rendezvous/elastic_loop.h"
+#include "elasticdl/rendezvous/world_link.h"
 #include "elasticdl/v1/master.pb.h"
 #include "elasticdl/v1/world.pb.h"
 #include "environment.h"
 #include "event.h"
 #include "minibatch.h"
+#include "record_totals.h"
 #include "replica.h"
 
 namespace elasticdl::worker {
@@ -62,7 +62,7 @@ class TrainingSession {
   enum class Halt { kNone, kEvaluation, kOver };
   struct Deps {
     Replica& replica;
-    elastic::WorldLink& link;
+    rendezvous::WorldLink& link;
     SendFunction send;
     Environment& environment;
   };
@@ -121,7 +121,7 @@ class TrainingSession {
   void StopTakingData() { taking_data_ = false; }
 
   // ---- state ----
-  const elastic::World* world() const { return loop_.world(); }
+  const rendezvous::World* world() const { return loop_.world(); }
   // The model is that of a world, this one or the last.
   bool has_state() const { return has_state_; }
   // The generation of the cold world that its model descends from.
@@ -152,7 +152,7 @@ class TrainingSession {
   int64_t UsualRecords() const;
   absl::StatusOr<WorkDone> EnterWorld();
   // ABORTED: another world has overtaken this one.
-  absl::Status StartCold(const elastic::World& world,
+  absl::Status StartCold(const rendezvous::World& world,
                          elastic::LoadReport& report);
   absl::StatusOr<elastic::Levelled> BringLevel(
       collective::Communicator& communicator, elastic::LoadReport& report);
@@ -160,9 +160,6 @@ class TrainingSession {
   void SendLevel(const v1::DonorState& donor);
   v1::DonorState MakeDonorState() const;
   absl::Status Adopt(const v1::DonorState& donor, bool received);
-  void KeepTotals(const v1::DonorState& donor, const elastic::World& world);
-  // The world is over for this worker: its totals become other_totals_.
-  void FoldTotals();
   void BreakWorld(const absl::Status& status);
   absl::StatusOr<WorkDone> DoRound(double learning_rate);
   absl::StatusOr<std::vector<WeightedBatch>> TakeBatches(
@@ -173,10 +170,10 @@ class TrainingSession {
 
   const Options options_;
   Replica& replica_;
-  elastic::WorldLink& link_;
+  rendezvous::WorldLink& link_;
   const SendFunction send_;
   Environment& environment_;
-  elastic::ElasticLoop loop_;
+  rendezvous::ElasticLoop loop_;
   ElasticTrainer trainer_;
 
   std::deque<Pending> pending_;
@@ -189,13 +186,7 @@ class TrainingSession {
   bool fresh_ = true;
   // The cold world that its model descends from.
   int64_t lineage_ = 0;
-  // Records in the model, over each worker's life: of the members of this or
-  // the last world, by rank, of which the last round's may not be settled; and
-  // of others that the master still needs to know.
-  std::vector<int64_t> members_;
-  std::vector<int64_t> totals_;
-  std::vector<int64_t> last_round_;
-  std::map<int64_t, int64_t> other_totals_;
+  RecordTotals totals_;
   int64_t settled_step_ = 0;
   // Rounds of the current world, including those without data.
   int64_t rounds_ = 0;

@@ -61,7 +61,7 @@ class WorkerImpl : public Worker {
  private:
   static rendezvous::StreamClient::Options StreamOptions(
       const WorkerOptions& options);
-  elastic::WorldLink::Options LinkOptions() const;
+  rendezvous::WorldLink::Options LinkOptions() const;
   int RunJob(const v1::Welcome& welcome);
   int ReportSetUpFailure(const absl::Status& status);
   // The same for the model: only what the master named is the whole job's
@@ -83,8 +83,8 @@ rendezvous::StreamClient::Options WorkerImpl::StreamOptions(
   return stream;
 }
 
-elastic::WorldLink::Options WorkerImpl::LinkOptions() const {
-  elastic::WorldLink::Options link;
+rendezvous::WorldLink::Options WorkerImpl::LinkOptions() const {
+  rendezvous::WorldLink::Options link;
   link.secret = options_.token;
   link.backend.address = options_.worker_address;
   link.backend.master_address = options_.master_addr;

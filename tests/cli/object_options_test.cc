@@ -168,6 +168,46 @@ TEST(ClusterJobOptionsTest, FlagsReachTheirPods) {
   EXPECT_TRUE(cluster::MakeJobObjects(options).ok());
 }
 
+// The command that the design of the original's client submits, as it is there.
+TEST(ClusterJobOptionsTest, TheCommandOfTheClientsDesign) {
+  const auto parsed =
+      Parse({"--image=reg.docker.alibaba-inc.com/bright/elasticdl-wnd:1.0",
+             "--model_def=my_model_repo.models.wnd.custom_model",
+             "--training_data=/data/mnist/train",
+             "--validation_data=/data/mnist/test", "--num_epochs=2",
+             "--minibatch_size=64", "--num_minibatches_per_task=2",
+             "--num_ps_pods=1", "--num_workers=1", "--evaluation_steps=50",
+             "--grads_to_wait=1", "--job_name=test-mnist",
+             "--distribution_strategy=ParameterServerStrategy",
+             "--master_resource_request=cpu=0.2,memory=1024Mi",
+             "--master_resource_limit=cpu=1,memory=2048Mi",
+             "--worker_resource_request=cpu=0.4,memory=1024Mi",
+             "--worker_resource_limit=cpu=1,memory=2048Mi",
+             "--ps_resource_request=cpu=0.2,memory=1024Mi",
+             "--ps_resource_limit=cpu=1,memory=2048Mi"});
+  for (const cluster::PodOptions* pod :
+       {&parsed->options.master, &parsed->options.worker,
+        &parsed->options.ps}) {
+    EXPECT_EQ(pod->image,
+              "reg.docker.alibaba-inc.com/bright/elasticdl-wnd:1.0");
+  }
+  EXPECT_EQ(parsed->options.ps.request.at("memory"), "1024Mi");
+  EXPECT_EQ(parsed->options.ps.limit.at("cpu"), "1");
+  const auto objects = cluster::MakeJobObjects(parsed->options);
+  ASSERT_TRUE(objects.ok()) << objects.status();
+  flags::JobFlags flags;
+  flags::FlagSet set("elasticdl-master", "");
+  ASSERT_TRUE(flags::CheckJobFlags(flags::JobCommand::kMaster,
+                                   parsed->options.master.args, &flags, &set)
+                  .ok());
+  EXPECT_EQ(flags.num_ps_pods, 1);
+  EXPECT_EQ(flags.num_workers, 1);
+  EXPECT_EQ(flags.grads_to_wait, 1);
+  EXPECT_EQ(flags.evaluation_steps, 50);
+  EXPECT_EQ(flags.num_minibatches_per_task, 2);
+  EXPECT_FALSE(flags.use_async);
+}
+
 TEST(ClusterJobOptionsTest, DefaultRequestFitsTheLimit) {
   const auto parsed = Parse({"--worker_resource_limit=cpu=200m,memory=1Gi"});
   EXPECT_EQ(parsed->options.worker.request.at("cpu"), "200m");

@@ -32,6 +32,13 @@ class PsRun : public ChaosRun {
  private:
   Flags RandomFlags();
   std::string RandomFailpoint();
+  // A job with these servers and workers.
+  std::unique_ptr<Job> StartServed(const std::string& name, int64_t workers,
+                                   int64_t servers, const Flags& more);
+  // What the model of a job that succeeded has counted wrongly.
+  std::string CheckTally(Job& job);
+  // Goes on from one of its checkpoints with another number of servers.
+  std::string Continue();
 
   // Gradients of a synchronous version; 0: asynchronous.
   int64_t grads_to_wait_ = 0;
@@ -55,10 +62,7 @@ std::string PsRun::RandomFailpoint() {
 }
 
 Flags PsRun::RandomFlags() {
-  grads_to_wait_ = Chance(50) ? 0 : Chance(60) ? 1 : Random(2, 4);
-  Flags flags = {grads_to_wait_ == 0
-                     ? std::string("--use_async")
-                     : absl::StrCat("--grads_to_wait=", grads_to_wait_)};
+  Flags flags;
   if (grads_to_wait_ == 0 && Chance(20)) {
     flags.push_back(absl::StrCat("--get_model_steps=", Random(2, 5)));
   }
@@ -102,12 +106,9 @@ void PsRun::Act(Job& job) {
   }
 }
 
-std::unique_ptr<Job> PsRun::StartRandomJob() {
-  const int64_t workers = Random(1, 3);
-  const int64_t servers = Random(1, 3);
-  const Flags random = RandomFlags();
-  settings_ = absl::StrCat(workers, " workers and ", servers,
-                           " servers at first, ", absl::StrJoin(random, " "));
+std::unique_ptr<Job> PsRun::StartServed(const std::string& name,
+                                        int64_t workers, int64_t servers,
+                                        const Flags& more) {
   Flags flags = {"--distribution_strategy=ParameterServerStrategy",
                  "--model_def=tally.custom_model",
                  "--training_data=" + chaos_csv(),
@@ -120,14 +121,25 @@ std::unique_ptr<Job> PsRun::StartRandomJob() {
                  "--worker_timeout=2",
                  "--worker_start_timeout=30",
                  absl::StrCat("--seed=", seed() % 1000)};
-  flags.insert(flags.end(), random.begin(), random.end());
-  return Train("chaos", flags);
+  flags.push_back(grads_to_wait_ == 0
+                      ? std::string("--use_async")
+                      : absl::StrCat("--grads_to_wait=", grads_to_wait_));
+  flags.insert(flags.end(), more.begin(), more.end());
+  return Train(name, flags);
 }
 
-std::string PsRun::Examine(Job& job) {
-  const testing::AssertionResult ledger = ChaosLedgerIsExact(job, kManyEpochs);
-  if (!ledger) tally_.ledger_violations = 1;
-  std::string complaint = ledger.message();
+std::unique_ptr<Job> PsRun::StartRandomJob() {
+  const int64_t workers = Random(1, 3);
+  const int64_t servers = Random(1, 3);
+  grads_to_wait_ = Chance(50) ? 0 : Chance(60) ? 1 : Random(2, 4);
+  const Flags flags = RandomFlags();
+  settings_ = absl::StrCat(
+      workers, " workers and ", servers, " servers at first, ", grads_to_wait_,
+      " gradients to wait for, ", absl::StrJoin(flags, " "));
+  return StartServed("chaos", workers, servers, flags);
+}
+
+std::string PsRun::CheckTally(Job& job) {
   const std::vector<Json> evaluations = job.Events("evaluation");
   std::map<std::string, double> metrics;
   if (!evaluations.empty()) metrics = evaluations.back().at("metrics");
@@ -141,17 +153,41 @@ std::string PsRun::Examine(Job& job) {
     expected["row"] = expected["other_row"] = -kManyEpochs;
     expected["row_squared"] = kManyEpochs * kManyEpochs;
   }
+  std::string complaint;
   for (const auto& [name, value] : expected) {
     if (metrics.count(name) > 0 && metrics[name] == value) continue;
     tally_.model_mismatches = 1;
-    absl::StrAppend(&complaint, name, " is ", metrics[name], " instead of ",
-                    value, "; ");
+    absl::StrAppend(&complaint, job.name(), ": ", name, " is ", metrics[name],
+                    " instead of ", value, "; ");
   }
+  return complaint;
+}
+
+std::string PsRun::Continue() {
+  const std::vector<int64_t> versions = Versions(Path("checkpoints"));
+  if (versions.empty()) return "";
+  const int64_t version =
+      versions[static_cast<size_t>(Random(0, versions.size() - 1))];
+  // The last one is of a training that is complete.
+  if (version == versions.back()) return "";
+  const auto job = StartServed(
+      "again", Random(1, 2), Random(1, 3),
+      {absl::StrCat("--checkpoint_dir_for_init=", Path("checkpoints"),
+                    "/version-", version)});
+  if (job->Wait() == 0) return CheckTally(*job);
+  tally_.failed_jobs = 1;
+  return absl::StrCat("from version ", version, ": ", job->Output());
+}
+
+std::string PsRun::Examine(Job& job) {
+  const testing::AssertionResult ledger = ChaosLedgerIsExact(job, kManyEpochs);
+  if (!ledger) tally_.ledger_violations = 1;
+  std::string complaint = absl::StrCat(ledger.message(), CheckTally(job));
   if (!CutBacks(job).empty()) {
     tally_.model_mismatches = 1;
     absl::StrAppend(&complaint, "it fell back to an older model; ");
   }
-  return complaint;
+  return absl::StrCat(complaint, Continue());
 }
 
 }  // namespace

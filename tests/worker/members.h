@@ -135,12 +135,12 @@ class TestEnvironment : public Environment {
     loaded.optimizer_step = saved.optimizer_step;
     return loaded;
   }
-  std::unique_ptr<elastic::WorldLink> MakeLink(
-      const elastic::WorldLink::Options& options,
+  std::unique_ptr<rendezvous::WorldLink> MakeLink(
+      const rendezvous::WorldLink::Options& options,
       std::function<void(v1::WorkerMessage)> send,
       std::function<void(int64_t)> connected) override {
-    return std::make_unique<elastic::WorldLink>(options, std::move(send),
-                                                std::move(connected));
+    return std::make_unique<rendezvous::WorldLink>(options, std::move(send),
+                                                   std::move(connected));
   }
   std::unique_ptr<elastic::Watchdog> MakeWatchdog(
       absl::Duration, elastic::Watchdog::Report) override {
@@ -161,7 +161,7 @@ class Member {
     auto made = Replica::Create(model, 1, /*with_optimizer=*/true);
     EXPECT_TRUE(made.ok()) << made.status();
     replica = *std::move(made);
-    elastic::WorldLink::Options link_options;
+    rendezvous::WorldLink::Options link_options;
     link_options.worker_id = id;
     link_options.begin = [&network, id](const collective::WorldSpec& spec) {
       return network.Begin(id, spec);
@@ -170,7 +170,7 @@ class Member {
     const SendFunction send = [this](v1::WorkerMessage message) {
       sent.push_back(std::move(message));
     };
-    link = std::make_unique<elastic::WorldLink>(
+    link = std::make_unique<rendezvous::WorldLink>(
         link_options, send,
         [this](int64_t generation) { connected = generation; });
     options.worker_id = id;
@@ -236,7 +236,7 @@ class Member {
   int released = 0;
   int64_t connected = 0;
   std::unique_ptr<Replica> replica;
-  std::unique_ptr<elastic::WorldLink> link;
+  std::unique_ptr<rendezvous::WorldLink> link;
   std::unique_ptr<TrainingSession> session;
 };
 

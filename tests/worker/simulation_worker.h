@@ -158,19 +158,19 @@ class Simulation::SimEnvironment : public Environment {
   absl::StatusOr<checkpoint::Loaded> LoadCheckpoint(
       const std::string& path,
       const checkpoint::LoadProgress& progress) override;
-  std::unique_ptr<elastic::WorldLink> MakeLink(
-      const elastic::WorldLink::Options& options,
+  std::unique_ptr<rendezvous::WorldLink> MakeLink(
+      const rendezvous::WorldLink::Options& options,
       std::function<void(v1::WorkerMessage)> send,
       std::function<void(int64_t)> connected) override {
-    elastic::WorldLink::Options here = options;
+    rendezvous::WorldLink::Options here = options;
     here.begin = [this](const collective::WorldSpec& spec) {
       return simulation_.network_.Begin(worker_.id, spec);
     };
     here.run = [this](std::function<void()> work) {
       worker_.link_work.push_back(std::move(work));
     };
-    return std::make_unique<elastic::WorldLink>(here, std::move(send),
-                                                std::move(connected));
+    return std::make_unique<rendezvous::WorldLink>(here, std::move(send),
+                                                   std::move(connected));
   }
   std::unique_ptr<elastic::Watchdog> MakeWatchdog(
       absl::Duration, elastic::Watchdog::Report) override {

@@ -29,7 +29,7 @@ struct TableInfo {
   std::vector<std::string> slots;
 };
 
-std::map<std::string, TableInfo> TablesOf(const Loaded& loaded) {
+std::map<std::string, TableInfo> TableInfos(const Loaded& loaded) {
   std::map<std::string, TableInfo> tables;
   for (const EmbeddingRows& part : loaded.embedding_tables) {
     TableInfo& table = tables[part.name];
@@ -86,7 +86,7 @@ Json InfoToJson(const Loaded& loaded) {
               {"variables", TensorsToJson(loaded.variables)},
               {"slots", TensorsToJson(loaded.slots)},
               {"tables", Json::array()}};
-  for (const auto& [name, table] : TablesOf(loaded)) {
+  for (const auto& [name, table] : TableInfos(loaded)) {
     out["tables"].push_back({{"name", name},
                              {"rows", table.rows},
                              {"dim", table.dim},
@@ -144,7 +144,7 @@ void PrintInfo(const Loaded& loaded) {
   }
   PrintTensors("variables", loaded.variables);
   PrintTensors("slots", loaded.slots);
-  const std::map<std::string, TableInfo> tables = TablesOf(loaded);
+  const std::map<std::string, TableInfo> tables = TableInfos(loaded);
   std::cout << "tables: " << tables.size() << "\n";
   for (const auto& [name, table] : tables) {
     std::cout << "  " << name << "  " << table.rows << " rows, dim "

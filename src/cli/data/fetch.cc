@@ -14,7 +14,7 @@
 namespace elasticdl::cli {
 namespace {
 
-constexpr const char* kGroup = "Options";
+constexpr const char* kDataGroup = "Options";
 
 }  // namespace
 
@@ -28,7 +28,7 @@ int RunDataFetch(const std::vector<std::string>& args) {
   flags.AddPositional("SET", &sets, 1,
                       absl::StrJoin(data::FetchableSets(), ", "), 1);
   flags.Add("output", &output,
-            flags::Info(kGroup, "Folder for the data; default: data/SET.")
+            flags::Info(kDataGroup, "Folder for the data; default: data/SET.")
                 .Value("DIR"));
   if (const int code = flags.ParseOrExitCode(args); code >= 0) return code;
   ProgressBar bar(sets[0], "records");
@@ -67,16 +67,17 @@ int RunDataGenerate(const std::vector<std::string>& args) {
   flags.AddPositional("SET", &sets, 1,
                       absl::StrJoin(data::GeneratableSets(), ", "), 1);
   flags.Add("records", &options.records,
-            flags::Info(kGroup, "Training records.").Min(1));
+            flags::Info(kDataGroup, "Training records.").Min(1));
   flags.Add(
       "test_records", &test_records,
-      flags::Info(kGroup, "Test records; 0: a tenth of --records.").Min(0));
-  flags.Add("seed", &seed,
-            flags::Info(kGroup, "The same seed makes the same data.").Min(0));
+      flags::Info(kDataGroup, "Test records; 0: a tenth of --records.").Min(0));
+  flags.Add(
+      "seed", &seed,
+      flags::Info(kDataGroup, "The same seed makes the same data.").Min(0));
   flags.Add("records_per_file", &options.output.records_per_file,
-            flags::Info(kGroup, "Records in each file.").Min(1));
+            flags::Info(kDataGroup, "Records in each file.").Min(1));
   flags.Add("output", &output,
-            flags::Info(kGroup, "Folder for the data; default: data/SET.")
+            flags::Info(kDataGroup, "Folder for the data; default: data/SET.")
                 .Value("DIR"));
   if (const int code = flags.ParseOrExitCode(args); code >= 0) return code;
   ProgressBar bar(absl::StrCat("generating ", sets[0]), "records");

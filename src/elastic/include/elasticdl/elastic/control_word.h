@@ -1,7 +1,7 @@
-// The few numbers per rank that ride in every step's all-reduce, in front of
-// the gradients: who put how many records into the step, and who wants what.
-// Each member fills its own part and leaves the rest zero, so the sum is
-// everybody's.
+// The control word: a few numbers per rank that travel with the gradients in
+// every all-reduce. They say how many records each member put into the step,
+// and what it asks for. Each member fills its own part and leaves the rest
+// zero, so the sum contains all parts.
 #pragma once
 
 #include <cstddef>
@@ -19,27 +19,27 @@ struct MemberWord {
   // Loss times records.
   float loss_sum = 0;
   bool switch_seen = false;
-  // A callback wants no more training; an evaluation is asked for.
+  // A callback wants to stop training; an evaluation is requested.
   bool stop = false;
   bool evaluate = false;
-  // A task ends with this step and few are left here: the master should hear of
-  // it soon.
+  // A task ends with this step and this member has few left: the master should
+  // be told soon.
   bool report_wanted = false;
 };
 
-// Floats of the control word of a world.
+// The size of a world's control word, in floats.
 size_t ControlWordSize(int world_size);
 
 // RESOURCE_EXHAUSTED when the word cannot hold it: more than kMaxWorldSize
 // members, or more than kMaxRecordsPerStep records.
 absl::Status CheckControlWord(const MemberWord& mine, int world_size);
 
-// Writes the whole word: `mine` at its place, zeros elsewhere. Only what
-// CheckControlWord lets pass.
+// Writes the whole word: `mine` at its place, zeros elsewhere. `mine` must have
+// passed CheckControlWord.
 void FillControlWord(const MemberWord& mine, int rank, int world_size,
                      float* word);
 
-// What the sum says.
+// The content of the summed word.
 struct RoundSummary {
   std::vector<int64_t> records;  // By rank.
   int64_t total_records = 0;

@@ -1,5 +1,5 @@
-// Tells the master that this member of a new world gets on with loading state,
-// so that slow is not taken for stuck.
+// Tells the master that this member of a new world makes progress with loading
+// its state, so that a slow member is not evicted as stuck.
 #pragma once
 
 #include <cstdint>
@@ -14,13 +14,13 @@ namespace elasticdl::elastic {
 // Thread-compatible. One per world that is entered.
 class LoadReport {
  public:
-  // `limit`: the silence that the master puts up with.
+  // `limit`: how long the master waits without a report.
   LoadReport(int64_t generation, absl::Duration limit,
              std::function<void(v1::WorkerMessage)> send);
 
-  // `bytes` of `total` have been moved in this stage. To be called only when
-  // that is progress: the stage is new, or there are more bytes. Sends a new
-  // stage at once, bytes now and then.
+  // `bytes` of `total` have been moved in this stage. Call it only after
+  // progress: the stage is new, or there are more bytes. A new stage is sent at
+  // once, bytes at intervals.
   void Tell(absl::Time now, v1::Loading::Stage stage, int64_t bytes = 0,
             int64_t total = 0);
 

@@ -1,4 +1,4 @@
-// Notices when the user's code does not return: a worker whose model hangs
+// Notices when the user's code does not return. A worker whose model hangs
 // keeps its stream alive, so it must report itself.
 #pragma once
 
@@ -12,7 +12,7 @@
 
 namespace elasticdl::elastic {
 
-// Thread-safe. One thing is watched at a time.
+// Thread-safe. There is one watch at a time.
 class Watchdog {
  public:
   // `where` as given to Watch, and for how long.
@@ -24,7 +24,7 @@ class Watchdog {
   Watchdog(absl::Duration limit, Report report);
   ~Watchdog();
 
-  // Watches what happens during its life. Cheap: once per step is nothing.
+  // Watches the code that runs while it exists. Cheap enough for every step.
   class Watch {
    public:
     // `where` must outlive the watch. A null watchdog watches nothing.

@@ -31,7 +31,9 @@ class NamedTensors {
 
   NamedTensors() = default;
   // NOLINTNEXTLINE(google-explicit-constructor): see the class comment.
-  NamedTensors(torch::Tensor tensor) { items_.emplace_back("", tensor); }
+  NamedTensors(torch::Tensor tensor) {
+    items_.emplace_back("", std::move(tensor));
+  }
   NamedTensors(std::initializer_list<Item> items) : items_(items) {}
   explicit NamedTensors(std::vector<Item> items) : items_(std::move(items)) {}
 

@@ -133,7 +133,7 @@ inline torch::Tensor EmbeddingImpl::Combine(const SparseIds& sparse) {
   const SparseIds kept =
       keep.all().item<bool>() ? sparse : internal::Prune(sparse, keep);
   const Rows rows = Find(kept.ids);
-  const torch::Tensor sums = std::get<0>(
+  torch::Tensor sums = std::get<0>(
       torch::embedding_bag(rows.table, rows.positions, kept.offsets,
                            /*scale_grad_by_freq=*/false, /*mode=*/0));
   if (options_.combiner() == "sum") return sums;

@@ -1,4 +1,4 @@
-#include "elasticdl/elastic/world_link.h"
+#include "elasticdl/rendezvous/world_link.h"
 
 #include <gtest/gtest.h>
 
@@ -8,7 +8,7 @@
 
 #include "elasticdl/common/queue.h"
 
-namespace elasticdl::elastic {
+namespace elasticdl::rendezvous {
 namespace {
 
 constexpr absl::Duration kSoon = absl::Seconds(30);
@@ -135,7 +135,7 @@ TEST_F(WorldLinkTest, AWorldThatWasOvertakenCannotBeUsed) {
 
 TEST_F(WorldLinkTest, SaysWhetherTheWorldInUseIsWorthWorkingFor) {
   Connect(1, /*urgent=*/true);
-  elastic::WorldLink& link = *workers_[0].link;
+  rendezvous::WorldLink& link = *workers_[0].link;
   EXPECT_FALSE(link.IsUsable(1)) << "nobody uses it yet";
   ASSERT_NE(link.Use(1), nullptr);
   EXPECT_TRUE(link.IsUsable(1));
@@ -144,7 +144,7 @@ TEST_F(WorldLinkTest, SaysWhetherTheWorldInUseIsWorthWorkingFor) {
   link.Hear(ToMessage(MakePrepare(3, /*urgent=*/true)));
   EXPECT_FALSE(link.IsUsable(1));
 
-  elastic::WorldLink& other = *workers_[1].link;
+  rendezvous::WorldLink& other = *workers_[1].link;
   ASSERT_NE(other.Use(1), nullptr);
   v1::MasterMessage dissolve;
   dissolve.mutable_dissolve()->set_generation(1);
@@ -186,4 +186,4 @@ TEST_F(WorldLinkTest, AfterAbortAllNothingIsMade) {
 }
 
 }  // namespace
-}  // namespace elasticdl::elastic
+}  // namespace elasticdl::rendezvous

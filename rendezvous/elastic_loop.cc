@@ -1,9 +1,9 @@
-#include "elasticdl/elastic/elastic_loop.h"
+#include "elasticdl/rendezvous/elastic_loop.h"
 
 #include <algorithm>
 #include <utility>
 
-namespace elasticdl::elastic {
+namespace elasticdl::rendezvous {
 namespace {
 
 World ToWorld(const v1::Prepare& prepare) {
@@ -73,8 +73,8 @@ bool ElasticLoop::Failed(int64_t generation) {
   if (!world_.has_value() || world_->generation != generation) return false;
   DropWorld();
   if (next_.has_value() && next_->urgent) return false;
-  // The one that was to follow in peace is void: its other members will hear of
-  // the break, too.
+  // A broken world cannot switch, so the world that was being prepared is given
+  // up; the master tells its other members the same.
   next_.reset();
   return true;
 }
@@ -115,4 +115,4 @@ void ElasticLoop::Enter() {
   next_connected_ = false;
 }
 
-}  // namespace elasticdl::elastic
+}  // namespace elasticdl::rendezvous

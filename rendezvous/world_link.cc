@@ -1,4 +1,4 @@
-#include "elasticdl/elastic/world_link.h"
+#include "elasticdl/rendezvous/world_link.h"
 
 #include <algorithm>
 #include <limits>
@@ -9,7 +9,7 @@
 #include "elasticdl/common/failpoint.h"
 #include "elasticdl/common/log.h"
 
-namespace elasticdl::elastic {
+namespace elasticdl::rendezvous {
 
 v1::WorkerMessage MakeWorldFailed(int64_t generation,
                                   const absl::Status& status) {
@@ -185,7 +185,8 @@ void WorldLink::Connect(const v1::Offers& offers) {
 void WorldLink::Fail(int64_t generation, const absl::Status& status) {
   {
     MutexLock lock(mu_);
-    // Overtaken: that is why it failed, and nobody waits for it.
+    // A newer world has replaced it: that is why it failed, and nobody waits
+    // for it.
     if (generation != newest_) return;
   }
   LogWarning("world ", generation, " cannot be made: ", status.message());
@@ -232,4 +233,4 @@ void WorldLink::Drop(const std::string& reason) {
   if (dropped != nullptr) dropped->Abort(reason);
 }
 
-}  // namespace elasticdl::elastic
+}  // namespace elasticdl::rendezvous

@@ -1,10 +1,10 @@
-#include "elasticdl/elastic/elastic_loop.h"
+#include "elasticdl/rendezvous/elastic_loop.h"
 
 #include <gtest/gtest.h>
 
 #include <vector>
 
-namespace elasticdl::elastic {
+namespace elasticdl::rendezvous {
 namespace {
 
 constexpr int64_t kMe = 7;
@@ -169,4 +169,4 @@ TEST_F(ElasticLoopTest, DissolvingEndsWhatIsThereAndWhatWasToCome) {
 }
 
 }  // namespace
-}  // namespace elasticdl::elastic
+}  // namespace elasticdl::rendezvous

@@ -1,5 +1,5 @@
-// Makes worlds in the background and keeps the communicator of the one in use,
-// so that the master's word can break it off.
+// Connects worlds in the background and owns the communicator in use, so that a
+// message from the master can abort it.
 #pragma once
 
 #include <cstdint>
@@ -16,9 +16,9 @@
 #include "elasticdl/common/thread.h"
 #include "elasticdl/v1/master.pb.h"
 
-namespace elasticdl::elastic {
+namespace elasticdl::rendezvous {
 
-// What the master hears when a world, or the try to make it, failed with
+// The message for the master when a world, or connecting it, failed with
 // `status`.
 v1::WorkerMessage MakeWorldFailed(int64_t generation,
                                   const absl::Status& status);
@@ -33,19 +33,19 @@ class WorldLink {
     // The job's token.
     std::string secret;
     // How long connecting to all members may take. Shorter than the master's
-    // patience (MembershipOptions::prepare_timeout), so that a member says what
-    // it cannot do before it is taken for dead.
+    // limit (MembershipOptions::prepare_timeout), so that a member can report
+    // an error before it is evicted.
     absl::Duration connect_timeout = absl::Seconds(10);
     // How a member begins to connect; empty = BeginConnect with `backend`.
     std::function<absl::StatusOr<std::unique_ptr<collective::Connector>>(
         const collective::WorldSpec& world)>
         begin;
-    // Runs what may block; one call after the other. Empty = on a thread of the
-    // link's own.
+    // Runs functions that may block, one after the other. Empty = on the link's
+    // own thread.
     std::function<void(std::function<void()>)> run;
   };
-  // Both are called by Options::run and must not block. `send` goes to
-  // the master; `connected` says that a world can be used.
+  // Both are called by Options::run and must not block. `send` sends to the
+  // master; `connected` reports that a world can be used.
   WorldLink(Options options, std::function<void(v1::WorkerMessage)> send,
             std::function<void(int64_t generation)> connected);
   ~WorldLink();
@@ -55,17 +55,17 @@ class WorldLink {
   bool Hear(const v1::MasterMessage& message);
   // Aborts the communicator in use; another one may follow.
   void Break(const std::string& reason);
-  // Aborts the communicator in use and all that is being made, now and in
-  // future.
+  // Aborts the communicator in use and all that are being connected, now and
+  // later.
   void AbortAll(const std::string& reason);
 
-  // The communicator of a connected world becomes the one in use. Null when a
-  // newer world has overtaken it. The former one is kept until ForgetFormer:
-  // other members may still be busy with its last round.
+  // The communicator of a connected world becomes the one in use. Null if a
+  // newer world has replaced it. The former one is kept until ForgetFormer:
+  // other members may still be in its last round.
   std::shared_ptr<collective::Communicator> Use(int64_t generation);
   void ForgetFormer();
-  // The communicator in use is that of this world, and nothing has overtaken
-  // it: what is done for it will be used.
+  // The communicator in use is that of this world, and no newer world has
+  // replaced it.
   bool IsUsable(int64_t generation) const;
   // Closes the communicator in use: its other members notice.
   void Drop(const std::string& reason);
@@ -83,7 +83,7 @@ class WorldLink {
   const std::function<void(int64_t generation)> connected_;
 
   mutable Mutex mu_;
-  // The newest generation that was announced: older ones are of no interest.
+  // The newest generation that was announced; older ones are ignored.
   int64_t newest_ ABSL_GUARDED_BY(mu_) = 0;
   int64_t newest_urgent_ ABSL_GUARDED_BY(mu_) = 0;
   int64_t dissolved_ ABSL_GUARDED_BY(mu_) = 0;
@@ -103,4 +103,4 @@ class WorldLink {
   std::optional<Thread> thread_;
 };
 
-}  // namespace elasticdl::elastic
+}  // namespace elasticdl::rendezvous

@@ -1,5 +1,5 @@
-// A worker's side of the protocol of worlds: which world it is in, which is
-// being made, and when to go over (docs/design/0003-elastic-allreduce.md).
+// A worker's side of the world protocol: which world it is in, which one is
+// being prepared, and when to switch (docs/design/0003-elastic-allreduce.md).
 //
 //            Prepare                 Connected
 //   (none) ──────────► preparing ──────────────► connected
@@ -16,7 +16,7 @@
 
 #include "elasticdl/v1/master.pb.h"
 
-namespace elasticdl::elastic {
+namespace elasticdl::rendezvous {
 
 // One world, as one member sees it.
 struct World {
@@ -41,37 +41,37 @@ class ElasticLoop {
   explicit ElasticLoop(int64_t worker_id) : worker_id_(worker_id) {}
 
   // ---- events ----
-  // A newer world is being made; if urgent, the one at hand is dead. Stale ones
-  // and those without this worker are ignored.
+  // A newer world is being prepared; if it is urgent, the current one is
+  // broken. Old worlds and those without this worker are ignored.
   void Prepare(const v1::Prepare& prepare);
   // The communicator of that world is ready here.
   void Connected(int64_t generation);
-  // All members of that world are connected: go over to it.
+  // All members of that world are connected: switch to it.
   void Switch(int64_t generation);
   void Dissolve(int64_t generation);
-  // The world at hand failed here. True when the master should be told: it has
-  // not announced another one.
+  // The current world failed here. True if the master should be told, because
+  // it has not announced an urgent one.
   bool Failed(int64_t generation);
-  // A round of the world at hand is complete; `switch_seen` members of it have
-  // seen the switch. When that is all, this round was its last.
+  // A round of the current world is complete; `switch_seen` of its members have
+  // seen the switch. If all have, this round was its last.
   void RoundDone(int switch_seen);
   // False: this worker, and at this step every member, does no rounds (it waits
   // for an evaluation, for data, for the end). Then a switch needs no
-  // agreement, and what comes after it cannot make the world at hand go on: the
-  // others may have gone over before they heard of it.
+  // agreement. Stepping again after such a switch does not revive the current
+  // world: other members may already have switched.
   void SetStepping(bool stepping);
 
   // ---- state ----
-  // The world to go over to now, if any. Call Enter with it.
+  // The world to switch to now, if any. Then call Enter.
   const World* ToEnter() const;
   void Enter();
-  // The world at hand; null = none.
+  // The current world; null = none.
   const World* world() const { return world_.has_value() ? &*world_ : nullptr; }
-  // The world at hand has had its last round.
+  // The current world has had its last round.
   bool last_round_done() const { return agreed_; }
   // For the control word.
   bool switch_seen() const { return switch_to_ > 0; }
-  // The world at hand goes on without this worker, as it wished.
+  // The world continues without this worker, which had asked to leave.
   bool left() const { return left_; }
 
  private:
@@ -84,7 +84,7 @@ class ElasticLoop {
   std::optional<World> world_;
   std::optional<World> next_;
   bool next_connected_ = false;
-  // Set by Switch until the world at hand ends.
+  // Set by Switch until the current world ends.
   int64_t switch_to_ = 0;
   bool agreed_ = false;
   bool stepping_ = false;
@@ -92,4 +92,4 @@ class ElasticLoop {
   int64_t newest_ = 0;
 };
 
-}  // namespace elasticdl::elastic
+}  // namespace elasticdl::rendezvous
