@@ -145,10 +145,10 @@ absl::Status CheckWorkers(JobFlags* f, FlagSet* set) {
 absl::Status CheckBackup(const JobFlags& f) {
   if (f.ps_backup == 0) return absl::OkStatus();
   if (f.Strategy() != kPsStrategy) {
-    return Bad("--ps_backup=1 needs parameter servers: --num_ps_pods=N");
+    return BadFlag("--ps_backup=1 needs parameter servers: --num_ps_pods=N");
   }
   if (f.num_ps_pods < 2) {
-    return Bad(
+    return BadFlag(
         "--ps_backup=1 needs --num_ps_pods=2 or more: a server's backup "
         "is another server");
   }
