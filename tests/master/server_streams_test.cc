@@ -40,6 +40,8 @@ class Outbox : public WorkerPort, public JobObserver {
   void OnEvaluation(const EvaluationResult&) override {}
   void OnTaskDone(int64_t) override {}
   void OnQuarantined(const QuarantinedRange&) override {}
+  void OnServersScaled(int) override {}
+  void OnPart(const PartChange&) override {}
   void OnMessage(const std::string&) override {}
 
   std::map<ConnectionId, std::vector<v1::MasterMessage>> sent;
