@@ -6,10 +6,9 @@
 //   state       event                                 then
 //   ----------  ------------------------------------  -------------------------
 //   settled     SetTarget: another number             waiting
-//   waiting     every server that is to be is there,  open: a new map moves
-//   some
-//               and the rest since the last step is   buckets; those that moved
-//               over; buckets are to move             with the last are dropped
+//   waiting     every server that is to be is there,  open: a new map moves a
+//               and the rest since the last step is   few buckets; those that
+//               over; buckets are to move             moved last are dropped
 //   waiting     no bucket is to move any more         open: those that moved
 //                                                     last are dropped
 //   open        SetTarget                             open; counts for the next

@@ -423,7 +423,7 @@ void JobController::BeginServerSave() {
   v1::SaveNow& save = *message.mutable_save_now();
   save.set_step(tasks_.step());
   save.set_lineage(checkpoints_.lineage());
-  save.set_versions_may_differ(saves_.has_suspects());
+  save.set_versions_may_differ(saves_.versions_may_differ());
   port_.Send({registry_.ConnectionOf(saver->id)}, std::move(message));
 }
 

@@ -228,7 +228,7 @@ absl::Status MasterImpl::SetUp() {
   const bool resumed = !plan.replay.empty();
   if (!resumed) {
     // The audit of an older job would seem to be of this one.
-    const absl::Status cut = CutAudit(options_.ledger_audit, 0);
+    absl::Status cut = CutAudit(options_.ledger_audit, 0);
     if (!cut.ok() && !absl::IsNotFound(cut)) return cut;
   }
   ELASTICDL_ASSIGN_OR_RETURN(reporter_,

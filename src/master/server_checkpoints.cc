@@ -66,7 +66,17 @@ void ServerCheckpoints::OnCommit(const CommittedRange& range) {
 }
 
 void ServerCheckpoints::OnQuarantined(const v1::LedgerRange& range) {
+  torn_ |= Overlaps(range);
   Clear(range.shard(), range.epoch(), range.begin(), range.end());
+}
+
+bool ServerCheckpoints::Overlaps(const v1::LedgerRange& range) const {
+  const auto found = suspects_.find({range.epoch(), range.shard()});
+  if (found == suspects_.end()) return false;
+  for (const auto& [begin, end] : found->second) {
+    if (begin < range.end() && range.begin() < end) return true;
+  }
+  return false;
 }
 
 void ServerCheckpoints::Clear(const std::string& shard, int32_t epoch,

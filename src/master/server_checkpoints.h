@@ -66,6 +66,9 @@ class ServerCheckpoints {
   int64_t writer() const { return writer_; }
   // Some records may be in the model that the ledger does not know.
   bool has_suspects() const { return !suspects_.empty(); }
+  // Some servers may have a minibatch that others lack, and lack for good if
+  // its records were quarantined.
+  bool versions_may_differ() const { return has_suspects() || torn_; }
 
   // Is it time for a checkpoint?
   bool Due(int64_t step, When when) const;
@@ -101,6 +104,7 @@ class ServerCheckpoints {
  private:
   // epoch, shard.
   using Place = std::pair<int32_t, std::string>;
+  bool Overlaps(const v1::LedgerRange& range) const;
   void Clear(const std::string& shard, int32_t epoch, int64_t begin,
              int64_t end);
 
@@ -113,6 +117,8 @@ class ServerCheckpoints {
   // The last step that was read, or that could not be, and the one before.
   int64_t last_step_;
   int64_t step_before_ = 0;
+  // A suspect was quarantined.
+  bool torn_ = false;
   // begin -> end; they do not overlap.
   std::map<Place, std::map<int64_t, int64_t>> suspects_;
 };

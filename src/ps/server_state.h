@@ -8,8 +8,8 @@
 //                                                  `moves`: those that come are
 //                                                  awaited, those that go are
 //                                                  kept for who gets them
-//   PsRestoreRows     a map, no values yet         rows of a checkpoint are
-//   here PsInitialValues   a map                        the model has values
+//   PsRestoreRows     a map, no values yet         checkpointed rows are here
+//   PsInitialValues   a map                        the model has values
 //   PsPush            values, nothing awaited      it is applied, or staged
 //   PsCommit          all its pushes are staged    their mean is applied
 //   PsImport          the bucket is awaited        the bucket is here

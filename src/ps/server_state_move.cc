@@ -197,7 +197,7 @@ absl::Status ServerState::Fetch(const v1::PsFetch& fetch, v1::PsReply& reply,
     return absl::ResourceExhaustedError(
         absl::StrCat("no memory for an answer of ", payload.size(), " bytes"));
   }
-  if (!payload.empty()) std::memcpy(to, payload.data(), payload.size());
+  std::copy(payload.begin(), payload.end(), to);
   *reply.mutable_entry()->mutable_import() = found->second.import;
   return absl::OkStatus();
 }

@@ -33,8 +33,11 @@ absl::Status ServerState::CheckInitialValues(const v1::PsInitialValues& values,
         absl::StrCat("initial values of ", payload.size(), " bytes instead of ",
                      count * sizeof(float)));
   }
-  if (!AllFinite(Floats(payload, 0), count)) {
-    return absl::InvalidArgumentError("an initial value is not finite");
+  // Buffers may hold anything: a mask, for example, is infinite.
+  for (size_t at = 0; at < count; at += DenseValues()) {
+    if (!AllFinite(Floats(payload, at * sizeof(float)), first_buffer_)) {
+      return absl::InvalidArgumentError("an initial value is not finite");
+    }
   }
   return absl::OkStatus();
 }

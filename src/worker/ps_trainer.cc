@@ -253,6 +253,8 @@ absl::Status PsTrainer::HandleMessage(const v1::MasterMessage& message) {
       paused_ = false;
       return absl::OkStatus();
     case v1::MasterMessage::kSaveNow:
+      // A worker that had no data yet does not know the servers' parts.
+      ELASTICDL_RETURN_IF_ERROR(UnlessCancelled(Connect()));
       ELASTICDL_RETURN_IF_ERROR(UnlessCancelled(FinishPush()));
       ELASTICDL_RETURN_IF_ERROR(UnlessCancelled(pipe_.Finish()));
       saver_->OnSaveNow(message.save_now());

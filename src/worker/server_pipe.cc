@@ -150,9 +150,10 @@ void ServerPipe::Push(v1::PsPush push, const Features& features) {
 
 absl::Status ServerPipe::FinishPush() {
   if (push_ == nullptr) return absl::OkStatus();
-  const std::shared_ptr<ServerCalls::Ticket> push = std::move(push_);
-  push_ = nullptr;
-  return calls_.Wait(push);
+  // One that failed stays failed: its records must never be reported.
+  const absl::Status status = calls_.Wait(push_);
+  if (status.ok()) push_ = nullptr;
+  return status;
 }
 
 absl::Status ServerPipe::Finish() {

@@ -106,6 +106,7 @@ const Row kRows[] = {
     {"max_step", "int", "0", kTrain, "1000", "-1"},
     {"use_async", "bool", "false", kTrain, "true", "maybe"},
     {"lr_staleness_modulation", "bool", "false", kTrain, "true", "2"},
+    {"ps_overlap", "bool", "true", kTrain, "false", "x"},
     {"ps_log", "string", "", "tms", "/tmp/ps", nullptr},
     {"ps_memory_limit", "string", "", "tms", "2Gi", "2"},
     {"ps_audit", "string", "", "tms", "/tmp/applied", nullptr},

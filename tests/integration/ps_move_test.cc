@@ -113,9 +113,9 @@ class PsMoveKillTest
 INSTANTIATE_TEST_SUITE_P(
     Points, PsMoveKillTest,
     testing::Combine(testing::Values(kAsync, kSync),
-                     testing::Values("2:ps.import=kill@20", "2:ps.moved=kill@2",
-                                     "0:ps.move=kill@3", "0:ps.fetch=kill@20",
-                                     "ps.apply=kill@60")),
+                     testing::Values("2:ps.import=kill@20", "2:ps.moved=kill@6",
+                                     "0:ps.move=kill@6", "0:ps.fetch=kill@20",
+                                     "ps.apply=kill@200")),
     [](const auto& info) {
       return absl::StrCat(
           std::get<0>(info.param).name, "_",

@@ -117,8 +117,19 @@ TEST(ServerCheckpointsTest, TheLastOneIsSavedWhateverIsSuspect) {
 TEST(ServerCheckpointsTest, WhatIsQuarantinedIsNotWaitedFor) {
   ServerCheckpoints saves({10, true}, 0);
   saves.AddSuspect(Range(40));
+  EXPECT_TRUE(saves.versions_may_differ());
   saves.OnQuarantined(Range(40));
   EXPECT_TRUE(saves.Due(10, When::kTraining));
+  // Some servers may have it, and nobody gives it to the others any more.
+  EXPECT_TRUE(saves.versions_may_differ());
+}
+
+TEST(ServerCheckpointsTest, OnlySuspectsLeaveServersApart) {
+  ServerCheckpoints saves({10, true}, 0);
+  saves.AddSuspect(Range(40));
+  saves.OnQuarantined(Range(80));
+  saves.OnCommit(Committed(40, 60));
+  EXPECT_FALSE(saves.versions_may_differ());
 }
 
 TEST(ServerCheckpointsTest, HoldsTrainingFromThePauseToTheEnd) {

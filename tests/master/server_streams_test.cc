@@ -99,7 +99,10 @@ TEST_F(ServerStreamsTest, WorkersHearWhereServersAre) {
   EXPECT_EQ(welcome.job().run(), "run");
   EXPECT_THAT(outbox_.sent[1], IsEmpty());
   EXPECT_TRUE(Hello(10, 1, "h:1"));
-  EXPECT_THAT(outbox_.sent[10], SizeIs(1));
+  // Servers, too: they fetch buckets from each other.
+  ASSERT_THAT(outbox_.sent[10], SizeIs(2));
+  EXPECT_THAT(outbox_.sent[10][1].servers().addresses(),
+              ElementsAre("", "h:1"));
   ASSERT_THAT(outbox_.sent[1], SizeIs(1));
   EXPECT_THAT(outbox_.sent[1][0].servers().addresses(), ElementsAre("", "h:1"));
   EXPECT_THAT(WelcomeWorker(2).addresses(), ElementsAre("", "h:1"));

@@ -193,10 +193,15 @@ TEST_P(BoundedTableTest, MovesChangeNothing) {
         ASSERT_TRUE(Feed(*server, {entry, ""}).ok());
       }
       for (const auto& server : servers) {
-        for (const int bucket : server->leaving()) {
-          EntryBytes import;
-          ASSERT_TRUE(
-              server->Export(bucket, import.entry, import.payload).ok());
+        for (const auto& [bucket, map_version] : server->leaving()) {
+          v1::PsFetch fetch;
+          fetch.set_bucket(bucket);
+          fetch.set_map_version(map_version);
+          v1::PsReply reply;
+          Buffer payload;
+          ASSERT_TRUE(server->Fetch(fetch, reply, payload).ok());
+          const EntryBytes import = {reply.entry(),
+                                     std::string(payload.view())};
           const auto to = static_cast<size_t>(map.owner(bucket));
           const absl::Status status = Feed(*servers[to], import);
           ASSERT_TRUE(status.ok()) << status;

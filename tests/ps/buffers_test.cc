@@ -33,7 +33,9 @@ std::string Bytes(const std::vector<float>& values) {
 
 class BuffersTest : public testing::Test {
  protected:
-  BuffersTest() : state_({0, 0}) {
+  BuffersTest() : state_({0, 0}) { Begin({1, 2, 10, 20}); }
+  // The model, with these values.
+  void Begin(const std::vector<float>& values) {
     v1::PsEntry entry;
     *entry.mutable_definition() = Definition();
     Feed(entry, {});
@@ -45,7 +47,7 @@ class BuffersTest : public testing::Test {
     map_version_ = map.version();
     Feed(entry, {});
     entry.mutable_initial_values()->set_map_version(map_version_);
-    Feed(entry, {1, 2, 10, 20});
+    Feed(entry, values);
   }
   void Feed(const v1::PsEntry& entry, const std::vector<float>& payload) {
     const std::string bytes = Bytes(payload);
@@ -101,6 +103,14 @@ TEST_F(BuffersTest, ABufferMayBeInfinite) {
   const std::string bytes = Bytes({infinite, 0, 0, 0});
   EXPECT_THAT(std::string(state_.Check(PushOf(8, 16, false), bytes).message()),
               HasSubstr("not finite"));
+}
+
+// Such as a mask: the model must be able to begin with it, and to be restored.
+TEST_F(BuffersTest, ABufferMayBeginInfinite) {
+  const float infinite = std::numeric_limits<float>::infinity();
+  state_ = ServerState({0, 0});
+  Begin({1, 2, -infinite, 20});
+  EXPECT_EQ(state_.dense()[0][2], -infinite);
 }
 
 TEST(BuffersDefinitionTest, BuffersComeLast) {

@@ -135,6 +135,7 @@ class Simulation : public master::WorkerPort, public master::JobObserver {
   }
   void OnEvaluation(const master::EvaluationResult& result) override;
   void OnTaskDone(int64_t) override {}
+  void OnServersScaled(int) override { Wrong("there are no servers"); }
   void OnQuarantined(const master::QuarantinedRange&) override {
     Wrong("records were quarantined");
   }
