@@ -139,7 +139,6 @@ class Simulation : public master::WorkerPort, public master::JobObserver {
   void OnQuarantined(const master::QuarantinedRange&) override {
     Wrong("records were quarantined");
   }
-  void OnServersScaled(int) override { Wrong("there are no servers"); }
   void OnPart(const master::PartChange& change) override { Note(change.text); }
   void OnMessage(const std::string& text) override { Note(text); }
 
