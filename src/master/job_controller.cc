@@ -216,6 +216,7 @@ void JobController::OnMessage(absl::Time now, ConnectionId connection,
     case v1::WorkerMessage::kServerHello:
     case v1::WorkerMessage::kServerCommitted:
     case v1::WorkerMessage::kServerMoved:
+    case v1::WorkerMessage::kPartState:
     case v1::WorkerMessage::MESSAGE_NOT_SET:
       LogWarning("worker ", worker.id, " sent an unknown message");
       break;

@@ -252,6 +252,7 @@ absl::Status MasterImpl::SetUp() {
   servers_ = std::make_unique<ServerStreams>(*controller_, *this, worker_of_);
   ELASTICDL_RETURN_IF_ERROR(controller_->Begin(Clock::Real().Now()));
   servers_->SetCount(controller_->num_servers());
+  if (controller_->continues()) servers_->Resume(Clock::Real().Now());
   if (!options_.ps_log.empty()) {
     const absl::Status removed =
         RemoveOtherPsLogs(options_.ps_log, controller_->job().run());
@@ -465,6 +466,7 @@ void MasterImpl::OnTimers(absl::Time now) {
         now, [this](int64_t id) { return controller_->IsAttached(id); }));
   }
   ReplaceHangingServers(now);
+  servers_->OnTimer(now);
   reporter_->Activity(controller_->Activity());
   reporter_->Tick(now, controller_->progress(),
                   controller_->evaluation_progress(),
@@ -498,7 +500,7 @@ void MasterImpl::ReplaceHangingServers(absl::Time now) {
 
 absl::Time MasterImpl::NextWake() const {
   absl::Time next = std::min({controller_->NextTimer(), reporter_->next_tick(),
-                              servers_->next_hanging()});
+                              servers_->next_timer()});
   if (pods_ != nullptr) next = std::min(next, pods_->next_wake());
   if (give_up_.has_value()) next = std::min(next, *give_up_);
   return next;
@@ -533,6 +535,11 @@ absl::Status MasterImpl::CheckServers(int64_t num_servers) const {
     return absl::FailedPreconditionError(
         "the job has no parameter servers (--distribution_strategy="
         "ParameterServerStrategy)");
+  }
+  if (options_.job.ps_backup()) {
+    return absl::FailedPreconditionError(
+        "the number of parameter servers cannot be changed in a job with "
+        "--ps_backup=1");
   }
   if (num_servers < 1 || num_servers > kMaxParameterServers) {
     return absl::OutOfRangeError(absl::StrCat(

@@ -80,6 +80,7 @@ v1::JobSpec MakeJobSpec(const flags::JobFlags& flags, v1::JobType type) {
     // Its text was checked with the flags.
     job.set_embedding_layer_limit(
         flags::ParseMemorySize(flags.embedding_layer_limit).value_or(0));
+    job.set_ps_backup(flags.ps_backup != 0);
   }
   return job;
 }

@@ -95,6 +95,12 @@ absl::Status Client::WithMap(const std::function<absl::Status()>& attempt) {
   }
 }
 
+void Client::OnMoved(int server) {
+  const auto index = static_cast<size_t>(server);
+  MutexLock lock(mu_);
+  if (index < lanes_.size()) lanes_[index]->Interrupt();
+}
+
 std::vector<Client::Call> Client::MakeCalls() const {
   return std::vector<Call>(lanes_.size());
 }

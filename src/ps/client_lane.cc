@@ -26,6 +26,8 @@ absl::Status Client::Lane::Receive(Call& call, absl::Duration timeout) {
     read = absl::UnavailableError("an answer to another request");
   }
   ELASTICDL_RETURN_IF_ERROR(Ended(read));
+  // It may not be the one to ask any more: the next try looks where it is.
+  if (call.reply.elsewhere()) Drop();
   return absl::Status(static_cast<absl::StatusCode>(call.reply.code()),
                       call.reply.message());
 }
@@ -33,6 +35,11 @@ absl::Status Client::Lane::Receive(Call& call, absl::Duration timeout) {
 void Client::Lane::Drop() {
   MutexLock lock(mu_);
   socket_.reset();
+}
+
+void Client::Lane::Interrupt() {
+  MutexLock lock(mu_);
+  if (socket_ != nullptr) socket_->ShutDown();
 }
 
 void Client::Lane::Cancel() {

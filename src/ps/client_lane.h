@@ -31,7 +31,7 @@ struct Client::Call {
   v1::PsReply reply;
 };
 
-// Thread-compatible, except Cancel.
+// Thread-compatible, except Interrupt and Cancel.
 class Client::Lane {
  public:
   Lane(const Options& options, int server)
@@ -41,6 +41,8 @@ class Client::Lane {
   absl::Status Receive(Call& call, absl::Duration timeout);
   // An answer may be on its way that nobody will read.
   void Drop();
+  // The connection, if there is one, is of no more use. Any thread.
+  void Interrupt();
   void Cancel();
 
   // Of the last answer.

@@ -2,11 +2,7 @@
 // files of one folder, and snapshots that stand for the entries before them.
 //
 //   snapshot-N   the state after N entries (snapshot.h)
-//   log-N        the entries from number N on: frames of
-//                  uint64 number, uint32 header bytes, uint32 CRC-32C of header
-//                  and payload, uint64 payload bytes, uint32 CRC-32C of these,
-//                  uint32 0; the header (v1::PsEntry), the payload; both with
-//                  zeros up to a multiple of 8
+//   log-N        the entries from number N on, in frames (log_frame.h)
 #pragma once
 
 #include <cstdint>
@@ -41,15 +37,20 @@ class PushLog {
   };
   // Opens or creates the folder and brings `state`, which is new, to the end of
   // the log. A last entry that was cut off in the middle is dropped: nobody has
-  // an acknowledgement for it. DATA_LOSS for a log with a hole or a bad entry
-  // before its end. One process at a time: FAILED_PRECONDITION if another one
-  // has it open.
+  // an acknowledgement for it. So is an end that is nothing but zeros: the
+  // machine lost its power, and with it what was acknowledged last; the master
+  // compares versions. DATA_LOSS for a log with a hole or a bad entry before
+  // its end. One process at a time: FAILED_PRECONDITION if another one has it
+  // open.
   static absl::StatusOr<std::unique_ptr<PushLog>> Open(
       Options options, ServerState::Options state_options, ServerState& state);
   ~PushLog();
 
   // When it fails (the disk is full), nothing of the entry stays.
-  absl::Status Append(const std::string& header, absl::string_view payload);
+  absl::Status Append(absl::string_view header, absl::string_view payload);
+  // Forgets everything and goes on after this snapshot of `position` entries, a
+  // file of the same folder. Empty: from nothing, with position 0.
+  absl::Status Restart(const std::string& snapshot, int64_t position);
 
   // How many entries there are.
   int64_t position() const { return position_; }
@@ -75,6 +76,8 @@ class PushLog {
   std::string PathOf(absl::string_view kind,
                      const absl::AlphaNum& number) const;
   void DeleteBefore(int64_t position);
+  // Ends the child, if there is one, and what it has written.
+  void KillSnapshot();
 
   const Options options_;
   Fd lock_;

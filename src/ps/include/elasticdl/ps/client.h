@@ -108,6 +108,9 @@ class Client {
   // What each server says of itself.
   absl::StatusOr<std::vector<v1::PsReply>> Status(bool digest);
 
+  // The server is elsewhere now (Options::find): nobody waits for an answer
+  // from where it was. Any thread.
+  void OnMoved(int server);
   // All calls under way and to come fail with CANCELLED. Any thread.
   void Cancel();
 
