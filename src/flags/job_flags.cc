@@ -194,8 +194,8 @@ void AddEmbeddings(JobFlags* f, FlagSet* set) {
            Info(kPs, "An id gets a row with its Nth push.").Min(1).Max(255));
   set->Add("embedding_layer_limit", &f->embedding_layer_limit,
            Info(kPs,
-                "The rows of a torch::nn::Embedding or EmbeddingBag above this "
-                "size live on servers. 0 = they never do.")
+                "Embedding layers of torch above this size live on servers. "
+                "0 = none does.")
                .Value("SIZE")
                .Grammar(ParseMemorySize));
   set->Add("embedding_dtype", &f->embedding_dtype,

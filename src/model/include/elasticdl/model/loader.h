@@ -110,7 +110,7 @@ struct NetworkOptions {
   // more bytes than this. 0: none.
   int64_t layer_limit = 0;
   // If they do: so do those of the layers whose weights have these names.
-  std::set<std::string> layers;
+  std::set<std::string> layers = {};
 };
 
 // A loaded definition. Thread-safe: Feed may run in reader threads while
