@@ -1,5 +1,5 @@
-// What the master does with pods: carries out the pod manager's decisions, tells
-// of their ends, scales.
+// What the master does with pods: carries out the pod manager's decisions,
+// tells of their ends, scales.
 
 #include <algorithm>
 #include <utility>
