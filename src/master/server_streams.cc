@@ -118,9 +118,17 @@ bool ServerStreams::OnClosed(absl::Time now, ConnectionId connection,
   }
   if (directory_.OnClosed(connection)) TellAddresses();
   if (server.has_value() && backups_ != nullptr) {
-    Execute(now, backups_->OnLost(now, *server));
+    LoseCopies(now, *server);
   }
   return true;
+}
+
+void ServerStreams::LoseCopies(absl::Time now, int server) {
+  // First: what the others must have to take over is what is acknowledged now.
+  for (int part = 0; part < controller_.job().num_ps_pods(); ++part) {
+    if (backups_->PrimaryOf(part) == server) controller_.OnServerDetached(part);
+  }
+  Execute(now, backups_->OnLost(now, server));
 }
 
 void ServerStreams::Send(int server, v1::MasterMessage message) {
@@ -188,7 +196,7 @@ void ServerStreams::OnHello(absl::Time now, ConnectionId connection,
   if (change->addresses) TellAddresses();
   if (backups_ != nullptr) {
     if (change->replaced.has_value()) {
-      Execute(now, backups_->OnLost(now, hello.server()));
+      LoseCopies(now, hello.server());
     }
     return Execute(now, backups_->OnHello(now, hello));
   }

@@ -65,6 +65,7 @@ class ServerStreams {
                const v1::ServerHello& hello);
   void OnServerMessage(absl::Time now, int server,
                        const v1::WorkerMessage& message);
+  void LoseCopies(absl::Time now, int server);
   void Execute(absl::Time now, const ServerBackups::Decisions& decisions);
   void TellAddresses();
   void SendStop(const std::vector<ConnectionId>& connections,

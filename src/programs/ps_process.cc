@@ -114,6 +114,12 @@ v1::WorkerMessage PsProcess::Greeting() const {
   return message;
 }
 
+// No change of a copy may overtake what was true before it, or come behind.
+void PsProcess::SayHello(const v1::JobSpec& job) {
+  MutexLock lock(telling_);
+  master_.Send(Hello(job));
+}
+
 v1::WorkerMessage PsProcess::Hello(const v1::JobSpec& job) const {
   v1::WorkerMessage message = Greeting();
   v1::ServerHello& hello = *message.mutable_server_hello();
@@ -166,6 +172,7 @@ absl::StatusOr<PsProcess::Hosted> PsProcess::StartServer(const v1::JobSpec& job,
   options.tell = [this](const v1::PsPartState& state) {
     v1::WorkerMessage message;
     *message.mutable_part_state() = state;
+    MutexLock lock(telling_);
     master_.Send(std::move(message));
   };
   ELASTICDL_RETURN_IF_ERROR(MakeDirectories(options.log_dir, 0700));
@@ -204,7 +211,7 @@ int PsProcess::Converse(const v1::Welcome& welcome) {
     mover = std::make_unique<ps::BucketMover>(
         std::move(moves), *hosted_[0].server, welcome.servers());
   }
-  master_.Send(Hello(welcome.job()));
+  SayHello(welcome.job());
   while (true) {
     while (auto message = master_.Receive(absl::InfiniteDuration())) {
       if (message->has_commit() && !backups) Commit(*message);
@@ -237,7 +244,7 @@ int PsProcess::Converse(const v1::Welcome& welcome) {
     if (mover != nullptr) mover->SetServers(back->servers());
     // Only now: workers may have pushed while the master was away, and the
     // master knows how much the server must have.
-    master_.Send(Hello(welcome.job()));
+    SayHello(welcome.job());
   }
 }
 

@@ -68,6 +68,7 @@ class PsProcess {
   // Without what is hosted: at first nothing is, because where the logs are
   // follows from the answer.
   v1::WorkerMessage Greeting() const;
+  void SayHello(const v1::JobSpec& job);
   v1::WorkerMessage Hello(const v1::JobSpec& job) const;
   absl::Status Host(const v1::JobSpec& job);
   absl::StatusOr<Hosted> StartServer(const v1::JobSpec& job, int part);
@@ -85,6 +86,8 @@ class PsProcess {
 
   const PsOptions options_;
   rendezvous::MasterLink master_;
+  // Held by whoever tells the master of a copy.
+  Mutex telling_;
   // Constant while there is a conversation.
   std::vector<Hosted> hosted_;
   Queue<v1::MasterMessage> commits_;

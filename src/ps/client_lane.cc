@@ -39,6 +39,7 @@ void Client::Lane::Drop() {
 
 void Client::Lane::Interrupt() {
   MutexLock lock(mu_);
+  ++interrupts_;
   if (socket_ != nullptr) socket_->ShutDown();
 }
 
@@ -51,6 +52,11 @@ void Client::Lane::Cancel() {
 absl::Status Client::Lane::Connect(absl::Duration timeout) {
   if (socket_ != nullptr) return absl::OkStatus();
   timeout = std::min(timeout, kConnectTimeout);
+  int64_t interrupts = 0;
+  {
+    MutexLock lock(mu_);
+    interrupts = interrupts_;
+  }
   ELASTICDL_ASSIGN_OR_RETURN(const net::Address address,
                              options_.find(server_, timeout));
   ELASTICDL_ASSIGN_OR_RETURN(net::Socket socket,
@@ -58,6 +64,8 @@ absl::Status Client::Lane::Connect(absl::Duration timeout) {
   {
     MutexLock lock(mu_);
     if (cancelled_) return absl::CancelledError("cancelled");
+    // The address may be an old one.
+    if (interrupts != interrupts_) return absl::UnavailableError("it moved");
     socket_ = std::make_unique<net::Socket>(std::move(socket));
   }
   return Greeted(

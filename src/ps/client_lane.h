@@ -47,6 +47,7 @@ class Client::Lane {
 
   // Of the last answer.
   Buffer answer;
+  Buffer kept;
   // Of the dense values that the worker has from this server.
   int64_t dense_version = -1;
   uint64_t incarnation = 0;
@@ -67,6 +68,7 @@ class Client::Lane {
   absl::Time stranger_since_ = absl::InfiniteFuture();
   Mutex mu_;
   bool cancelled_ ABSL_GUARDED_BY(mu_) = false;
+  int64_t interrupts_ ABSL_GUARDED_BY(mu_) = 0;
   // Replaced under the lock, used by the thread of the client.
   std::unique_ptr<net::Socket> socket_;
 };

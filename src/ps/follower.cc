@@ -28,6 +28,7 @@ Follower::~Follower() {
 bool Follower::Handle(const v1::PsRequest& request, absl::string_view payload,
                       v1::PsReply& reply) {
   absl::Status done;
+  absl::StatusOr<int64_t> position = 0;
   bool answer = true;
   if (request.has_follow()) {
     done = Begin(request.follow());
@@ -38,10 +39,15 @@ bool Follower::Handle(const v1::PsRequest& request, absl::string_view payload,
     answer = !done.ok() || missing_ == 0;
   } else {
     done = TakeFrames(payload);
+    // An empty one is answered only by a backup, too: what a copy has that
+    // became the primary is not what its old primary sent.
+    if (done.ok()) position = server_.Followed(connection_);
+    done.Update(position.status());
   }
   reply.set_code(static_cast<int>(done.code()));
   reply.set_message(std::string(done.message()));
-  reply.set_position(server_.FollowedPosition());
+  reply.set_position(position.value_or(0));
+  reply.set_term(server_.FollowedTerm());
   if (!done.ok()) following_ = false;
   return answer;
 }
@@ -54,10 +60,10 @@ absl::Status Follower::Begin(const v1::PsFollow& follow) {
   ELASTICDL_RETURN_IF_ERROR(server_.BeginFollow(connection_, follow.term()));
   missing_ = follow.snapshot_bytes();
   position_ = follow.position();
-  if (missing_ == 0) {
-    ELASTICDL_RETURN_IF_ERROR(
-        server_.Replace(connection_, ServerState(options_), "", 0));
-  } else {
+  // What is here is of no more use; a snapshot needs its memory.
+  ELASTICDL_RETURN_IF_ERROR(
+      server_.Replace(connection_, ServerState(options_), "", 0));
+  if (missing_ > 0) {
     file_ =
         Fd(open(path_.c_str(), O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, 0600));
     if (!file_.valid()) {

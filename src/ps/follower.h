@@ -30,8 +30,9 @@ class FollowedServer {
                                int64_t position) = 0;
   virtual absl::Status Follow(int64_t connection, const v1::PsEntry& entry,
                               const Frame& frame) = 0;
-  // Entries in its log.
-  virtual int64_t FollowedPosition() const = 0;
+  // Everything that the connection has brought is in: entries in the log.
+  virtual absl::StatusOr<int64_t> Followed(int64_t connection) = 0;
+  virtual int64_t FollowedTerm() const = 0;
 };
 
 // Thread-compatible.
@@ -42,8 +43,8 @@ class Follower {
            ServerState::Options options);
   ~Follower();
 
-  // A PsFollow, PsSnapshotPiece or PsFrames. Fills code, message and position
-  // of the answer. False: there is none.
+  // A PsFollow, PsSnapshotPiece or PsFrames. Fills code, message, position
+  // and term of the answer. False: there is none.
   bool Handle(const v1::PsRequest& request, absl::string_view payload,
               v1::PsReply& reply);
 

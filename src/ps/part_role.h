@@ -80,7 +80,7 @@ class PartRole {
   void Describe(v1::PsCopy& copy) const;
 
   // ---- backup ----
-  // It was synchronized in this term.
+  // It has all that its primary of this term has sent.
   void OnFollowed() { followed_ = true; }
   // May the primary of this term change what is here? FAILED_PRECONDITION: a
   // newer one is known. UNAVAILABLE: the master has not said so yet.

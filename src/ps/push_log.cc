@@ -31,6 +31,8 @@ namespace {
 constexpr char kZeros[8] = {};
 // A longer one would take long to replay.
 constexpr int64_t kMostLogBytes = int64_t{4} << 30;
+// Snapshots for which files are kept at most because somebody reads them.
+constexpr size_t kMostKept = 4;
 
 absl::Status WriteVector(int fd, std::vector<iovec> parts,
                          const std::string& what) {
@@ -155,7 +157,7 @@ absl::Status PushLog::Recover(ServerState::Options state_options,
     }
     ELASTICDL_RETURN_IF_ERROR(Replay(PathOf("log", segments[i]), last, state));
   }
-  DeleteBefore(oldest_needed);
+  DeleteBefore(oldest_needed, oldest_needed);
   return OpenSegment();
 }
 
@@ -278,6 +280,7 @@ absl::Status PushLog::Restart(const std::string& snapshot, int64_t position) {
   last_snapshot_bytes_ = 0;
   postponed_ = 0;
   broken_ = false;
+  cuts_.clear();
   if (!snapshot.empty()) {
     const std::string path = PathOf("snapshot", position);
     struct stat info = {};
@@ -338,7 +341,7 @@ absl::Status PushLog::Fork(const ServerState& state) {
   return status;
 }
 
-absl::Status PushLog::FinishSnapshot() {
+absl::Status PushLog::FinishSnapshot(int64_t keep) {
   int status = 0;
   pid_t ended = 0;
   do {
@@ -365,23 +368,27 @@ absl::Status PushLog::FinishSnapshot() {
   postponed_ = 0;
   last_snapshot_bytes_ = written.st_size;
   bytes_ -= child_log_bytes_;
-  DeleteBefore(child_position_);
+  cuts_.push_back(child_position_);
+  if (cuts_.size() > kMostKept) cuts_.pop_front();
+  DeleteBefore(child_position_,
+               std::clamp(keep, cuts_.front(), child_position_));
   return absl::OkStatus();
 }
 
 // Every snapshot begins a new file, so that no file has entries of both sides.
 // A failure costs space only, and the next one tries again.
-void PushLog::DeleteBefore(int64_t position) {
+void PushLog::DeleteBefore(int64_t snapshots, int64_t entries) {
   const auto names = ListDirectory(options_.dir);
   if (!names.ok()) return;
   for (absl::string_view name : *names) {
     absl::string_view rest = name;
     int64_t number = 0;
-    if (!absl::ConsumePrefix(&rest, "snapshot-") &&
-        !absl::ConsumePrefix(&rest, "log-")) {
+    const bool snapshot = absl::ConsumePrefix(&rest, "snapshot-");
+    if (!snapshot && !absl::ConsumePrefix(&rest, "log-")) continue;
+    if (!absl::SimpleAtoi(rest, &number) ||
+        number >= (snapshot ? snapshots : entries)) {
       continue;
     }
-    if (!absl::SimpleAtoi(rest, &number) || number >= position) continue;
     unlink(JoinPath(options_.dir, name).c_str());
   }
 }

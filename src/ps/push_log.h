@@ -6,7 +6,9 @@
 #pragma once
 
 #include <cstdint>
+#include <deque>
 #include <functional>
+#include <limits>
 #include <memory>
 #include <string>
 #include <utility>
@@ -64,8 +66,10 @@ class PushLog {
   bool snapshotting() const { return child_ > 0; }
   // Becomes readable when the child is done; only while snapshotting().
   int snapshot_fd() const { return child_fd_.get(); }
-  // Waits for the child. After success older files are deleted.
-  absl::Status FinishSnapshot();
+  // Waits for the child. After success older files are deleted, except those
+  // from `keep` on, which somebody still reads, for some snapshots more.
+  absl::Status FinishSnapshot(
+      int64_t keep = std::numeric_limits<int64_t>::max());
 
  private:
   explicit PushLog(Options options) : options_(std::move(options)) {}
@@ -75,7 +79,7 @@ class PushLog {
   absl::Status Fork(const ServerState& state);
   std::string PathOf(absl::string_view kind,
                      const absl::AlphaNum& number) const;
-  void DeleteBefore(int64_t position);
+  void DeleteBefore(int64_t snapshots, int64_t entries);
   // Ends the child, if there is one, and what it has written.
   void KillSnapshot();
 
@@ -97,6 +101,8 @@ class PushLog {
   Fd child_fd_;
   int64_t child_position_ = 0;
   int64_t child_log_bytes_ = 0;
+  // Where the last snapshots were made.
+  std::deque<int64_t> cuts_;
   std::string scratch_;
 };
 

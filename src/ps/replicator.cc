@@ -21,7 +21,8 @@ constexpr absl::Duration kSynchronizeTimeout = absl::Minutes(10);
 // Something is sent at least so often, and answered at once: a host that is
 // gone is noticed.
 constexpr absl::Duration kBeat = absl::Seconds(1);
-constexpr absl::Duration kAckTimeout = absl::Seconds(5);
+// It may be held up by its disk; to begin anew costs much more than to wait.
+constexpr absl::Duration kAckTimeout = absl::Seconds(20);
 constexpr size_t kPieceBytes = size_t{1} << 20;
 
 }  // namespace
@@ -100,6 +101,11 @@ void Replicator::OnFollowed() {
   role_.OnFollowed();
 }
 
+int64_t Replicator::reads_from() const {
+  MutexLock lock(mu_);
+  return reads_from_;
+}
+
 absl::Status Replicator::Await(int64_t term, int64_t position,
                                absl::Duration most) {
   const absl::Time end = Clock::Real().Now() + most;
@@ -139,6 +145,9 @@ void Replicator::Run() {
       address = role_.backup_address();
       term = role_.term();
       heard_ = absl::OkStatus();
+      superseded_ = false;
+      // Whatever the reader finds first stays.
+      reads_from_ = 0;
     }
     const absl::Time begin = Clock::Real().Now();
     const absl::Status why = Feed(address, term);
@@ -147,8 +156,9 @@ void Replicator::Run() {
     PartRole::Tell tell;
     {
       MutexLock lock(mu_);
+      reads_from_ = kReadsNothing;
       if (role_.term() == term) {
-        if (absl::IsFailedPrecondition(why)) role_.OnNewerTerm();
+        if (superseded_) role_.OnNewerTerm();
         tell = role_.OnBackupLost(std::string(why.message()));
       }
     }
@@ -194,10 +204,15 @@ absl::Status Replicator::Feed(const std::string& address, int64_t term) {
 }
 
 absl::StatusOr<v1::PsReply> Replicator::Expect(net::Socket& socket,
+                                               int64_t term,
                                                absl::Duration timeout) {
   v1::PsReply reply;
   Buffer none;
   ELASTICDL_RETURN_IF_ERROR(ReadMessage(socket, reply, none, timeout));
+  if (reply.term() > term) {
+    MutexLock lock(mu_);
+    superseded_ = true;
+  }
   ELASTICDL_RETURN_IF_ERROR(absl::Status(
       static_cast<absl::StatusCode>(reply.code()), reply.message()));
   return reply;
@@ -212,7 +227,7 @@ absl::Status Replicator::Synchronize(net::Socket& socket, LogReader& log,
   follow.set_snapshot_bytes(log.snapshot_bytes());
   ELASTICDL_RETURN_IF_ERROR(WriteMessage(socket, request, {}, kSendTimeout));
   ELASTICDL_ASSIGN_OR_RETURN(const v1::PsReply begun,
-                             Expect(socket, kSendTimeout));
+                             Expect(socket, term, kSendTimeout));
   {
     MutexLock lock(mu_);
     if (role_.term() != term) return absl::CancelledError("not wanted");
@@ -228,7 +243,7 @@ absl::Status Replicator::Synchronize(net::Socket& socket, LogReader& log,
     ELASTICDL_RETURN_IF_ERROR(WriteMessage(
         socket, request, {{piece.data(), piece.size()}}, kSendTimeout));
   }
-  return Expect(socket, kSynchronizeTimeout).status();
+  return Expect(socket, term, kSynchronizeTimeout).status();
 }
 
 absl::Status Replicator::SendEntries(net::Socket& socket, LogReader& log,
@@ -249,6 +264,7 @@ absl::Status Replicator::SendEntries(net::Socket& socket, LogReader& log,
       if (!heard_.ok()) return heard_;
       if (!Wanted(address, term)) return absl::CancelledError("not wanted");
       end = appended_;
+      reads_from_ = log.position();
     }
     beat = false;
     ELASTICDL_RETURN_IF_ERROR(log.ReadEntries(end, kPieceBytes, frames));
@@ -260,24 +276,18 @@ absl::Status Replicator::SendEntries(net::Socket& socket, LogReader& log,
 }
 
 void Replicator::HearAcks(net::Socket& socket, int64_t term) {
-  Buffer none;
   while (true) {
-    v1::PsReply reply;
-    absl::Status status = ReadMessage(socket, reply, none, kAckTimeout);
-    if (status.ok()) {
-      status = absl::Status(static_cast<absl::StatusCode>(reply.code()),
-                            reply.message());
-    }
+    const absl::StatusOr<v1::PsReply> reply = Expect(socket, term, kAckTimeout);
     PartRole::Tell tell;
     {
       MutexLock lock(mu_);
-      if (!status.ok()) {
-        heard_ = status;
+      if (!reply.ok()) {
+        heard_ = reply.status();
       } else if (role_.term() == term) {
-        tell = role_.OnAck(reply.position());
+        tell = role_.OnAck(reply->position());
       }
     }
-    if (!status.ok()) {
+    if (!reply.ok()) {
       // Whoever sends is to notice, too.
       socket.ShutDown();
       changed_.NotifyAll();

@@ -6,6 +6,7 @@
 
 #include <cstdint>
 #include <functional>
+#include <limits>
 #include <string>
 
 #include "absl/status/status.h"
@@ -43,8 +44,10 @@ class Replicator {
   absl::Status CheckFollow(int64_t term) const;
   int64_t term() const;
   void OnAppended(int64_t position);
-  // A backup was synchronized.
+  // A backup has followed its primary.
   void OnFollowed();
+  // Files of the log from this position on are still to be read.
+  int64_t reads_from() const;
   // Waits until what is in the log under this term, up to this position, may be
   // acknowledged, for `most` at most. UNAVAILABLE: not by this copy, or not
   // yet.
@@ -55,6 +58,8 @@ class Replicator {
   void Stop();
 
  private:
+  static constexpr int64_t kReadsNothing = std::numeric_limits<int64_t>::max();
+
   void Run();
   // Until the connection breaks or is not wanted any more.
   absl::Status Feed(const std::string& address, int64_t term);
@@ -62,8 +67,8 @@ class Replicator {
   absl::Status SendEntries(net::Socket& socket, LogReader& log,
                            const std::string& address, int64_t term);
   void HearAcks(net::Socket& socket, int64_t term);
-  static absl::StatusOr<v1::PsReply> Expect(net::Socket& socket,
-                                            absl::Duration timeout);
+  absl::StatusOr<v1::PsReply> Expect(net::Socket& socket, int64_t term,
+                                     absl::Duration timeout);
   bool Wanted(const std::string& address, int64_t term) const
       ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_) {
     return !stopped_ && role_.primary() && role_.term() == term &&
@@ -83,6 +88,9 @@ class Replicator {
   // Why the connection is of no more use, as far as the reader of answers
   // knows.
   absl::Status heard_ ABSL_GUARDED_BY(mu_);
+  // The backup knows a newer term.
+  bool superseded_ ABSL_GUARDED_BY(mu_) = false;
+  int64_t reads_from_ ABSL_GUARDED_BY(mu_) = kReadsNothing;
   // The connection to the backup (null: none), and what it was made for.
   net::Socket* socket_ ABSL_GUARDED_BY(mu_) = nullptr;
   std::string fed_address_ ABSL_GUARDED_BY(mu_);

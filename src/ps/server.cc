@@ -1,3 +1,4 @@
+#include <fcntl.h>
 #include <poll.h>
 #include <sys/eventfd.h>
 #include <unistd.h>
@@ -476,7 +477,8 @@ void ServerImpl::WriteSnapshots() {
       if (ended_) return;
       snapshot_wanted_ = false;
     }
-    int child_fd = -1;
+    // Of its own: the log's may be closed by whoever begins it anew.
+    Fd child_fd;
     {
       WriterMutexLock lock(state_mu_);
       if (broken_) return;
@@ -486,9 +488,15 @@ void ServerImpl::WriteSnapshots() {
         LogWarning("no snapshot: ", begun.message());
         continue;
       }
-      child_fd = log_->snapshot_fd();
+      child_fd = Fd(fcntl(log_->snapshot_fd(), F_DUPFD_CLOEXEC, 0));
+      if (!child_fd.valid()) {
+        LogWarning("no snapshot: ", ErrnoToStatus(errno, "dup").message());
+        log_->FinishSnapshot().IgnoreError();
+        continue;
+      }
     }
-    pollfd waits[2] = {{child_fd, POLLIN, 0}, {stop_event_.get(), POLLIN, 0}};
+    pollfd waits[2] = {{child_fd.get(), POLLIN, 0},
+                       {stop_event_.get(), POLLIN, 0}};
     while (poll(waits, 2, -1) < 0 && errno == EINTR) {
     }
     // The log's destructor ends the child.
@@ -497,7 +505,8 @@ void ServerImpl::WriteSnapshots() {
     if (broken_) return;
     // The log was begun anew by then.
     if (!log_->snapshotting()) continue;
-    const absl::Status finished = log_->FinishSnapshot();
+    const absl::Status finished = log_->FinishSnapshot(
+        replicator_ == nullptr ? log_->position() : replicator_->reads_from());
     if (!finished.ok()) LogWarning("no snapshot: ", finished.message());
   }
 }

@@ -67,7 +67,8 @@ class ServerImpl : public Server, private FollowedServer {
                        const std::string& snapshot, int64_t position) override;
   absl::Status Follow(int64_t connection, const v1::PsEntry& entry,
                       const Frame& frame) override;
-  int64_t FollowedPosition() const override;
+  absl::StatusOr<int64_t> Followed(int64_t connection) override;
+  int64_t FollowedTerm() const override { return replicator_->term(); }
   absl::Status CheckFollow(int64_t connection) const
       ABSL_SHARED_LOCKS_REQUIRED(state_mu_);
 

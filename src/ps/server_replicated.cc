@@ -64,6 +64,10 @@ v1::PsCopy ServerImpl::Describe() const {
 absl::Status ServerImpl::BeginFollow(int64_t connection, int64_t term) {
   WriterMutexLock lock(state_mu_);
   ELASTICDL_RETURN_IF_ERROR(replicator_->CheckFollow(term));
+  // A thread that was held up: its primary has begun anew since then.
+  if (term == followed_term_ && connection < followed_connection_) {
+    return absl::UnavailableError("another connection has taken over");
+  }
   followed_connection_ = connection;
   followed_term_ = term;
   return absl::OkStatus();
@@ -82,7 +86,6 @@ absl::Status ServerImpl::Replace(int64_t connection, ServerState state,
   ELASTICDL_RETURN_IF_ERROR(CheckFollow(connection));
   ELASTICDL_RETURN_IF_ERROR(log_->Restart(snapshot, position));
   state_ = std::move(state);
-  replicator_->OnFollowed();
   return absl::OkStatus();
 }
 
@@ -107,8 +110,10 @@ absl::Status ServerImpl::Follow(int64_t connection, const v1::PsEntry& entry,
   return absl::OkStatus();
 }
 
-int64_t ServerImpl::FollowedPosition() const {
+absl::StatusOr<int64_t> ServerImpl::Followed(int64_t connection) {
   ReaderMutexLock lock(state_mu_);
+  ELASTICDL_RETURN_IF_ERROR(CheckFollow(connection));
+  replicator_->OnFollowed();
   return log_->position();
 }
 

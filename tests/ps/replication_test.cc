@@ -15,11 +15,13 @@
 #include "elasticdl/common/mutex.h"
 #include "elasticdl/common/queue.h"
 #include "elasticdl/common/thread.h"
+#include "elasticdl/net/handshake.h"
 #include "elasticdl/ps/client.h"
 #include "elasticdl/ps/server.h"
 #include "model.h"
 #include "support/child_process.h"
 #include "support/temp_dir.h"
+#include "wire.h"
 
 namespace elasticdl::ps {
 namespace {
@@ -250,6 +252,36 @@ TEST_F(ReplicationTest, AnOldPrimaryAcknowledgesNothing) {
   Hear(1, v1::PsPartState::kCurrent);
   PushSome(*client, 5);
   ExpectEqual();
+}
+
+// Not even that it is there: what it has by then is not from its old primary.
+TEST_F(ReplicationTest, ANewPrimaryAnswersNoBeat) {
+  Start(1);
+  Assign(1, 1, false, "");
+  auto socket =
+      net::Socket::Connect({"127.0.0.1", copies_[1]->port()}, test::kPatience);
+  ASSERT_TRUE(socket.ok()) << socket.status();
+  ASSERT_TRUE(net::GreetAsDialler(*socket, kSecret, 0, test::kPatience).ok());
+  const auto ask = [&](const v1::PsRequest& request) {
+    v1::PsReply reply;
+    Buffer none;
+    EXPECT_TRUE(WriteMessage(*socket, request, {}, test::kPatience).ok());
+    EXPECT_TRUE(ReadMessage(*socket, reply, none, test::kPatience).ok());
+    return reply;
+  };
+  v1::PsRequest follow;
+  follow.mutable_follow()->set_term(1);
+  v1::PsRequest beat;
+  beat.mutable_frames();
+  EXPECT_EQ(ask(follow).code(), 0);
+  EXPECT_EQ(ask(beat).code(), 0);
+  Assign(1, 2, true, "");
+  Hear(1, v1::PsPartState::kServing);
+  PushSome(*MakeClient(), 5);
+  const v1::PsReply late = ask(beat);
+  EXPECT_EQ(late.code(),
+            static_cast<int>(absl::StatusCode::kFailedPrecondition));
+  EXPECT_EQ(late.term(), 2);
 }
 
 TEST_F(ReplicationTest, ABackupIsBroughtUpToDateUnderLoad) {

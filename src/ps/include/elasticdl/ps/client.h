@@ -136,6 +136,8 @@ class Client {
   // `answer_timeout`: without a byte of the answer.
   absl::Status Run(std::vector<Call>& calls, absl::Duration answer_timeout);
   absl::Status Run(std::vector<Call>& calls);
+  // Asks one who has answered for a newer map.
+  void AskForMap(const std::vector<Call>& calls);
   absl::Status Round(std::vector<Call>& calls, absl::Time end,
                      absl::Duration answer_timeout);
   // Which server holds each id of a table.
