@@ -28,7 +28,11 @@ else
 fi
 for argument in "$@"; do
   case "$argument" in
-    --dev) packages+=(clang clang-tidy clang-format libclang-rt-14-dev pre-commit) ;;
+    --dev)
+      packages+=(clang clang-tidy clang-format libclang-rt-14-dev pre-commit)
+      # --collective=mpi and its tests; without them both are left out.
+      packages+=(libopenmpi-dev openmpi-bin)
+      ;;
     --bench)
       packages+=(python3-torch libopenmpi-dev openmpi-bin)
       ;;

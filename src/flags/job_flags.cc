@@ -165,7 +165,7 @@ void AddDistribution(JobCommand command, JobFlags* f, FlagSet* set) {
   set->Add("collective", &f->collective,
            Info(kTraining, "How workers exchange gradients.")
                .Value("NAME")
-               .Choices({"auto", "shm", "tcp", "gloo"}));
+               .Choices({"auto", "shm", "tcp", "gloo", "mpi"}));
   set->Add("grad_compression", &f->grad_compression,
            Info(kTraining, "Type of gradients on the wire.")
                .Value("NAME")
