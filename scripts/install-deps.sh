@@ -2,7 +2,7 @@
 # Installs missing Debian packages that ElasticDL needs.
 # Idempotent. Works as root or with sudo.
 #   scripts/install-deps.sh          build, run and test
-#   scripts/install-deps.sh --dev    also clang's tools for `make lint`, pre-commit
+#   scripts/install-deps.sh --dev    also clang's tools for `make lint`, pre-commit, MPI
 #   scripts/install-deps.sh --programs   only what is needed to build the programs
 #   scripts/install-deps.sh --bench  also the alternatives that benchmarks/ measure
 set -euo pipefail

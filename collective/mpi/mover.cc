@@ -8,6 +8,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "core/blame.h"
+#include "elasticdl/common/failpoint.h"
 #include "elasticdl/common/status.h"
 
 namespace elasticdl::collective {
@@ -117,6 +118,8 @@ absl::Status MpiMover::StartChunk(Message& message) {
   int error = 0;
   {
     const MpiThread::Call call(*options_.thread);
+    // `delay` is a call that does not return.
+    [[maybe_unused]] const absl::Status delayed = Failpoint("mpi.start");
     error = buffer->sends
                 ? options_.table->send(buffer->data.get(), bytes, peer,
                                        options_.tag, &handles_.back())

@@ -4,6 +4,7 @@
 #include <utility>
 
 #include "elasticdl/common/mutex.h"
+#include "elasticdl/common/status.h"
 #include "elasticdl/common/thread.h"
 
 namespace elasticdl::collective {
@@ -28,7 +29,11 @@ constexpr absl::Duration kSlowTick = absl::Milliseconds(100);
 
 // A process that was stopped finds that all its time has passed. So patience is
 // used up in parts, between which the thread gets a chance to run.
-constexpr int kPartsOfPatience = 4;
+constexpr int kParts = 4;
+// In terms of patience: no call that does not wait for others takes this long.
+constexpr int kLongestCall = 4;
+
+constexpr char kLost[] = "a call into MPI did not return; going on without MPI";
 
 template <typename Condition>
 bool SpinUntil(const Condition& condition) {
@@ -120,53 +125,61 @@ MpiThread::Call::~Call() {
   while (true) never.Wait(state.mu);
 }
 
+absl::StatusOr<int64_t> MpiThread::Give(const std::function<void()>& work,
+                                        const std::function<bool()>& wanted,
+                                        Deadline& deadline) {
+  State& state = *state_;
+  MutexLock lock(state.mu);
+  while (state.taken && !given_up()) {
+    if (!wanted()) {
+      return absl::DeadlineExceededError("the MPI thread was busy");
+    }
+    state.for_callers.WaitFor(state.mu, deadline.Left());
+  }
+  if (given_up()) return absl::UnavailableError(kLost);
+  state.taken = true;
+  state.work = &work;
+  const int64_t number = state.given.load() + 1;
+  state.given.store(number);
+  state.for_thread.NotifyAll();
+  return number;
+}
+
 absl::Status MpiThread::Run(const std::function<void()>& work,
                             Deadline& deadline,
-                            const std::function<bool()>& over) {
+                            const std::function<bool()>& over, Calls calls) {
   State& state = *state_;
-  const absl::Status lost = absl::UnavailableError(
-      "a call into MPI did not return; going on without MPI");
   const auto wanted = [&] {
     return deadline.Left() > absl::ZeroDuration() && !over();
   };
-  int64_t number = 0;
-  {
-    MutexLock lock(state.mu);
-    while (state.taken) {
-      if (given_up()) return lost;
-      if (!wanted()) {
-        return absl::DeadlineExceededError("the MPI thread was busy");
-      }
-      state.for_callers.WaitFor(state.mu, deadline.Left());
-    }
-    if (given_up()) return lost;
-    state.taken = true;
-    state.work = &work;
-    number = state.given.load() + 1;
-    state.given.store(number);
-    state.for_thread.NotifyAll();
-  }
+  ELASTICDL_ASSIGN_OR_RETURN(const int64_t number,
+                             Give(work, wanted, deadline));
   const auto done = [&] { return state.done.load() >= number; };
   SpinUntil(done);
   MutexLock lock(state.mu);
   while (!done()) {
-    if (wanted()) {
+    const bool patient = wanted();
+    if (patient && calls == Calls::kMayWait) {
       state.for_callers.WaitFor(state.mu, deadline.Left());
       continue;
     }
+    const absl::Duration limit = patient ? kLongestCall * patience_ : patience_;
     uint64_t here = state.place.load();
-    for (int part = 0; part < kPartsOfPatience; ++part) {
-      Deadline end(patience_ / kPartsOfPatience);
-      while (!done() && end.Left() > absl::ZeroDuration()) {
+    const auto changed = [&] {
+      return done() || state.place.load() != here || wanted() != patient;
+    };
+    for (int part = 0; part < kParts; ++part) {
+      Deadline end(limit / kParts);
+      while (!changed() && end.Left() > absl::ZeroDuration()) {
         state.for_callers.WaitFor(state.mu, end.Left());
       }
     }
-    if (done() || (here & kWhere) != kInMpi) continue;
-    // Fails if that call has returned, even if the thread is in another now.
+    if (changed() || (here & kWhere) != kInMpi) continue;
+    // Fails if that call has returned just now.
     if (state.place.compare_exchange_strong(here,
                                             (here & ~kWhere) | kGivenUp)) {
       state.for_callers.NotifyAll();
-      return lost;
+      return absl::UnavailableError(kLost);
     }
   }
   state.taken = false;

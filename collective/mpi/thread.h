@@ -8,6 +8,7 @@
 #include <memory>
 
 #include "absl/status/status.h"
+#include "absl/status/statusor.h"
 #include "absl/time/time.h"
 #include "core/deadline.h"
 
@@ -17,12 +18,15 @@ namespace elasticdl::collective {
 class MpiThread {
  public:
   // A call into MPI that nobody wants the result of any more is given up after
-  // `patience`.
+  // `patience`, and one that should return at once after four times that.
   explicit MpiThread(absl::Duration patience);
   // Waits for the thread, unless it was given up.
   ~MpiThread();
   MpiThread(const MpiThread&) = delete;
   MpiThread& operator=(const MpiThread&) = delete;
+
+  // Do the calls that a work makes wait for other processes?
+  enum class Calls { kReturnAtOnce, kMayWait };
 
   // Runs `work` on the thread and returns when it has. `work` must return soon
   // after `deadline` has passed or `over` is true; Wake says that this may have
@@ -32,7 +36,8 @@ class MpiThread {
   // running any of our code, and will not, but MPI may still use the memory
   // that it was given. DEADLINE_EXCEEDED if other work took all the time.
   absl::Status Run(const std::function<void()>& work, Deadline& deadline,
-                   const std::function<bool()>& over);
+                   const std::function<bool()>& over,
+                   Calls calls = Calls::kReturnAtOnce);
   void Wake();
   // The thread runs this between works, often at first and seldom later.
   // Called once, on the thread.
@@ -60,6 +65,10 @@ class MpiThread {
   struct State;
   static void Main(State& state);
   static void Idle(State& state, int& ticks);
+  // Takes the thread for `work`.
+  absl::StatusOr<int64_t> Give(const std::function<void()>& work,
+                               const std::function<bool()>& wanted,
+                               Deadline& deadline);
 
   const absl::Duration patience_;
   // Owned, but never freed once the thread was given up.

@@ -80,7 +80,7 @@ absl::StatusOr<std::shared_ptr<MpiUniverse>> OpenMpi(
         const MpiThread::Call call(mpi);
         start->error = table->init(&start->facts);
       },
-      deadline, [] { return false; });
+      deadline, [] { return false; }, MpiThread::Calls::kMayWait);
   if (!ran.ok()) {
     [[maybe_unused]] Start* const kept = start.release();
     return Without(

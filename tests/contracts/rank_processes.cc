@@ -1,5 +1,6 @@
 #include "contracts/rank_processes.h"
 
+#include <execinfo.h>
 #include <fcntl.h>
 #include <gtest/gtest.h>
 #include <poll.h>
@@ -67,10 +68,15 @@ std::pair<sockaddr_un, socklen_t> AbstractAddress(const std::string& name) {
 // For the handler of crashes.
 int crash_fd = -1;
 
-[[noreturn]] void ReportCrash(int) {
-  constexpr char kText[] = "mresultcrashed";
+[[noreturn]] void ReportCrash(int signal) {
+  char text[] = "mresultcrashed, signal 00";
+  text[sizeof(text) - 3] = static_cast<char>('0' + signal / 10);
+  text[sizeof(text) - 2] = static_cast<char>('0' + signal % 10);
   [[maybe_unused]] const ssize_t sent =
-      send(crash_fd, kText, sizeof(kText) - 1, MSG_NOSIGNAL);
+      send(crash_fd, text, sizeof(text) - 1, MSG_NOSIGNAL);
+  // Visible with ELASTICDL_TEST_VERBOSE.
+  void* frames[64];
+  backtrace_symbols_fd(frames, backtrace(frames, 64), STDERR_FILENO);
   _exit(1);
 }
 

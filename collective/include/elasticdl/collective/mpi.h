@@ -23,8 +23,9 @@ struct MpiOptions {
   // goes on without MPI.
   absl::Duration init_timeout = absl::Seconds(60);
   // A call into MPI that nobody waits for any more is given up after this time,
-  // and MPI with it.
-  absl::Duration patience = absl::Seconds(2);
+  // and MPI with it. Others after four times that. No call takes this long
+  // unless it hangs, or the machine is so busy that the thread does not run.
+  absl::Duration patience = absl::Seconds(5);
 };
 
 // Initialises MPI. Once in the life of a process, which must end with _exit
