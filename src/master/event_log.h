@@ -31,6 +31,7 @@
 #include "elasticdl/common/clock.h"
 #include "elasticdl/common/file.h"
 #include "elasticdl/common/mutex.h"
+#include "part_change.h"
 #include "pod_backend.h"
 
 namespace elasticdl::master {
@@ -63,6 +64,7 @@ class EventLog {
   void Evaluation(int64_t step, const std::map<std::string, double>& metrics);
   void TaskQuarantined(const std::string& shard, int64_t begin, int64_t end,
                        int64_t failures, const std::string& reason);
+  void Part(const PartChange& change);
   void Scaled(int64_t from, int64_t to);
   void ScalingServers(int64_t from, int64_t to);
   void ServersScaled(int64_t servers);

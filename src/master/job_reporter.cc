@@ -241,6 +241,12 @@ void JobReporter::OnQuarantined(const QuarantinedRange& bad) {
                    " of ", range.shard(), " (", bad.last_error, ")"));
 }
 
+void JobReporter::OnPart(const PartChange& change) {
+  events_->Part(change);
+  // That the first backups are complete is nothing that somebody waits for.
+  if (change.kind != PartChange::Kind::kCurrent) Say(change.text);
+}
+
 void JobReporter::OnTaskDone(int64_t records) {
   rate_.Add(Clock::Real().Now(), records);
 }
