@@ -444,6 +444,7 @@ int MasterImpl::Run() {
     if (!removed.ok()) LogWarning("the servers' logs: ", removed.message());
   }
   reporter_->Activity("");
+  reporter_->Ledger(controller_->ledger_counts());
   reporter_->Publish(now, controller_->progress(), std::nullopt,
                      controller_->num_ready_workers(), {});
   reporter_->JobEnded(result.exit_code, result.message);
@@ -466,6 +467,7 @@ void MasterImpl::OnTimers(absl::Time now) {
   }
   ReplaceHangingServers(now);
   reporter_->Activity(controller_->Activity());
+  if (reporter_->due(now)) reporter_->Ledger(controller_->ledger_counts());
   reporter_->Tick(now, controller_->progress(),
                   controller_->evaluation_progress(),
                   controller_->num_ready_workers(),
@@ -744,6 +746,8 @@ void MasterImpl::CreatePod(const PodDecision& decision) {
         absl::StrCat("starting server ", decision.id, " again"));
   }
   LogInfo("create ", decision.name, ": ", decision.reason);
+  reporter_->PodCreated(decision.name, decision.type, decision.id,
+                        decision.replaces, decision.reason);
   const absl::Status status = backend_->Create(spec);
   if (status.ok()) return;
   LogWarning("creating ", decision.name, ": ", status.message());
