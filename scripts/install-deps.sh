@@ -2,7 +2,8 @@
 # Installs missing Debian packages that ElasticDL needs.
 # Idempotent. Works as root or with sudo.
 #   scripts/install-deps.sh          build, run and test
-#   scripts/install-deps.sh --dev    also clang's tools for `make lint`, pre-commit
+#   scripts/install-deps.sh --dev    also clang's tools for `make lint`, pre-commit,
+#                                    chromium for the tests of the page
 #   scripts/install-deps.sh --programs   only what is needed to build the programs
 #   scripts/install-deps.sh --bench  also the alternatives that benchmarks/ measure
 set -euo pipefail
@@ -28,7 +29,11 @@ else
 fi
 for argument in "$@"; do
   case "$argument" in
-    --dev) packages+=(clang clang-tidy clang-format libclang-rt-14-dev pre-commit) ;;
+    --dev)
+      # chromium, with fonts: for the tests of the page.
+      packages+=(clang clang-tidy clang-format libclang-rt-14-dev pre-commit
+        chromium fonts-dejavu-core)
+      ;;
     --bench)
       packages+=(python3-torch libopenmpi-dev openmpi-bin)
       ;;
