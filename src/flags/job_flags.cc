@@ -245,6 +245,15 @@ void AddPs(JobCommand command, JobFlags* f, FlagSet* set) {
                 "Server i writes the pushes that it has applied to FILE.i, one "
                 "JSON object per line.")
                .Value("FILE"));
+  // A server hears it from its master.
+  if (command == JobCommand::kPs) return;
+  set->Add("ps_backup", &f->ps_backup,
+           Info(kPs,
+                "Keep a warm copy of each server's part of the model on the "
+                "next server, which takes over when the first is lost; 0 or 1. "
+                "Needs two servers or more.")
+               .Min(0)
+               .Max(1));
 }
 
 void AddEvaluation(JobFlags* f, FlagSet* set) {

@@ -142,6 +142,24 @@ absl::Status CheckWorkers(JobFlags* f, FlagSet* set) {
   return absl::OkStatus();
 }
 
+absl::Status CheckBackup(const JobFlags& f) {
+  if (f.ps_backup == 0) return absl::OkStatus();
+  if (f.Strategy() != kPsStrategy) {
+    return BadFlag("--ps_backup=1 needs parameter servers: --num_ps_pods=N");
+  }
+  if (f.num_ps_pods < 2) {
+    return BadFlag(
+        "--ps_backup=1 needs --num_ps_pods=2 or more: a server's backup "
+        "is another server");
+  }
+  if (!f.ps_audit.empty()) {
+    return BadFlag(
+        "--ps_audit cannot be used with --ps_backup=1: the audit of a part "
+        "would end when its backup takes over");
+  }
+  return absl::OkStatus();
+}
+
 absl::Status AdjustStrategy(JobFlags* f, FlagSet* set) {
   if (f->distribution_strategy == kPsStrategy && f->num_ps_pods == 0) {
     set->AddHint("--num_ps_pods is 0: training with AllreduceStrategy");
@@ -283,6 +301,7 @@ absl::Status ValidateJobFlags(JobCommand command, JobFlags* flags,
   if (command == JobCommand::kPs) return absl::OkStatus();
   ELASTICDL_RETURN_IF_ERROR(AdjustStrategy(flags, set));
   if (command == JobCommand::kWorker) return absl::OkStatus();
+  ELASTICDL_RETURN_IF_ERROR(CheckBackup(*flags));
   ELASTICDL_RETURN_IF_ERROR(CheckWorkers(flags, set));
   if (flags->OnCluster()) {
     ELASTICDL_RETURN_IF_ERROR(CheckResources(*flags, *set));

@@ -44,19 +44,6 @@ std::string CanonicalAddress(absl::string_view address) {
 
 }  // namespace
 
-absl::StatusOr<std::string> DefaultRoot(const std::string& xdg_state_home,
-                                        const std::string& home) {
-  if (absl::StartsWith(xdg_state_home, "/")) {
-    return JoinPath(xdg_state_home, "elasticdl");
-  }
-  if (absl::StartsWith(home, "/")) {
-    return JoinPath(home, ".local/state/elasticdl");
-  }
-  return absl::FailedPreconditionError(
-      "no place for the state of local jobs: neither XDG_STATE_HOME nor HOME "
-      "is an absolute path");
-}
-
 absl::Status ValidateJobName(const std::string& name) {
   const auto bad = [&](absl::string_view why) {
     return absl::InvalidArgumentError(

@@ -198,6 +198,16 @@ void EventLog::TaskQuarantined(const std::string& shard, int64_t begin,
             .Add("reason", reason));
 }
 
+void EventLog::Part(const PartChange& change) {
+  const char* name = "ps_takeover";
+  if (change.kind == PartChange::Kind::kCurrent) name = "ps_backup_current";
+  if (change.kind == PartChange::Kind::kBackupLost) name = "ps_backup_lost";
+  Write(Line(name)
+            .Add("part", change.part)
+            .Add("server", change.server)
+            .Add("term", change.term));
+}
+
 void EventLog::Scaled(int64_t from, int64_t to) {
   Write(Line("scaled").Add("from", from).Add("to", to));
 }

@@ -34,6 +34,7 @@
 #include "elasticdl/common/clock.h"
 #include "elasticdl/common/file.h"
 #include "elasticdl/common/mutex.h"
+#include "part_change.h"
 #include "pod_backend.h"
 #include "status_board.h"
 
@@ -77,6 +78,7 @@ class EventLog {
   void Progress(const JobStatus& status);
   void TaskQuarantined(const std::string& shard, int64_t begin, int64_t end,
                        int64_t failures, const std::string& reason);
+  void Part(const PartChange& change);
   void Scaled(int64_t from, int64_t to);
   void ScalingServers(int64_t from, int64_t to);
   void ServersScaled(int64_t servers);

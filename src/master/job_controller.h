@@ -150,6 +150,13 @@ class JobController {
   void OnServerAttached(absl::Time now, int server, int64_t version);
   // Its stream is broken.
   void OnServerDetached(int server);
+  // Does a server that comes back with this version have what it acknowledged?
+  bool ServerVersionFits(int server, int64_t version) const;
+  // --ps_backup: who has which part of the model, for a master after this one;
+  // what this one and those before have recorded.
+  void RecordPart(const v1::PsPartRecord& record);
+  const std::map<int, v1::PsPartRecord>& parts() const { return parts_; }
+  void OnPartChange(const PartChange& change) { observer_.OnPart(change); }
   void OnServerMessage(absl::Time now, int server,
                        const v1::WorkerMessage& message);
   // The answer to Options::search_checkpoint.
@@ -430,6 +437,7 @@ class JobController {
   std::set<int> servers_away_;
   // Those that can be reached.
   std::set<int> servers_there_;
+  std::map<int, v1::PsPartRecord> parts_;
   // Gives the servers the checkpoint that the job begins with; -1 = nobody.
   int64_t restorer_ = -1;
   // The ledger to fall back to without any checkpoint.

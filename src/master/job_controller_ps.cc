@@ -204,12 +204,8 @@ void JobController::OnServerAttached(absl::Time now, int server,
                                      int64_t version) {
   servers_there_.insert(server);
   if (servers_away_.erase(server) > 0) tasks_.RestartClocks(now);
-  // One that holds no bucket yet cannot have lost any.
-  const bool trained =
-      tasks_.step() > first_ledger_.step() && moves_.Holds(server);
-  const bool ahead =
-      !options_.job.use_async() && version > versions_.version() && trained;
-  if (trained && (ahead || version < least_version_[server])) {
+  if (!ServerVersionFits(server, version)) {
+    const bool ahead = version >= least_version_[server];
     return Fail(
         now,
         absl::StrCat(
@@ -223,6 +219,23 @@ void JobController::OnServerAttached(absl::Time now, int server,
   if (versions_.open() && server < moves_.map().servers()) SendCommit(server);
   if (moves_.open() && server < moves_.participants()) SendStep(server);
   if (moves_.moving()) Advance(now);
+}
+
+bool JobController::ServerVersionFits(int server, int64_t version) const {
+  // One that holds no bucket yet cannot have lost any.
+  if (tasks_.step() <= first_ledger_.step() || !moves_.Holds(server)) {
+    return true;
+  }
+  if (!options_.job.use_async() && version > versions_.version()) return false;
+  const auto least = least_version_.find(server);
+  return least == least_version_.end() || version >= least->second;
+}
+
+void JobController::RecordPart(const v1::PsPartRecord& record) {
+  parts_[record.part()] = record;
+  v1::JournalRecord journal;
+  *journal.mutable_part() = record;
+  Record(journal);
 }
 
 void JobController::OnServerDetached(int server) {

@@ -114,6 +114,7 @@ std::vector<v1::JournalRecord> JobController::StateRecords() const {
     state.mutable_version()->set_version(versions_.version());
   }
   if (HasServers()) *state.mutable_buckets() = moves_.State();
+  for (const auto& [part, record] : parts_) *state.add_parts() = record;
   if (ending_.has_value()) {
     const JobResult result = WithLastCheckpoint(*ending_);
     state.mutable_outcome()->set_exit_code(result.exit_code);
@@ -146,6 +147,7 @@ absl::Status JobController::ReplayState(absl::Time now,
     moves_.Resume(state.buckets());
     versions_.SetServers(moves_.map().servers());
   }
+  for (const auto& record : state.parts()) parts_[record.part()] = record;
   if (state.has_outcome()) {
     ending_ = JobResult{state.outcome().exit_code(), state.outcome().message()};
   }
@@ -240,6 +242,9 @@ absl::Status JobController::Replay(absl::Time now,
       break;
     case v1::JournalRecord::kBuckets:
       ReplayMoves(record.buckets());
+      break;
+    case v1::JournalRecord::kPart:
+      parts_[record.part().part()] = record.part();
       break;
     case v1::JournalRecord::kState:
       return ReplayState(now, record.state());

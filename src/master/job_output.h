@@ -10,6 +10,7 @@
 #include "elasticdl/rendezvous/stream_server.h"
 #include "elasticdl/v1/master.pb.h"
 #include "evaluation.h"
+#include "part_change.h"
 #include "task_types.h"
 #include "world_change.h"
 
@@ -54,6 +55,7 @@ class JobObserver {
   virtual void OnQuarantined(const QuarantinedRange& bad) = 0;
   // So many parameter servers hold the model, after a change of the number.
   virtual void OnServersScaled(int servers) = 0;
+  virtual void OnPart(const PartChange& change) = 0;
   // Anything else worth a line.
   virtual void OnMessage(const std::string& text) = 0;
 };

@@ -115,8 +115,10 @@ void JobReporter::JobStarted(int64_t num_workers) {
   target_workers_ = num_workers;
   status_.state = "running";
   started_ = Clock::Real().Now();
-  events_->JobStart(options_.job.job_name(), PhaseOf(options_.job),
-                    options_.shown_flags);
+  events_->JobStart(
+      options_.job.job_name(),
+      options_.job_command.empty() ? PhaseOf(options_.job) : "command",
+      options_.shown_flags);
 }
 
 void JobReporter::PodCreated(const std::string& pod, PodType type, int64_t id,
@@ -268,6 +270,12 @@ void JobReporter::OnQuarantined(const QuarantinedRange& bad) {
   Say(absl::StrCat("task quarantined after ", bad.failures,
                    " failures: records ", range.begin(), " to ", range.end(),
                    " of ", range.shard(), " (", bad.last_error, ")"));
+}
+
+void JobReporter::OnPart(const PartChange& change) {
+  events_->Part(change);
+  // That the first backups are complete is nothing that somebody waits for.
+  if (change.kind != PartChange::Kind::kCurrent) Say(change.text);
 }
 
 void JobReporter::OnTaskDone(int64_t records) {

@@ -94,6 +94,7 @@ class JobReporter : public JobObserver {
   void OnTaskDone(int64_t records) override;
   void OnQuarantined(const QuarantinedRange& bad) override;
   void OnServersScaled(int servers) override;
+  void OnPart(const PartChange& change) override;
   void OnMessage(const std::string& text) override;
 
  private:

@@ -47,20 +47,6 @@ const char* WordFor(PodType type) {
 
 }  // namespace
 
-const char* JobStateName(JobState state) {
-  switch (state) {
-    case JobState::kRunning:
-      return "running";
-    case JobState::kSucceeded:
-      return "succeeded";
-    case JobState::kFailed:
-      return "failed";
-    case JobState::kStopped:
-      return "stopped";
-  }
-  return "unknown";
-}
-
 PodManager::PodManager(const PodManagerOptions& options)
     : exit_zero_is_done_(options.exit_zero_is_done),
       has_servers_(options.num_servers > 0),

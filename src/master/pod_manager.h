@@ -69,7 +69,6 @@ struct PodManagerOptions {
 };
 
 enum class JobState { kRunning, kSucceeded, kFailed, kStopped };
-const char* JobStateName(JobState state);
 
 struct JobOutcome {
   JobState state = JobState::kRunning;

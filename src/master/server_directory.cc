@@ -32,7 +32,7 @@ absl::StatusOr<ServerDirectory::Change> ServerDirectory::OnHello(
   change.attached = old != connection;
   if (change.attached) change.replaced = old;
   connections_[server] = connection;
-  change.addresses = SetAddress(server, hello.address());
+  change.addresses = !backups_ && SetAddress(server, hello.address());
   return change;
 }
 
@@ -41,7 +41,7 @@ bool ServerDirectory::OnClosed(ConnectionId connection) {
   const std::optional<int> server = ServerOf(connection);
   if (!server.has_value()) return false;
   connections_.erase(*server);
-  return SetAddress(*server, "");
+  return !backups_ && SetAddress(*server, "");
 }
 
 std::optional<int> ServerDirectory::ServerOf(ConnectionId connection) const {

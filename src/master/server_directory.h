@@ -28,8 +28,12 @@ class ServerDirectory {
  public:
   using ConnectionId = rendezvous::ConnectionId;
 
-  // For servers 0 .. num_servers-1.
-  explicit ServerDirectory(int num_servers) { SetCount(num_servers); }
+  // For servers 0 .. num_servers-1. With `backups`, servers do not say where
+  // the part of the model with their number is: SetAddress does.
+  explicit ServerDirectory(int num_servers, bool backups = false)
+      : backups_(backups) {
+    SetCount(num_servers);
+  }
   // There are so many from now on. Those beyond are forgotten.
   void SetCount(int num_servers);
   int count() const { return addresses_.addresses_size(); }
@@ -61,11 +65,11 @@ class ServerDirectory {
   std::vector<ConnectionId> connections() const;
   // By number, empty for those that cannot be reached.
   const v1::Servers& addresses() const { return addresses_; }
-
- private:
   // True if it was another one.
   bool SetAddress(int server, const std::string& address);
 
+ private:
+  const bool backups_;
   // By number.
   std::map<int, ConnectionId> connections_;
   std::set<ConnectionId> known_;

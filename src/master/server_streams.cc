@@ -22,8 +22,23 @@ ServerStreams::ServerStreams(JobController& controller, WorkerPort& port,
     : controller_(controller),
       port_(port),
       workers_(workers),
-      directory_(controller.num_servers()) {
+      directory_(controller.num_servers(), controller.job().ps_backup()) {
   controller_.SetServers(directory_.addresses());
+  if (!controller.job().ps_backup()) return;
+  ServerBackups::Options options;
+  options.servers = controller.job().num_ps_pods();
+  options.fits = [this](int part, int64_t version) {
+    return controller_.ServerVersionFits(part, version);
+  };
+  backups_ = std::make_unique<ServerBackups>(std::move(options));
+}
+
+void ServerStreams::Resume(absl::Time now) {
+  if (backups_ == nullptr) return;
+  for (const auto& [part, record] : controller_.parts()) {
+    backups_->Replay(record);
+  }
+  backups_->Resume(now);
 }
 
 bool ServerStreams::OnMessage(absl::Time now, ConnectionId connection,
@@ -35,8 +50,60 @@ bool ServerStreams::OnMessage(absl::Time now, ConnectionId connection,
   }
   // What a stream says that was replaced is stale.
   const std::optional<int> server = directory_.ServerOf(connection);
-  if (server.has_value()) controller_.OnServerMessage(now, *server, message);
+  if (server.has_value()) OnServerMessage(now, *server, message);
   return directory_.IsServer(connection);
+}
+
+void ServerStreams::OnServerMessage(absl::Time now, int server,
+                                    const v1::WorkerMessage& message) {
+  if (backups_ == nullptr) {
+    return controller_.OnServerMessage(now, server, message);
+  }
+  if (message.has_part_state()) {
+    Execute(now, backups_->OnState(now, server, message.part_state()));
+  }
+  const int part = message.server_committed().part();
+  if (message.has_server_committed() && part >= 0 &&
+      part < controller_.job().num_ps_pods() &&
+      backups_->PrimaryOf(part) == server) {
+    controller_.OnServerMessage(now, part, message);
+  }
+}
+
+void ServerStreams::Execute(absl::Time now,
+                            const ServerBackups::Decisions& decisions) {
+  // Servers go one after the other; nobody needs to take over from them.
+  if (controller_.ending()) return;
+  for (const v1::PsPartRecord& record : decisions.records) {
+    controller_.RecordPart(record);
+  }
+  bool moved = false;
+  for (const int part : decisions.away) {
+    controller_.OnServerDetached(part);
+    moved |= directory_.SetAddress(part, "");
+  }
+  for (const auto& send : decisions.sends) {
+    const auto connection = directory_.ConnectionOf(send.server);
+    if (!connection.has_value()) continue;
+    v1::MasterMessage message;
+    *message.mutable_assignment() = send.assignment;
+    port_.Send({*connection}, std::move(message));
+  }
+  for (const auto& serving : decisions.serving) {
+    LogInfo("part ", serving.part, " of the model is at ", serving.address,
+            " with version ", serving.version);
+    moved |= directory_.SetAddress(serving.part, serving.address);
+  }
+  if (moved) TellAddresses();
+  for (const PartChange& change : decisions.changes) {
+    controller_.OnPartChange(change);
+  }
+  for (const auto& serving : decisions.serving) {
+    controller_.OnServerAttached(now, serving.part, serving.version);
+  }
+  if (decisions.failure.has_value()) {
+    controller_.Fail(now, *decisions.failure);
+  }
 }
 
 bool ServerStreams::OnClosed(absl::Time now, ConnectionId connection,
@@ -46,14 +113,29 @@ bool ServerStreams::OnClosed(absl::Time now, ConnectionId connection,
   if (server.has_value()) {
     LogInfo("server ", *server, " is away",
             status.ok() ? "" : absl::StrCat(": ", status.message()));
-    controller_.OnServerDetached(*server);
+    if (backups_ == nullptr) controller_.OnServerDetached(*server);
     away_until_[*server] = now + kDyingTime;
   }
   if (directory_.OnClosed(connection)) TellAddresses();
+  if (server.has_value() && backups_ != nullptr) {
+    LoseCopies(now, *server);
+  }
   return true;
 }
 
+void ServerStreams::LoseCopies(absl::Time now, int server) {
+  // First: what the others must have to take over is what is acknowledged now.
+  for (int part = 0; part < controller_.job().num_ps_pods(); ++part) {
+    if (backups_->PrimaryOf(part) == server) controller_.OnServerDetached(part);
+  }
+  Execute(now, backups_->OnLost(now, server));
+}
+
 void ServerStreams::Send(int server, v1::MasterMessage message) {
+  if (backups_ != nullptr) {
+    message.set_part(server);
+    server = backups_->PrimaryOf(server);
+  }
   const auto connection = directory_.ConnectionOf(server);
   if (connection.has_value()) port_.Send({*connection}, std::move(message));
 }
@@ -96,7 +178,7 @@ void ServerStreams::OnHello(absl::Time now, ConnectionId connection,
     return port_.Close(connection, change.status());
   }
   if (change->replaced.has_value()) {
-    controller_.OnServerDetached(hello.server());
+    if (backups_ == nullptr) controller_.OnServerDetached(hello.server());
     port_.Close(*change->replaced,
                 absl::FailedPreconditionError(
                     absl::StrCat("server ", hello.server(), " came back")));
@@ -112,6 +194,12 @@ void ServerStreams::OnHello(absl::Time now, ConnectionId connection,
   pids_[hello.server()] = hello.pid();
   away_until_.erase(hello.server());
   if (change->addresses) TellAddresses();
+  if (backups_ != nullptr) {
+    if (change->replaced.has_value()) {
+      LoseCopies(now, hello.server());
+    }
+    return Execute(now, backups_->OnHello(now, hello));
+  }
   if (hello.address().empty()) return;
   LogInfo("server ", hello.server(), " (pid ", hello.pid(), ") is at ",
           hello.address(), " with version ", hello.version());
@@ -131,8 +219,13 @@ std::vector<ServerStreams::Hanging> ServerStreams::TakeHanging(absl::Time now) {
   return hanging;
 }
 
-absl::Time ServerStreams::next_hanging() const {
-  absl::Time next = absl::InfiniteFuture();
+void ServerStreams::OnTimer(absl::Time now) {
+  if (backups_ != nullptr) Execute(now, backups_->OnTimer(now));
+}
+
+absl::Time ServerStreams::next_timer() const {
+  absl::Time next =
+      backups_ == nullptr ? absl::InfiniteFuture() : backups_->next_timer();
   for (const auto& [server, until] : away_until_) next = std::min(next, until);
   return next;
 }

@@ -4,6 +4,7 @@
 
 #include <cstdint>
 #include <map>
+#include <memory>
 #include <string>
 #include <vector>
 
@@ -12,6 +13,7 @@
 #include "elasticdl/v1/master.pb.h"
 #include "job_controller.h"
 #include "job_output.h"
+#include "server_backups.h"
 #include "server_directory.h"
 
 namespace elasticdl::master {
@@ -24,6 +26,9 @@ class ServerStreams {
   ServerStreams(JobController& controller, WorkerPort& port,
                 const std::map<ConnectionId, int64_t>& workers);
 
+  // With what the master before this one has recorded of backups.
+  void Resume(absl::Time now);
+
   // True: it is of a server, and is done with.
   bool OnMessage(absl::Time now, ConnectionId connection,
                  const v1::WorkerMessage& message);
@@ -34,7 +39,7 @@ class ServerStreams {
   void SetCount(int num_servers);
   int count() const { return directory_.count(); }
 
-  // WorkerPort::SendToServer.
+  // WorkerPort::SendToServer. With backups: to the primary of that part.
   void Send(int server, v1::MasterMessage message);
   // The job is over. Those that are pods of this machine hear it by a signal as
   // well. False: it is away.
@@ -51,11 +56,17 @@ class ServerStreams {
   };
   // Each once.
   std::vector<Hanging> TakeHanging(absl::Time now);
-  absl::Time next_hanging() const;
+  void OnTimer(absl::Time now);
+  // When TakeHanging or OnTimer has something to do.
+  absl::Time next_timer() const;
 
  private:
   void OnHello(absl::Time now, ConnectionId connection,
                const v1::ServerHello& hello);
+  void OnServerMessage(absl::Time now, int server,
+                       const v1::WorkerMessage& message);
+  void LoseCopies(absl::Time now, int server);
+  void Execute(absl::Time now, const ServerBackups::Decisions& decisions);
   void TellAddresses();
   void SendStop(const std::vector<ConnectionId>& connections,
                 const std::string& reason);
@@ -64,6 +75,8 @@ class ServerStreams {
   WorkerPort& port_;
   const std::map<ConnectionId, int64_t>& workers_;
   ServerDirectory directory_;
+  // Null: without --ps_backup.
+  std::unique_ptr<ServerBackups> backups_;
   // By server: of the last hello.
   std::map<int, int64_t> pids_;
   std::map<int, absl::Time> away_until_;

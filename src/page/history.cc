@@ -35,6 +35,8 @@ const char* LaneStateName(LaneState state) {
       return "joining";
     case LaneState::kTraining:
       return "training";
+    case LaneState::kWorking:
+      return "working";
     case LaneState::kServing:
       return "serving";
   }
@@ -122,6 +124,15 @@ void History::Apply(const Event& event) {
                    absl::StrCat("the model is on ",
                                 Count(event.Whole("servers"), "server")));
   }
+  if (name == "ps_takeover" || name == "ps_backup_lost") {
+    const std::string server = absl::StrCat("server ", event.Whole("server"));
+    const std::string part = absl::StrCat("part ", event.Whole("part"));
+    return AddMark(
+        event,
+        name == "ps_takeover"
+            ? absl::StrCat(server, " has taken over ", part)
+            : absl::StrCat(server, " goes on without a backup of ", part));
+  }
   if (name == "task_quarantined") {
     return AddMark(
         event, Cut(absl::StrCat("records ", event.Whole("begin"), " to ",
@@ -140,9 +151,24 @@ void History::ApplyPod(const Event& event) {
   if (event.name == "pod_ended") {
     return Leave(key, event.time, event.Is("failure"), event.Text("reason"));
   }
-  const bool serving = server && event.name == "pod_started";
-  Enter(key, event.time, serving ? LaneState::kServing : LaneState::kStarting,
-        event.Text("reason"), event.Whole("replaces", -1));
+  LaneState state = LaneState::kStarting;
+  if (event.name == "pod_started") {
+    if (server) state = LaneState::kServing;
+    if (!server && summary_.command == "command") state = LaneState::kWorking;
+  }
+  Enter(key, event.time, state, event.Text("reason"),
+        event.Whole("replaces", -1));
+}
+
+// What a worker does from when it is ready.
+LaneState History::ReadyState() const {
+  if (summary_.command == "evaluate" || summary_.command == "predict") {
+    return LaneState::kWorking;
+  }
+  // Workers of parameter servers train without a world.
+  const bool alone = std::any_of(rows_.begin(), rows_.end(),
+                                 [](const Row& row) { return row.server; });
+  return alone ? LaneState::kTraining : LaneState::kJoining;
 }
 
 void History::ApplyWorker(const Event& event) {
@@ -152,11 +178,7 @@ void History::ApplyWorker(const Event& event) {
   if (event.name == "worker_lost") {
     return Leave(key, event.time, /*lost=*/false, event.Text("reason"));
   }
-  // Workers of parameter servers train without a world.
-  const bool alone = std::any_of(rows_.begin(), rows_.end(),
-                                 [](const Row& row) { return row.server; });
-  Enter(key, event.time, alone ? LaneState::kTraining : LaneState::kJoining,
-        "");
+  Enter(key, event.time, ReadyState(), "");
 }
 
 void History::ApplyWorld(const Event& event) {
@@ -299,7 +321,9 @@ void History::Enter(Key key, double time, LaneState state,
     member.row = TakeRow(key, time, replaces);
     members_[key] = member;
   }
-  if (state == LaneState::kTraining) ++totals_.joined;
+  if (state == LaneState::kTraining || state == LaneState::kWorking) {
+    ++totals_.joined;
+  }
   Member& member = members_[key];
   Span span;
   span.row = member.row;

@@ -2,6 +2,7 @@
 
 #include <unistd.h>
 
+#include <limits>
 #include <optional>
 #include <utility>
 
@@ -38,17 +39,19 @@ std::string ListenHost(const std::string& host) {
 }  // namespace
 
 std::string PsLogDir(const std::string& log_root, const std::string& run,
-                     int server) {
-  return JoinPath(JoinPath(log_root, run), absl::StrCat("ps-", server));
+                     int server, bool backup) {
+  return JoinPath(JoinPath(log_root, run),
+                  absl::StrCat("ps-", server, backup ? "-backup" : ""));
 }
 
 PsProcess::PsProcess(PsOptions options)
-    : options_(std::move(options)), master_(StreamOptions(options_)) {}
+    : options_(std::move(options)),
+      master_(StreamOptions(options_)),
+      commits_(std::numeric_limits<size_t>::max()) {}
 
 int PsProcess::Run() {
-  // Without an address yet: where the log is follows from the answer.
   const absl::StatusOr<v1::Welcome> welcome =
-      master_.Attach(Hello("", 0), options_.connect_timeout);
+      master_.Attach(Greeting(), options_.connect_timeout);
   if (!welcome.ok()) {
     if (stopping()) return 0;
     LogError(welcome.status().message());
@@ -60,22 +63,29 @@ int PsProcess::Run() {
   LogInfo("server ", options_.server, " of job ", welcome->job().job_name());
   absl::Status status =
       InitFailpoints(welcome->job().failpoints(), options_.server);
-  std::unique_ptr<ps::Server> server;
-  if (status.ok()) {
-    auto started = StartServer(welcome->job().run());
-    status = started.status();
-    if (started.ok()) server = *std::move(started);
-  }
+  if (status.ok()) status = Host(welcome->job());
   int code = kPsExitFailed;
   if (status.ok()) {
     // A server that cannot go on ends the conversation.
-    Thread watch("watch", [&] {
-      server->Wait().IgnoreError();
-      Stop();
-    });
-    code = Converse(*welcome, *server);
-    server->Stop();
-    status = server->Wait();
+    std::vector<Thread> watches;
+    watches.reserve(hosted_.size());
+    for (const Hosted& hosted : hosted_) {
+      watches.emplace_back("watch", [this, &hosted] {
+        hosted.server->Wait().IgnoreError();
+        Stop();
+      });
+    }
+    Thread commits;
+    if (welcome->job().ps_backup()) {
+      commits = Thread("commits", [this] { ApplyCommits(); });
+    }
+    code = Converse(*welcome);
+    commits_.Close();
+    for (const Hosted& hosted : hosted_) hosted.server->Stop();
+    for (const Hosted& hosted : hosted_) {
+      const absl::Status ended = hosted.server->Wait();
+      if (status.ok()) status = ended;
+    }
   }
   master_.End(kCloseTimeout);
   if (status.ok()) return code;
@@ -96,55 +106,131 @@ bool PsProcess::stopping() const {
   return stopping_;
 }
 
-v1::WorkerMessage PsProcess::Hello(const std::string& address,
-                                   int64_t version) const {
+v1::WorkerMessage PsProcess::Greeting() const {
   v1::WorkerMessage message;
   v1::ServerHello& hello = *message.mutable_server_hello();
   hello.set_server(options_.server);
   hello.set_pid(getpid());
-  hello.set_address(address);
-  hello.set_version(version);
   return message;
 }
 
-absl::StatusOr<std::unique_ptr<ps::Server>> PsProcess::StartServer(
-    const std::string& run) {
-  if (run.empty()) return absl::InternalError("the master names no run");
-  ps::ServerOptions options;
-  options.server = options_.server;
-  options.address = {ListenHost(options_.host), options_.port};
-  options.secret = options_.token;
-  options.log_dir = PsLogDir(options_.log_root, run, options_.server);
-  options.memory_limit = options_.memory_limit;
-  if (!options_.audit.empty()) {
-    options.audit = absl::StrCat(options_.audit, ".", options_.server);
-  }
-  ELASTICDL_RETURN_IF_ERROR(MakeDirectories(options.log_dir, 0700));
-  return ps::Server::Start(std::move(options));
+// No change of a copy may overtake what was true before it, or come behind.
+void PsProcess::SayHello(const v1::JobSpec& job) {
+  MutexLock lock(telling_);
+  master_.Send(Hello(job));
 }
 
-int PsProcess::Converse(const v1::Welcome& welcome, ps::Server& server) {
-  const std::string address =
-      net::Address{options_.host, server.port()}.ToString();
-  LogInfo("version ", server.version(), ", for workers at ", address);
-  ps::BucketMover::Options moves;
-  moves.server = options_.server;
-  moves.secret = options_.token;
-  moves.tell = [this](v1::ServerMoved moved) {
+v1::WorkerMessage PsProcess::Hello(const v1::JobSpec& job) const {
+  v1::WorkerMessage message = Greeting();
+  v1::ServerHello& hello = *message.mutable_server_hello();
+  for (const Hosted& hosted : hosted_) {
+    if (job.ps_backup()) {
+      v1::PsCopy& copy = *hello.add_copies();
+      copy = hosted.server->Describe();
+      copy.set_address(hosted.address);
+    } else {
+      hello.set_address(hosted.address);
+      hello.set_version(hosted.server->version());
+    }
+  }
+  return message;
+}
+
+absl::Status PsProcess::Host(const v1::JobSpec& job) {
+  if (job.run().empty()) return absl::InternalError("the master names no run");
+  if (job.ps_backup() && !options_.audit.empty()) {
+    return absl::FailedPreconditionError(
+        "--ps_audit cannot be used in a job with --ps_backup=1");
+  }
+  ELASTICDL_ASSIGN_OR_RETURN(Hosted own, StartServer(job, options_.server));
+  hosted_.push_back(std::move(own));
+  if (!job.ps_backup()) return absl::OkStatus();
+  const int servers = job.num_ps_pods();
+  ELASTICDL_ASSIGN_OR_RETURN(
+      Hosted copy, StartServer(job, (options_.server + servers - 1) % servers));
+  hosted_.push_back(std::move(copy));
+  return absl::OkStatus();
+}
+
+absl::StatusOr<PsProcess::Hosted> PsProcess::StartServer(const v1::JobSpec& job,
+                                                         int part) {
+  const bool own = part == options_.server;
+  ps::ServerOptions options;
+  options.server = part;
+  options.address = {ListenHost(options_.host), options_.port};
+  // The copy has a port of its own: who dials must know whom it reaches.
+  if (!own && options.address.port != 0) ++options.address.port;
+  options.secret = options_.token;
+  options.log_dir = PsLogDir(options_.log_root, job.run(), part, !own);
+  options.memory_limit = options_.memory_limit;
+  // The process has two copies.
+  if (job.ps_backup()) options.memory_limit /= 2;
+  if (!options_.audit.empty()) {
+    options.audit = absl::StrCat(options_.audit, ".", part);
+  }
+  options.replicated = job.ps_backup();
+  options.tell = [this](const v1::PsPartState& state) {
     v1::WorkerMessage message;
-    *message.mutable_server_moved() = std::move(moved);
+    *message.mutable_part_state() = state;
+    MutexLock lock(telling_);
     master_.Send(std::move(message));
   };
-  ps::BucketMover mover(std::move(moves), server, welcome.servers());
-  master_.Send(Hello(address, server.version()));
+  ELASTICDL_RETURN_IF_ERROR(MakeDirectories(options.log_dir, 0700));
+  Hosted hosted;
+  hosted.part = part;
+  ELASTICDL_ASSIGN_OR_RETURN(hosted.server,
+                             ps::Server::Start(std::move(options)));
+  hosted.address =
+      net::Address{options_.host, hosted.server->port()}.ToString();
+  LogInfo("version ", hosted.server->version(),
+          job.ps_backup() ? absl::StrCat(" of part ", part) : "",
+          ", for workers at ", hosted.address);
+  return hosted;
+}
+
+ps::Server* PsProcess::Find(int part) const {
+  for (const Hosted& hosted : hosted_) {
+    if (hosted.part == part) return hosted.server.get();
+  }
+  return nullptr;
+}
+
+int PsProcess::Converse(const v1::Welcome& welcome) {
+  const bool backups = welcome.job().ps_backup();
+  // Nothing moves between servers with backups.
+  std::unique_ptr<ps::BucketMover> mover;
+  if (!backups) {
+    ps::BucketMover::Options moves;
+    moves.server = options_.server;
+    moves.secret = options_.token;
+    moves.tell = [this](v1::ServerMoved moved) {
+      v1::WorkerMessage message;
+      *message.mutable_server_moved() = std::move(moved);
+      master_.Send(std::move(message));
+    };
+    mover = std::make_unique<ps::BucketMover>(
+        std::move(moves), *hosted_[0].server, welcome.servers());
+  }
+  SayHello(welcome.job());
   while (true) {
     while (auto message = master_.Receive(absl::InfiniteDuration())) {
-      if (message->has_commit()) Commit(message->commit(), server);
-      if (message->has_servers()) mover.SetServers(message->servers());
-      if (message->has_move_buckets()) mover.Begin(message->move_buckets());
+      if (message->has_commit() && !backups) Commit(*message);
+      if (mover != nullptr && message->has_servers()) {
+        mover->SetServers(message->servers());
+      }
+      if (mover != nullptr && message->has_move_buckets()) {
+        mover->Begin(message->move_buckets());
+      }
+      if (backups && message->has_assignment()) {
+        ps::Server* server = Find(message->assignment().part());
+        if (server != nullptr) server->Assign(message->assignment());
+      }
       if (message->has_stop()) {
         LogInfo("the master says stop: ", message->stop().reason());
         return message->stop().exit_code();
+      }
+      if (message->has_commit() && backups) {
+        commits_.Push(*std::move(message));
       }
     }
     if (stopping()) return 0;
@@ -155,10 +241,10 @@ int PsProcess::Converse(const v1::Welcome& welcome, ps::Server& server) {
       return kPsExitMasterLost;
     }
     LogInfo("the master is back");
-    mover.SetServers(back->servers());
+    if (mover != nullptr) mover->SetServers(back->servers());
     // Only now: workers may have pushed while the master was away, and the
     // master knows how much the server must have.
-    master_.Send(Hello(address, server.version()));
+    SayHello(welcome.job());
   }
 }
 
@@ -172,27 +258,38 @@ absl::StatusOr<v1::Welcome> PsProcess::AttachAgain(const v1::Welcome& welcome) {
   }
   LogWarning("the master is gone (", end.message(), "); waiting up to ",
              absl::FormatDuration(patience), " for the next");
-  ELASTICDL_ASSIGN_OR_RETURN(
-      v1::Welcome again,
-      master_.Attach(Hello(/*address=*/"", /*version=*/0), patience));
+  // What copies are to each other may change until there is a master.
+  ELASTICDL_ASSIGN_OR_RETURN(v1::Welcome again,
+                             master_.Attach(Greeting(), patience));
   if (again.job().run() == welcome.job().run()) return again;
   return absl::FailedPreconditionError(
       "another run of the job has begun, which needs other values");
 }
 
-void PsProcess::Commit(const v1::PsCommit& commit, ps::Server& server) {
+void PsProcess::ApplyCommits() {
+  while (const auto message = commits_.Pop()) Commit(*message);
+}
+
+void PsProcess::Commit(const v1::MasterMessage& message) {
+  const v1::PsCommit& commit = message.commit();
+  const bool copies = hosted_.size() > 1;
+  ps::Server* server = copies ? Find(message.part()) : hosted_[0].server.get();
+  if (server == nullptr) return;
   v1::PsEntry entry;
   *entry.mutable_commit() = commit;
-  const absl::Status done = server.Apply(entry);
-  v1::WorkerMessage message;
-  v1::ServerCommitted& committed = *message.mutable_server_committed();
+  const absl::Status done = server->Apply(entry);
+  // Another copy has taken over, and the master tells it: or this process ends.
+  if (copies && absl::IsUnavailable(done)) return;
+  v1::WorkerMessage answer;
+  v1::ServerCommitted& committed = *answer.mutable_server_committed();
   committed.set_version(commit.version());
+  committed.set_part(message.part());
   // It may be said again after a restart of either side.
   if (!done.ok() && !absl::IsAlreadyExists(done)) {
     LogWarning("version ", commit.version(), ": ", done.message());
     committed.set_error(std::string(done.message()));
   }
-  master_.Send(std::move(message));
+  master_.Send(std::move(answer));
 }
 
 }  // namespace elasticdl::programs

@@ -6,11 +6,13 @@
 #include <cstdint>
 #include <memory>
 #include <string>
+#include <vector>
 
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
 #include "absl/time/time.h"
 #include "elasticdl/common/mutex.h"
+#include "elasticdl/common/queue.h"
 #include "elasticdl/ps/server.h"
 #include "elasticdl/rendezvous/master_link.h"
 #include "elasticdl/v1/master.pb.h"
@@ -26,7 +28,8 @@ struct PsOptions {
   // The host at which workers reach it, and its port; 0: a free one.
   std::string host = "127.0.0.1";
   uint16_t port = 0;
-  // Logs are in <log_root>/<run of the job>/ps-<server>.
+  // Logs are in <log_root>/<run of the job>/ps-<server>; of a backup for the
+  // part of another server, in ps-<server>-backup.
   std::string log_root;
   // ps::ServerOptions.
   size_t memory_limit = 0;
@@ -39,9 +42,10 @@ struct PsOptions {
 inline constexpr int kPsExitFailed = 1;
 inline constexpr int kPsExitMasterLost = 3;
 
-// Where the server of this number has its log.
+// Where the server of this number has its log; `backup`: where the next one has
+// the copy of it.
 std::string PsLogDir(const std::string& log_root, const std::string& run,
-                     int server);
+                     int server, bool backup = false);
 
 // Thread-safe; Run once.
 class PsProcess {
@@ -54,18 +58,39 @@ class PsProcess {
   void Stop();
 
  private:
-  v1::WorkerMessage Hello(const std::string& address, int64_t version) const;
-  absl::StatusOr<std::unique_ptr<ps::Server>> StartServer(
-      const std::string& run);
+  // A part of the model, or a copy of one, that this process has.
+  struct Hosted {
+    int part = 0;
+    std::string address;
+    std::unique_ptr<ps::Server> server;
+  };
+
+  // Without what is hosted: at first nothing is, because where the logs are
+  // follows from the answer.
+  v1::WorkerMessage Greeting() const;
+  void SayHello(const v1::JobSpec& job);
+  v1::WorkerMessage Hello(const v1::JobSpec& job) const;
+  absl::Status Host(const v1::JobSpec& job);
+  absl::StatusOr<Hosted> StartServer(const v1::JobSpec& job, int part);
   // Until the conversation has ended for good; the exit code.
-  int Converse(const v1::Welcome& welcome, ps::Server& server);
-  // To the restarted master. The address is not told yet.
+  int Converse(const v1::Welcome& welcome);
+  // To the restarted master. What is hosted is not told yet.
   absl::StatusOr<v1::Welcome> AttachAgain(const v1::Welcome& welcome);
-  void Commit(const v1::PsCommit& commit, ps::Server& server);
+  ps::Server* Find(int part) const;
+  // With backups: the thread that applies what the master commits. It may have
+  // to wait for a backup, and the answer of the master to that must be heard
+  // meanwhile.
+  void ApplyCommits();
+  void Commit(const v1::MasterMessage& message);
   bool stopping() const;
 
   const PsOptions options_;
   rendezvous::MasterLink master_;
+  // Held by whoever tells the master of a copy.
+  Mutex telling_;
+  // Constant while there is a conversation.
+  std::vector<Hosted> hosted_;
+  Queue<v1::MasterMessage> commits_;
 
   mutable Mutex mu_;
   bool stopping_ ABSL_GUARDED_BY(mu_) = false;

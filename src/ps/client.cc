@@ -22,6 +22,8 @@ namespace {
 // A server that is alive answers; one that is stopped or cut off is asked again
 // over a new connection.
 constexpr absl::Duration kAnswerTimeout = absl::Seconds(60);
+// A question aside, which somebody else can answer too.
+constexpr absl::Duration kMapTimeout = absl::Seconds(5);
 // It reads all of its memory for that.
 constexpr absl::Duration kDigestTimeout = absl::Minutes(10);
 
@@ -95,6 +97,12 @@ absl::Status Client::WithMap(const std::function<absl::Status()>& attempt) {
   }
 }
 
+void Client::OnMoved(int server) {
+  const auto index = static_cast<size_t>(server);
+  MutexLock lock(mu_);
+  if (index < lanes_.size()) lanes_[index]->Interrupt();
+}
+
 std::vector<Client::Call> Client::MakeCalls() const {
   return std::vector<Call>(lanes_.size());
 }
@@ -117,7 +125,8 @@ absl::Status Client::Run(std::vector<Call>& calls,
     size_t away = 0;
     while (away < calls.size() && calls[away].done) ++away;
     if (away == calls.size()) return absl::OkStatus();
-    // It may be away for good.
+    // It may be away for good: the others answered before it was scaled away.
+    AskForMap(calls);
     if (has_newer_map()) {
       return absl::FailedPreconditionError("the bucket map is another one");
     }
@@ -136,6 +145,22 @@ absl::Status Client::Run(std::vector<Call>& calls,
       cancel_.WaitFor(mu_, std::min(end - clock.Now(), backoff.Next()));
     }
     if (cancelled_) return absl::CancelledError("cancelled");
+  }
+}
+
+void Client::AskForMap(const std::vector<Call>& calls) {
+  for (size_t i = 0; i < calls.size(); ++i) {
+    if (!calls[i].done) continue;
+    Lane& lane = *lanes_[i];
+    Call ask;
+    ask.request.mutable_status();
+    // The answer that came is still to be read.
+    std::swap(lane.answer, lane.kept);
+    absl::Status asked = lane.Send(ask, kMapTimeout);
+    if (asked.ok()) asked = lane.Receive(ask, kMapTimeout);
+    std::swap(lane.answer, lane.kept);
+    NoteMap(ask.reply);
+    if (asked.ok()) return;
   }
 }
 

@@ -26,6 +26,8 @@ absl::Status Client::Lane::Receive(Call& call, absl::Duration timeout) {
     read = absl::UnavailableError("an answer to another request");
   }
   ELASTICDL_RETURN_IF_ERROR(Ended(read));
+  // It may not be the one to ask any more: the next try looks where it is.
+  if (call.reply.elsewhere()) Drop();
   return absl::Status(static_cast<absl::StatusCode>(call.reply.code()),
                       call.reply.message());
 }
@@ -33,6 +35,12 @@ absl::Status Client::Lane::Receive(Call& call, absl::Duration timeout) {
 void Client::Lane::Drop() {
   MutexLock lock(mu_);
   socket_.reset();
+}
+
+void Client::Lane::Interrupt() {
+  MutexLock lock(mu_);
+  ++interrupts_;
+  if (socket_ != nullptr) socket_->ShutDown();
 }
 
 void Client::Lane::Cancel() {
@@ -44,6 +52,11 @@ void Client::Lane::Cancel() {
 absl::Status Client::Lane::Connect(absl::Duration timeout) {
   if (socket_ != nullptr) return absl::OkStatus();
   timeout = std::min(timeout, kConnectTimeout);
+  int64_t interrupts = 0;
+  {
+    MutexLock lock(mu_);
+    interrupts = interrupts_;
+  }
   ELASTICDL_ASSIGN_OR_RETURN(const net::Address address,
                              options_.find(server_, timeout));
   ELASTICDL_ASSIGN_OR_RETURN(net::Socket socket,
@@ -51,6 +64,8 @@ absl::Status Client::Lane::Connect(absl::Duration timeout) {
   {
     MutexLock lock(mu_);
     if (cancelled_) return absl::CancelledError("cancelled");
+    // The address may be an old one.
+    if (interrupts != interrupts_) return absl::UnavailableError("it moved");
     socket_ = std::make_unique<net::Socket>(std::move(socket));
   }
   return Greeted(

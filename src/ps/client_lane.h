@@ -31,7 +31,7 @@ struct Client::Call {
   v1::PsReply reply;
 };
 
-// Thread-compatible, except Cancel.
+// Thread-compatible, except Interrupt and Cancel.
 class Client::Lane {
  public:
   Lane(const Options& options, int server)
@@ -41,10 +41,13 @@ class Client::Lane {
   absl::Status Receive(Call& call, absl::Duration timeout);
   // An answer may be on its way that nobody will read.
   void Drop();
+  // The connection, if there is one, is of no more use. Any thread.
+  void Interrupt();
   void Cancel();
 
   // Of the last answer.
   Buffer answer;
+  Buffer kept;
   // Of the dense values that the worker has from this server.
   int64_t dense_version = -1;
   uint64_t incarnation = 0;
@@ -65,6 +68,7 @@ class Client::Lane {
   absl::Time stranger_since_ = absl::InfiniteFuture();
   Mutex mu_;
   bool cancelled_ ABSL_GUARDED_BY(mu_) = false;
+  int64_t interrupts_ ABSL_GUARDED_BY(mu_) = 0;
   // Replaced under the lock, used by the thread of the client.
   std::unique_ptr<net::Socket> socket_;
 };

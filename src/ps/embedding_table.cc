@@ -13,10 +13,6 @@ namespace {
 // As many as any optimizer has (Adam with amsgrad).
 constexpr size_t kMaxSlots = 3;
 
-size_t RoundUp(size_t bytes, size_t unit) {
-  return (bytes + unit - 1) / unit * unit;
-}
-
 }  // namespace
 
 EmbeddingTable::EmbeddingTable(Options options,

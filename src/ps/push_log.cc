@@ -18,10 +18,10 @@
 #include "absl/strings/numbers.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/strip.h"
-#include "elasticdl/common/crc32.h"
 #include "elasticdl/common/failpoint.h"
 #include "elasticdl/common/log.h"
 #include "elasticdl/common/status.h"
+#include "log_frame.h"
 #include "mapped_file.h"
 #include "snapshot.h"
 
@@ -31,27 +31,8 @@ namespace {
 constexpr char kZeros[8] = {};
 // A longer one would take long to replay.
 constexpr int64_t kMostLogBytes = int64_t{4} << 30;
-
-struct FrameHead {
-  uint64_t number = 0;
-  uint32_t header_bytes = 0;
-  uint32_t crc = 0;
-  uint64_t payload_bytes = 0;
-  // Of what is above: a length that cannot be trusted would hide what follows.
-  uint32_t head_crc = 0;
-  uint32_t zero = 0;
-
-  uint32_t Checksum() const {
-    return Crc32c({reinterpret_cast<const char*>(this), 24});
-  }
-};
-static_assert(sizeof(FrameHead) == 32, "fields without holes");
-
-uint64_t Padded(uint64_t bytes) { return (bytes + 7) / 8 * 8; }
-
-uint64_t FrameBytes(const FrameHead& head) {
-  return sizeof(head) + Padded(head.header_bytes) + Padded(head.payload_bytes);
-}
+// Snapshots for which files are kept at most because somebody reads them.
+constexpr size_t kMostKept = 4;
 
 absl::Status WriteVector(int fd, std::vector<iovec> parts,
                          const std::string& what) {
@@ -71,6 +52,17 @@ absl::Status WriteVector(int fd, std::vector<iovec> parts,
     }
   }
   return absl::OkStatus();
+}
+
+// A bad entry of this many bytes is at the front of `rest`; 0: nobody knows how
+// long it is. Is it one whose end, and all behind it, never reached the disk?
+// File systems give zeros for such bytes. (A last entry that went bad
+// otherwise, and ends with zeros by chance, is cut off, too. The master notices
+// either.)
+bool EndsInZeros(absl::string_view rest, size_t bytes) {
+  if (bytes == 0) bytes = sizeof(FrameHead);
+  // Frames lie at multiples of 8, and so do pages.
+  return rest.find_first_not_of('\0', bytes - 8) == absl::string_view::npos;
 }
 
 iovec Part(const void* data, size_t size) {
@@ -96,10 +88,15 @@ absl::StatusOr<std::unique_ptr<PushLog>> PushLog::Open(
   return log;
 }
 
-PushLog::~PushLog() {
+PushLog::~PushLog() { KillSnapshot(); }
+
+void PushLog::KillSnapshot() {
   if (child_ <= 0) return;
   kill(child_, SIGKILL);
   waitpid(child_, nullptr, 0);
+  child_ = 0;
+  child_fd_.Reset();
+  unlink(scratch_.c_str());
 }
 
 std::string PushLog::PathOf(absl::string_view kind,
@@ -160,7 +157,7 @@ absl::Status PushLog::Recover(ServerState::Options state_options,
     }
     ELASTICDL_RETURN_IF_ERROR(Replay(PathOf("log", segments[i]), last, state));
   }
-  DeleteBefore(oldest_needed);
+  DeleteBefore(oldest_needed, oldest_needed);
   return OpenSegment();
 }
 
@@ -173,45 +170,44 @@ absl::Status PushLog::Replay(const std::string& path, bool last,
     return absl::DataLossError(
         absl::StrCat(path, ": ", why, " at offset ", at));
   };
+  std::string torn = "of an entry that was not complete";
   while (at < file.size()) {
-    FrameHead head;
-    if (file.size() - at < sizeof(head)) break;
-    std::memcpy(&head, file.data() + at, sizeof(head));
-    if (head.head_crc != head.Checksum()) return bad("bad entry");
-    if (head.payload_bytes > file.size() ||
-        file.size() - at < FrameBytes(head)) {
+    Frame frame;
+    const FrameResult result = ParseFrame(file.substr(at), frame);
+    if (result == FrameResult::kShort) break;
+    v1::PsEntry entry;
+    if (result != FrameResult::kOk ||
+        !entry.ParseFromArray(frame.header.data(),
+                              static_cast<int>(frame.header.size()))) {
+      if (!last || !EndsInZeros(file.substr(at), frame.bytes)) {
+        return bad("bad entry");
+      }
+      torn =
+          "that never reached the disk: the machine went down, and what was "
+          "written last is lost";
       break;
     }
-    const absl::string_view header(file.data() + at + sizeof(head),
-                                   head.header_bytes);
-    const absl::string_view payload(header.data() + Padded(head.header_bytes),
-                                    head.payload_bytes);
-    v1::PsEntry entry;
-    if (ExtendCrc32c(Crc32c(header), payload) != head.crc ||
-        !entry.ParseFromArray(header.data(), static_cast<int>(header.size()))) {
-      return bad("bad entry");
-    }
     // Before the snapshot.
-    if (static_cast<int64_t>(head.number) >= position_) {
-      if (static_cast<int64_t>(head.number) != position_) {
-        return bad("an entry is missing");
-      }
-      ELASTICDL_RETURN_IF_ERROR(Annotate(state.Check(entry, payload), path));
+    if (frame.number >= position_) {
+      if (frame.number != position_) return bad("an entry is missing");
+      ELASTICDL_RETURN_IF_ERROR(
+          Annotate(state.Check(entry, frame.payload), path));
       const int64_t before = state.version();
-      ELASTICDL_RETURN_IF_ERROR(Annotate(state.Apply(entry, payload), path));
+      ELASTICDL_RETURN_IF_ERROR(
+          Annotate(state.Apply(entry, frame.payload), path));
       if (options_.replayed != nullptr) {
         ELASTICDL_RETURN_IF_ERROR(
             options_.replayed(position_, entry, before, state.version()));
       }
       ++position_;
-      bytes_ += static_cast<int64_t>(FrameBytes(head));
+      bytes_ += static_cast<int64_t>(frame.bytes);
     }
-    at += FrameBytes(head);
+    at += frame.bytes;
   }
   if (at == file.size()) return absl::OkStatus();
   if (!last) return bad("an entry is cut off");
-  LogWarning(path, ": dropped ", file.size() - at,
-             " bytes of an entry that was not complete");
+  LogWarning(path, ": dropped ", file.size() - at, " bytes at offset ", at, " ",
+             torn);
   if (truncate(path.c_str(), static_cast<off_t>(at)) != 0) {
     return ErrnoToStatus(errno, absl::StrCat("truncate ", path));
   }
@@ -233,27 +229,22 @@ absl::Status PushLog::OpenSegment() {
 
 // ---- appending ----
 
-absl::Status PushLog::Append(const std::string& header,
+absl::Status PushLog::Append(absl::string_view header,
                              absl::string_view payload) {
   if (broken_) {
     return absl::DataLossError(
         absl::StrCat(options_.dir, ": half an entry is in the way"));
   }
-  FrameHead head;
-  head.number = static_cast<uint64_t>(position_);
-  head.header_bytes = static_cast<uint32_t>(header.size());
-  head.payload_bytes = payload.size();
-  head.crc = ExtendCrc32c(Crc32c(header), payload);
-  head.head_crc = head.Checksum();
+  const FrameHead head = MakeFrameHead(position_, header, payload);
   const absl::Status failpoint = Failpoint("ps.log");
   absl::Status written =
       failpoint.ok()
           ? WriteVector(
                 fd_.get(),
                 {Part(&head, sizeof(head)), Part(header.data(), header.size()),
-                 Part(kZeros, Padded(header.size()) - header.size()),
+                 Part(kZeros, PaddedTo8(header.size()) - header.size()),
                  Part(payload.data(), payload.size()),
-                 Part(kZeros, Padded(payload.size()) - payload.size())},
+                 Part(kZeros, PaddedTo8(payload.size()) - payload.size())},
                 options_.dir)
           : failpoint;
   if (!written.ok()) {
@@ -266,11 +257,40 @@ absl::Status PushLog::Append(const std::string& header,
     }
     return written;
   }
-  const auto bytes = static_cast<int64_t>(FrameBytes(head));
+  const auto bytes = static_cast<int64_t>(head.FrameBytes());
   segment_bytes_ += bytes;
   bytes_ += bytes;
   ++position_;
   return absl::OkStatus();
+}
+
+absl::Status PushLog::Restart(const std::string& snapshot, int64_t position) {
+  KillSnapshot();
+  ELASTICDL_ASSIGN_OR_RETURN(const std::vector<std::string> names,
+                             ListDirectory(options_.dir));
+  for (const std::string& name : names) {
+    const std::string path = JoinPath(options_.dir, name);
+    if (name == "lock" || path == snapshot) continue;
+    if (unlink(path.c_str()) != 0) {
+      return ErrnoToStatus(errno, absl::StrCat("delete ", path));
+    }
+  }
+  position_ = position;
+  bytes_ = 0;
+  last_snapshot_bytes_ = 0;
+  postponed_ = 0;
+  broken_ = false;
+  cuts_.clear();
+  if (!snapshot.empty()) {
+    const std::string path = PathOf("snapshot", position);
+    struct stat info = {};
+    if (rename(snapshot.c_str(), path.c_str()) != 0 ||
+        stat(path.c_str(), &info) != 0) {
+      return ErrnoToStatus(errno, absl::StrCat("rename ", snapshot));
+    }
+    last_snapshot_bytes_ = info.st_size;
+  }
+  return OpenSegment();
 }
 
 // ---- snapshots ----
@@ -321,7 +341,7 @@ absl::Status PushLog::Fork(const ServerState& state) {
   return status;
 }
 
-absl::Status PushLog::FinishSnapshot() {
+absl::Status PushLog::FinishSnapshot(int64_t keep) {
   int status = 0;
   pid_t ended = 0;
   do {
@@ -348,23 +368,27 @@ absl::Status PushLog::FinishSnapshot() {
   postponed_ = 0;
   last_snapshot_bytes_ = written.st_size;
   bytes_ -= child_log_bytes_;
-  DeleteBefore(child_position_);
+  cuts_.push_back(child_position_);
+  if (cuts_.size() > kMostKept) cuts_.pop_front();
+  DeleteBefore(child_position_,
+               std::clamp(keep, cuts_.front(), child_position_));
   return absl::OkStatus();
 }
 
 // Every snapshot begins a new file, so that no file has entries of both sides.
 // A failure costs space only, and the next one tries again.
-void PushLog::DeleteBefore(int64_t position) {
+void PushLog::DeleteBefore(int64_t snapshots, int64_t entries) {
   const auto names = ListDirectory(options_.dir);
   if (!names.ok()) return;
   for (absl::string_view name : *names) {
     absl::string_view rest = name;
     int64_t number = 0;
-    if (!absl::ConsumePrefix(&rest, "snapshot-") &&
-        !absl::ConsumePrefix(&rest, "log-")) {
+    const bool snapshot = absl::ConsumePrefix(&rest, "snapshot-");
+    if (!snapshot && !absl::ConsumePrefix(&rest, "log-")) continue;
+    if (!absl::SimpleAtoi(rest, &number) ||
+        number >= (snapshot ? snapshots : entries)) {
       continue;
     }
-    if (!absl::SimpleAtoi(rest, &number) || number >= position) continue;
     unlink(JoinPath(options_.dir, name).c_str());
   }
 }

@@ -2,15 +2,13 @@
 // files of one folder, and snapshots that stand for the entries before them.
 //
 //   snapshot-N   the state after N entries (snapshot.h)
-//   log-N        the entries from number N on: frames of
-//                  uint64 number, uint32 header bytes, uint32 CRC-32C of header
-//                  and payload, uint64 payload bytes, uint32 CRC-32C of these,
-//                  uint32 0; the header (v1::PsEntry), the payload; both with
-//                  zeros up to a multiple of 8
+//   log-N        the entries from number N on, in frames (log_frame.h)
 #pragma once
 
 #include <cstdint>
+#include <deque>
 #include <functional>
+#include <limits>
 #include <memory>
 #include <string>
 #include <utility>
@@ -41,15 +39,20 @@ class PushLog {
   };
   // Opens or creates the folder and brings `state`, which is new, to the end of
   // the log. A last entry that was cut off in the middle is dropped: nobody has
-  // an acknowledgement for it. DATA_LOSS for a log with a hole or a bad entry
-  // before its end. One process at a time: FAILED_PRECONDITION if another one
-  // has it open.
+  // an acknowledgement for it. So is an end that is nothing but zeros: the
+  // machine lost its power, and with it what was acknowledged last; the master
+  // compares versions. DATA_LOSS for a log with a hole or a bad entry before
+  // its end. One process at a time: FAILED_PRECONDITION if another one has it
+  // open.
   static absl::StatusOr<std::unique_ptr<PushLog>> Open(
       Options options, ServerState::Options state_options, ServerState& state);
   ~PushLog();
 
   // When it fails (the disk is full), nothing of the entry stays.
-  absl::Status Append(const std::string& header, absl::string_view payload);
+  absl::Status Append(absl::string_view header, absl::string_view payload);
+  // Forgets everything and goes on after this snapshot of `position` entries, a
+  // file of the same folder. Empty: from nothing, with position 0.
+  absl::Status Restart(const std::string& snapshot, int64_t position);
 
   // How many entries there are.
   int64_t position() const { return position_; }
@@ -63,8 +66,10 @@ class PushLog {
   bool snapshotting() const { return child_ > 0; }
   // Becomes readable when the child is done; only while snapshotting().
   int snapshot_fd() const { return child_fd_.get(); }
-  // Waits for the child. After success older files are deleted.
-  absl::Status FinishSnapshot();
+  // Waits for the child. After success older files are deleted, except those
+  // from `keep` on, which somebody still reads, for some snapshots more.
+  absl::Status FinishSnapshot(
+      int64_t keep = std::numeric_limits<int64_t>::max());
 
  private:
   explicit PushLog(Options options) : options_(std::move(options)) {}
@@ -74,7 +79,9 @@ class PushLog {
   absl::Status Fork(const ServerState& state);
   std::string PathOf(absl::string_view kind,
                      const absl::AlphaNum& number) const;
-  void DeleteBefore(int64_t position);
+  void DeleteBefore(int64_t snapshots, int64_t entries);
+  // Ends the child, if there is one, and what it has written.
+  void KillSnapshot();
 
   const Options options_;
   Fd lock_;
@@ -94,6 +101,8 @@ class PushLog {
   Fd child_fd_;
   int64_t child_position_ = 0;
   int64_t child_log_bytes_ = 0;
+  // Where the last snapshots were made.
+  std::deque<int64_t> cuts_;
   std::string scratch_;
 };
 

@@ -1,32 +1,21 @@
-#include "elasticdl/ps/server.h"
-
+#include <fcntl.h>
 #include <poll.h>
 #include <sys/eventfd.h>
 #include <unistd.h>
 
-#include <atomic>
 #include <cerrno>
 #include <cstring>
-#include <map>
 #include <system_error>
 #include <utility>
-#include <vector>
 
 #include "absl/strings/str_cat.h"
 #include "elasticdl/common/clock.h"
 #include "elasticdl/common/failpoint.h"
-#include "elasticdl/common/file.h"
 #include "elasticdl/common/log.h"
-#include "elasticdl/common/mutex.h"
 #include "elasticdl/common/secret.h"
-#include "elasticdl/common/shared_mutex.h"
 #include "elasticdl/common/status.h"
-#include "elasticdl/common/thread.h"
 #include "elasticdl/net/handshake.h"
-#include "push_audit.h"
-#include "push_log.h"
-#include "server_state.h"
-#include "wire.h"
+#include "server_impl.h"
 
 namespace elasticdl::ps {
 namespace {
@@ -34,6 +23,8 @@ namespace {
 constexpr absl::Duration kGreetTimeout = absl::Seconds(10);
 // Of one message once it has begun; a large one over a slow network.
 constexpr absl::Duration kMessageTimeout = absl::Minutes(2);
+// For a backup; below a client's patience for one answer.
+constexpr absl::Duration kMostWait = absl::Seconds(45);
 // More workers than any job has.
 constexpr size_t kMaxConnections = 4096;
 // That have not shown the token yet: strangers cannot use up what there is.
@@ -44,107 +35,13 @@ constexpr absl::Duration kMoveWait = absl::Seconds(5);
 // Before the next try to accept a connection when there was no room for it.
 constexpr absl::Duration kNoRoomPause = absl::Milliseconds(100);
 
-uint64_t RandomNumber() {
+}  // namespace
+
+uint64_t ServerImpl::RandomNumber() {
   uint64_t number = 0;
   std::memcpy(&number, RandomBytes(sizeof(number)).data(), sizeof(number));
   return number;
 }
-
-class ServerImpl : public Server {
- public:
-  explicit ServerImpl(ServerOptions options)
-      : options_(std::move(options)), state_(StateOptions(options_)) {}
-  ~ServerImpl() override;
-
-  absl::Status SetUp();
-  uint16_t port() const override { return listener_.port(); }
-  int64_t version() const override {
-    ReaderMutexLock lock(state_mu_);
-    return state_.version();
-  }
-  absl::Status Apply(const v1::PsEntry& entry,
-                     absl::string_view payload) override;
-  Moving moving() const override;
-  absl::Status Wait() override;
-  void Stop() override { End(absl::OkStatus()); }
-
- private:
-  struct Connection {
-    net::Socket socket;
-    Thread thread;
-  };
-
-  static ServerState::Options StateOptions(const ServerOptions& options) {
-    return {options.server, options.memory_limit};
-  }
-
-  absl::Status OpenLog();
-  void AcceptAll();
-  void Serve(int64_t id, net::Socket& socket);
-  absl::Status ServeOne(net::Socket& socket, Buffer& payload, Buffer& answer);
-  void HandleEntry(const v1::PsEntry& entry, absl::string_view payload,
-                   v1::PsReply& reply);
-  // `ask`: absl::Status(const ServerState&), fills the answer.
-  template <typename Ask>
-  void HandleRead(const Ask& ask, v1::PsReply& reply, Buffer& answer);
-  // `attempt`: absl::Status(). Repeated while it is UNAVAILABLE because a
-  // bucket or a map is on its way here.
-  template <typename Attempt>
-  absl::Status AwaitMove(const Attempt& attempt);
-  void NoteMove();
-  // The log has grown long enough for one.
-  void WantSnapshot();
-  absl::Status Accept(const v1::PsEntry& entry, absl::string_view payload)
-      ABSL_EXCLUSIVE_LOCKS_REQUIRED(state_mu_);
-  // Memory is nearly used up, and nobody was told.
-  bool WantsWarning() ABSL_EXCLUSIVE_LOCKS_REQUIRED(state_mu_);
-  void Warn() const;
-  void HandleStatus(const v1::PsStatusRequest& request, v1::PsReply& reply);
-  void WriteSnapshots();
-  void FillMap(v1::PsReply& reply) const ABSL_SHARED_LOCKS_REQUIRED(state_mu_);
-  // The first call decides what Wait returns.
-  void End(absl::Status why);
-  void Reap() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
-
-  const ServerOptions options_;
-  const uint64_t incarnation_ = RandomNumber();
-  net::Listener listener_;
-
-  mutable SharedMutex state_mu_;
-  ServerState state_ ABSL_GUARDED_BY(state_mu_);
-  // Half an entry may be in the state or in the log: nobody may see them.
-  bool broken_ ABSL_GUARDED_BY(state_mu_) = false;
-  // That memory is nearly used up.
-  bool warned_ ABSL_GUARDED_BY(state_mu_) = false;
-  // Null: none.
-  std::unique_ptr<PushLog> log_ ABSL_GUARDED_BY(state_mu_);
-  // Null: none.
-  std::unique_ptr<PushAudit> audit_ ABSL_GUARDED_BY(state_mu_);
-  // For the audit of a server without a log.
-  int64_t entries_ ABSL_GUARDED_BY(state_mu_) = 0;
-  std::atomic<int64_t> pulls_ = 0;
-  std::atomic<int64_t> pushes_ = 0;
-  std::atomic<int64_t> repeated_ = 0;
-  std::atomic<int> greetings_ = 0;
-  // Maps and buckets that came. Grows under mu_.
-  std::atomic<int64_t> moves_ = 0;
-
-  Mutex mu_;
-  CondVar changed_;
-  bool ended_ ABSL_GUARDED_BY(mu_) = false;
-  absl::Status why_ ABSL_GUARDED_BY(mu_);
-  bool snapshot_wanted_ ABSL_GUARDED_BY(mu_) = false;
-  int64_t next_connection_ ABSL_GUARDED_BY(mu_) = 0;
-  std::map<int64_t, std::unique_ptr<Connection>> connections_
-      ABSL_GUARDED_BY(mu_);
-  // Whose threads are about to end.
-  std::vector<int64_t> finished_ ABSL_GUARDED_BY(mu_);
-
-  // Wakes the thread that waits for a snapshot.
-  Fd stop_event_;
-  Thread snapshots_;
-  Thread acceptor_;
-};
 
 absl::Status ServerImpl::OpenLog() {
   WriterMutexLock lock(state_mu_);
@@ -164,8 +61,15 @@ absl::Status ServerImpl::OpenLog() {
         return audit->Write(number, entry, before, after);
       };
     }
-    ELASTICDL_ASSIGN_OR_RETURN(
-        log_, PushLog::Open(std::move(log), StateOptions(options_), state_));
+    auto opened = PushLog::Open(log, StateOptions(options_), state_);
+    if (options_.replicated && absl::IsDataLoss(opened.status())) {
+      LogWarning("begins without its log: ", opened.status().message());
+      ELASTICDL_RETURN_IF_ERROR(RemoveTree(options_.log_dir));
+      state_ = ServerState(StateOptions(options_));
+      opened = PushLog::Open(log, StateOptions(options_), state_);
+    }
+    ELASTICDL_RETURN_IF_ERROR(opened.status());
+    log_ = *std::move(opened);
     if (log_->position() > 0) {
       LogInfo("server ", options_.server, " goes on from its log: version ",
               state_.version(), ", ", log_->position(), " entries");
@@ -179,6 +83,18 @@ absl::Status ServerImpl::OpenLog() {
 
 absl::Status ServerImpl::SetUp() {
   ELASTICDL_RETURN_IF_ERROR(OpenLog());
+  if (options_.replicated) {
+    Replicator::Options replicator;
+    replicator.part = options_.server;
+    replicator.secret = options_.secret;
+    replicator.open_log = [this] {
+      // While this is held, no snapshot is finished.
+      ReaderMutexLock lock(state_mu_);
+      return LogReader::Open(options_.log_dir);
+    };
+    replicator.tell = options_.tell;
+    replicator_ = std::make_unique<Replicator>(std::move(replicator));
+  }
   ELASTICDL_ASSIGN_OR_RETURN(listener_, net::Listener::Open(options_.address));
   stop_event_ = Fd(eventfd(0, EFD_CLOEXEC));
   if (!stop_event_.valid()) return ErrnoToStatus(errno, "eventfd");
@@ -208,6 +124,7 @@ void ServerImpl::End(absl::Status why) {
     for (auto& [id, connection] : connections_) connection->socket.ShutDown();
   }
   listener_.ShutDown();
+  if (replicator_ != nullptr) replicator_->Stop();
   const uint64_t one = 1;
   // Only a full counter could make it fail.
   [[maybe_unused]] const ssize_t n =
@@ -272,10 +189,16 @@ void ServerImpl::Serve(int64_t id, net::Socket& socket) {
   if (!status.ok() && !absl::IsUnavailable(status)) {
     LogWarning("refused a connection: ", status.message());
   }
+  std::unique_ptr<Follower> follower;
+  if (replicator_ != nullptr) {
+    follower =
+        std::make_unique<Follower>(static_cast<FollowedServer&>(*this), id,
+                                   options_.log_dir, StateOptions(options_));
+  }
   Buffer payload;
   Buffer answer;
   while (status.ok()) {
-    status = ServeOne(socket, payload, answer);
+    status = ServeOne(socket, follower.get(), payload, answer);
     payload.Trim();
     answer.Trim();
   }
@@ -288,8 +211,8 @@ void ServerImpl::Serve(int64_t id, net::Socket& socket) {
   finished_.push_back(id);
 }
 
-absl::Status ServerImpl::ServeOne(net::Socket& socket, Buffer& payload,
-                                  Buffer& answer) {
+absl::Status ServerImpl::ServeOne(net::Socket& socket, Follower* follower,
+                                  Buffer& payload, Buffer& answer) {
   ELASTICDL_RETURN_IF_ERROR(socket.WaitReadable());
   v1::PsRequest request;
   ELASTICDL_RETURN_IF_ERROR(
@@ -333,11 +256,24 @@ absl::Status ServerImpl::ServeOne(net::Socket& socket, Buffer& payload,
     case v1::PsRequest::kStatus:
       HandleStatus(request.status(), reply);
       break;
+    case v1::PsRequest::kFollow:
+    case v1::PsRequest::kSnapshotPiece:
+    case v1::PsRequest::kFrames:
+      if (follower != nullptr) {
+        if (!follower->Handle(request, payload.view(), reply)) {
+          return absl::OkStatus();
+        }
+        break;
+      }
+      [[fallthrough]];
     case v1::PsRequest::REQUEST_NOT_SET:
       reply.set_code(static_cast<int>(absl::StatusCode::kInvalidArgument));
       reply.set_message("a request of no known kind");
       break;
   }
+  reply.set_elsewhere(replicator_ != nullptr &&
+                      reply.code() ==
+                          static_cast<int>(absl::StatusCode::kUnavailable));
   ELASTICDL_RETURN_IF_ERROR(Failpoint("ps.reply"));
   return WriteMessage(socket, reply, {{answer.data(), answer.size()}},
                       kMessageTimeout);
@@ -345,9 +281,10 @@ absl::Status ServerImpl::ServeOne(net::Socket& socket, Buffer& payload,
 
 void ServerImpl::HandleEntry(const v1::PsEntry& entry,
                              absl::string_view payload, v1::PsReply& reply) {
+  absl::StatusOr<Place> place = Place();
   bool snapshot = false;
   bool nearly_full = false;
-  const absl::Status done = AwaitMove([&] {
+  absl::Status done = AwaitMove([&] {
     WriterMutexLock lock(state_mu_);
     absl::Status accepted = Accept(entry, payload);
     nearly_full = WantsWarning();
@@ -364,8 +301,13 @@ void ServerImpl::HandleEntry(const v1::PsEntry& entry,
     }
     reply.set_version(state_.version());
     snapshot = log_ != nullptr && log_->WantsSnapshot();
+    // One that was there already may not be at the backup yet.
+    if (accepted.ok()) place = CheckPlace();
     return accepted;
   });
+  if (done.ok()) {
+    done = place.ok() ? Await(*place, kMostWait) : place.status();
+  }
   reply.set_code(static_cast<int>(done.code()));
   reply.set_message(std::string(done.message()));
   if (snapshot) WantSnapshot();
@@ -388,7 +330,7 @@ void ServerImpl::HandleRead(const Ask& ask, v1::PsReply& reply,
                             Buffer& answer) {
   const absl::Status read = AwaitMove([&]() -> absl::Status {
     ReaderMutexLock lock(state_mu_);
-    if (broken_) return absl::UnavailableError("the server is ending");
+    ELASTICDL_RETURN_IF_ERROR(CheckAnswers());
     absl::Status asked = ask(state_);
     if (absl::IsFailedPrecondition(asked)) FillMap(reply);
     return asked;
@@ -400,6 +342,8 @@ void ServerImpl::HandleRead(const Ask& ask, v1::PsReply& reply,
 
 template <typename Attempt>
 absl::Status ServerImpl::AwaitMove(const Attempt& attempt) {
+  // Nothing moves between servers with backups: another copy is to be asked.
+  if (replicator_ != nullptr) return attempt();
   const Clock& clock = Clock::Real();
   absl::Time end = absl::InfinitePast();
   while (true) {
@@ -428,6 +372,7 @@ void ServerImpl::NoteMove() {
 absl::Status ServerImpl::Apply(const v1::PsEntry& entry,
                                absl::string_view payload) {
   absl::Status done;
+  absl::StatusOr<Place> place = Place();
   bool snapshot = false;
   bool nearly_full = false;
   {
@@ -435,10 +380,15 @@ absl::Status ServerImpl::Apply(const v1::PsEntry& entry,
     done = Accept(entry, payload);
     nearly_full = WantsWarning();
     snapshot = log_ != nullptr && log_->WantsSnapshot();
+    if (done.ok() || absl::IsAlreadyExists(done)) place = CheckPlace();
   }
   if (snapshot) WantSnapshot();
   if (nearly_full) Warn();
   if (done.ok() && (entry.has_map() || entry.has_import())) NoteMove();
+  ELASTICDL_RETURN_IF_ERROR(place.status());
+  if (done.ok() || absl::IsAlreadyExists(done)) {
+    ELASTICDL_RETURN_IF_ERROR(Await(*place, absl::InfiniteDuration()));
+  }
   return done;
 }
 
@@ -458,11 +408,19 @@ void ServerImpl::WantSnapshot() {
 
 absl::Status ServerImpl::Accept(const v1::PsEntry& entry,
                                 absl::string_view payload) {
-  if (broken_) return absl::UnavailableError("the server is ending");
+  ELASTICDL_RETURN_IF_ERROR(CheckAnswers());
   ELASTICDL_RETURN_IF_ERROR(state_.Check(entry, payload));
+  ELASTICDL_RETURN_IF_ERROR(
+      LogAndApply(entry, entry.SerializeAsString(), payload));
+  if (replicator_ != nullptr) replicator_->OnAppended(log_->position());
+  return absl::OkStatus();
+}
+
+absl::Status ServerImpl::LogAndApply(const v1::PsEntry& entry,
+                                     absl::string_view header,
+                                     absl::string_view payload) {
   if (log_ != nullptr) {
-    const absl::Status logged =
-        log_->Append(entry.SerializeAsString(), payload);
+    const absl::Status logged = log_->Append(header, payload);
     if (absl::IsDataLoss(logged)) {
       broken_ = true;
       End(logged);
@@ -519,7 +477,8 @@ void ServerImpl::WriteSnapshots() {
       if (ended_) return;
       snapshot_wanted_ = false;
     }
-    int child_fd = -1;
+    // Of its own: the log's may be closed by whoever begins it anew.
+    Fd child_fd;
     {
       WriterMutexLock lock(state_mu_);
       if (broken_) return;
@@ -529,21 +488,28 @@ void ServerImpl::WriteSnapshots() {
         LogWarning("no snapshot: ", begun.message());
         continue;
       }
-      child_fd = log_->snapshot_fd();
+      child_fd = Fd(fcntl(log_->snapshot_fd(), F_DUPFD_CLOEXEC, 0));
+      if (!child_fd.valid()) {
+        LogWarning("no snapshot: ", ErrnoToStatus(errno, "dup").message());
+        log_->FinishSnapshot().IgnoreError();
+        continue;
+      }
     }
-    pollfd waits[2] = {{child_fd, POLLIN, 0}, {stop_event_.get(), POLLIN, 0}};
+    pollfd waits[2] = {{child_fd.get(), POLLIN, 0},
+                       {stop_event_.get(), POLLIN, 0}};
     while (poll(waits, 2, -1) < 0 && errno == EINTR) {
     }
     // The log's destructor ends the child.
     if (waits[0].revents == 0) return;
     WriterMutexLock lock(state_mu_);
     if (broken_) return;
-    const absl::Status finished = log_->FinishSnapshot();
+    // The log was begun anew by then.
+    if (!log_->snapshotting()) continue;
+    const absl::Status finished = log_->FinishSnapshot(
+        replicator_ == nullptr ? log_->position() : replicator_->reads_from());
     if (!finished.ok()) LogWarning("no snapshot: ", finished.message());
   }
 }
-
-}  // namespace
 
 absl::StatusOr<std::unique_ptr<Server>> Server::Start(ServerOptions options) {
   auto server = std::make_unique<ServerImpl>(std::move(options));

@@ -1,16 +1,26 @@
 #include "elasticdl/ps/server_book.h"
 
+#include <algorithm>
+
 #include "absl/strings/str_cat.h"
 #include "elasticdl/common/clock.h"
 
 namespace elasticdl::ps {
 
-void ServerBook::Set(const v1::Servers& servers) {
+std::vector<int> ServerBook::Set(const v1::Servers& servers) {
+  std::vector<int> moved;
   {
     MutexLock lock(mu_);
     addresses_.assign(servers.addresses().begin(), servers.addresses().end());
+    last_.resize(std::max(last_.size(), addresses_.size()));
+    for (size_t i = 0; i < addresses_.size(); ++i) {
+      if (addresses_[i].empty() || addresses_[i] == last_[i]) continue;
+      if (!last_[i].empty()) moved.push_back(static_cast<int>(i));
+      last_[i] = addresses_[i];
+    }
   }
   changed_.NotifyAll();
+  return moved;
 }
 
 absl::StatusOr<net::Address> ServerBook::Find(int server,

@@ -419,7 +419,14 @@ absl::StatusOr<ServerState> ServerState::FromHeader(
   ELASTICDL_RETURN_IF_ERROR(state.CheckDefinition(header.definition()));
   ELASTICDL_RETURN_IF_ERROR(state.Define(header.definition()));
   if (header.map().owners_size() > 0) {
-    ELASTICDL_RETURN_IF_ERROR(state.SetMap(header.map()));
+    const v1::PsMap& map = header.map();
+    ELASTICDL_ASSIGN_OR_RETURN(
+        const BucketMap checked,
+        BucketMap::Make(map.version(), map.servers(),
+                        {map.owners().begin(), map.owners().end()}));
+    // Not CheckMap: it may be a map that servers were scaled to.
+    ELASTICDL_RETURN_IF_ERROR(state.CheckDenseMemory(checked));
+    ELASTICDL_RETURN_IF_ERROR(state.SetMap(map));
   }
   state.initialized_ = header.initialized();
   if (header.has_restoring()) state.restoring_ = header.restoring();

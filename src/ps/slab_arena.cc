@@ -11,10 +11,6 @@ constexpr size_t kHugePage = size_t{2} << 20;
 // Each piece is a mapping, of which a process may have some ten thousands.
 constexpr size_t kMostBytes = size_t{64} << 20;
 
-size_t RoundUp(size_t bytes, size_t unit) {
-  return (bytes + unit - 1) / unit * unit;
-}
-
 }  // namespace
 
 SlabArena::~SlabArena() {

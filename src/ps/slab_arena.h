@@ -7,6 +7,10 @@
 
 namespace elasticdl::ps {
 
+constexpr size_t RoundUp(size_t bytes, size_t unit) {
+  return (bytes + unit - 1) / unit * unit;
+}
+
 // Thread-compatible. Memory goes back to the kernel with the arena.
 class SlabArena {
  public:

@@ -156,6 +156,17 @@ absl::StatusOr<ServerState> ReadSnapshot(const std::string& path,
     return bad("no header");
   }
   log_position = header.log_position();
+  // Memory is taken for these before they are read.
+  uint64_t claimed = 0;
+  for (const auto& staged : header.staged()) {
+    if (staged.bytes() > rest.size()) return bad("payloads are missing");
+    claimed += staged.bytes();
+  }
+  for (const auto& leaving : header.leaving()) {
+    if (leaving.bytes() > rest.size()) return bad("payloads are missing");
+    claimed += leaving.bytes();
+  }
+  if (claimed > rest.size()) return bad("payloads are missing");
   absl::StatusOr<ServerState> state = ServerState::FromHeader(options, header);
   if (!state.ok()) return Annotate(state.status(), path);
   for (std::vector<float>& array : state->mutable_dense()) {

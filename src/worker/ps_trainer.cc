@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <utility>
+#include <vector>
 
 #include "absl/strings/str_cat.h"
 #include "elasticdl/common/backoff.h"
@@ -180,7 +181,10 @@ bool PsTrainer::Hear(const v1::MasterMessage& message) {
     return true;
   }
   if (message.has_servers()) {
-    book_.Set(message.servers());
+    const std::vector<int> moved = book_.Set(message.servers());
+    if (deps_.job.ps_backup()) {
+      for (const int server : moved) client_.OnMoved(server);
+    }
     return true;
   }
   // The training thread may be waiting for a server.

@@ -11,6 +11,7 @@
 
 #include "absl/strings/numbers.h"
 #include "absl/strings/str_cat.h"
+#include "elasticdl/common/file.h"
 #include "gmock/gmock.h"
 #include "integration/chaos.h"
 
@@ -18,20 +19,29 @@ namespace elasticdl::test {
 namespace {
 
 class PsRestartTest : public ChaosTest,
-                      public testing::WithParamInterface<const char*> {
+                      public testing::WithParamInterface<Flags> {
  protected:
   void StartMaster() {
-    master_ = Run(
-        absl::StrCat("master-", masters_++),
-        {Program("elasticdl-master"), "--job_name=test", "--model_zoo=" + Zoo(),
-         "--model_def=tally.custom_model", "--model_params=pace=" + pace(),
-         "--training_data=" + chaos_csv(), "--validation_data=" + chaos_csv(),
-         "--distribution_strategy=ParameterServerStrategy", "--num_ps_pods=2",
-         GetParam(), "--minibatch_size=8", "--num_minibatches_per_task=2",
-         absl::StrCat("--num_epochs=", kEpochs), "--state_dir=" + Path("state"),
-         "--event_log=" + Path("events"), "--ledger_audit=" + Path("audit"),
-         "--master_timeout=60", "--worker_timeout=20",
-         absl::StrCat("--port=", port_)});
+    Flags args = {Program("elasticdl-master"),
+                  "--job_name=test",
+                  "--model_zoo=" + Zoo(),
+                  "--model_def=tally.custom_model",
+                  "--model_params=pace=" + pace(),
+                  "--training_data=" + chaos_csv(),
+                  "--validation_data=" + chaos_csv(),
+                  "--distribution_strategy=ParameterServerStrategy",
+                  "--num_ps_pods=2",
+                  "--minibatch_size=8",
+                  "--num_minibatches_per_task=2",
+                  absl::StrCat("--num_epochs=", kEpochs),
+                  "--state_dir=" + Path("state"),
+                  "--event_log=" + Path("events"),
+                  "--ledger_audit=" + Path("audit"),
+                  "--master_timeout=60",
+                  "--worker_timeout=20",
+                  absl::StrCat("--port=", port_)};
+    args.insert(args.end(), GetParam().begin(), GetParam().end());
+    master_ = Run(absl::StrCat("master-", masters_++), args);
     LineFollower log(master_->err_path());
     while (const auto line = log.Next()) {
       if (line->find("listens on ") == std::string::npos) continue;
@@ -127,12 +137,16 @@ class PsRestartTest : public ChaosTest,
   std::vector<std::unique_ptr<ChildProcess>> others_;
 };
 
-// In both modes a version is one minibatch.
-INSTANTIATE_TEST_SUITE_P(Modes, PsRestartTest,
-                         testing::Values("--use_async", "--grads_to_wait=1"),
-                         [](const auto& info) {
-                           return info.index == 0 ? "Async" : "Sync";
-                         });
+// In all modes a version is one minibatch.
+INSTANTIATE_TEST_SUITE_P(
+    Modes, PsRestartTest,
+    testing::Values(Flags{"--use_async"}, Flags{"--grads_to_wait=1"},
+                    Flags{"--use_async", "--ps_backup=1"},
+                    Flags{"--grads_to_wait=1", "--ps_backup=1"}),
+    [](const auto& info) {
+      return absl::StrCat(info.index % 2 == 0 ? "Async" : "Sync",
+                          info.param.size() > 1 ? "WithBackups" : "");
+    });
 
 TEST_P(PsRestartTest, TrainingGoesOn) {
   StartMaster();
@@ -148,6 +162,7 @@ TEST_P(PsRestartTest, TrainingGoesOn) {
 }
 
 TEST_P(PsRestartTest, InTheMiddleOfAMove) {
+  if (GetParam().size() > 1) GTEST_SKIP() << "nothing moves with a backup";
   StartMaster();
   StartOthers();
   Stroll();
@@ -163,6 +178,39 @@ TEST_P(PsRestartTest, InTheMiddleOfAMove) {
   KillMaster();
   StartMaster();
   ASSERT_TRUE(WaitForMoves(2)) << Everything();
+  Finish();
+}
+
+// Server 0 and its logs are gone when the next master comes.
+TEST_P(PsRestartTest, AServerIsLostWithTheMaster) {
+  if (GetParam().size() < 2) GTEST_SKIP() << "without a backup";
+  StartMaster();
+  StartOthers();
+  Walk();
+  ASSERT_TRUE(WaitForCommits(10)) << Everything();
+  // Of both parts.
+  ASSERT_TRUE(FolderWatch(dir()).Until([&] {
+    int64_t current = 0;
+    for (const std::string& line : Lines(Path("events"))) {
+      current += Json::parse(line).at("event") == "ps_backup_current";
+    }
+    return current >= 2;
+  })) << Everything();
+  KillMaster();
+  others_[0]->Signal(SIGKILL);
+  EXPECT_EQ(others_[0]->Wait(), 128 + SIGKILL);
+  const std::string root = Path("state/jobs/test/ps");
+  for (const std::string& run : List(root)) {
+    for (const char* folder : {"ps-0", "ps-1-backup"}) {
+      EXPECT_TRUE(RemoveTree(JoinPath(JoinPath(root, run), folder)).ok());
+    }
+  }
+  StartMaster();
+  others_[0] =
+      Run("ps-0-again", {Program("elasticdl-ps"), "--ps_id=0", "--port=0",
+                         absl::StrCat("--master_addr=localhost:", port_),
+                         "--state_dir=" + Path("state")});
+  ASSERT_TRUE(WaitForCommits(60)) << Everything();
   Finish();
 }
 

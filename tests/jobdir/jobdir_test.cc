@@ -25,14 +25,6 @@ mode_t Mode(const std::string& path) {
   return info.st_mode & 0777;
 }
 
-TEST(DefaultRootTest, FollowsTheXdgRules) {
-  EXPECT_EQ(*DefaultRoot("/x/state", "/home/u"), "/x/state/elasticdl");
-  EXPECT_EQ(*DefaultRoot("", "/home/u"), "/home/u/.local/state/elasticdl");
-  EXPECT_EQ(*DefaultRoot("rel", "/home/u"), "/home/u/.local/state/elasticdl");
-  EXPECT_EQ(DefaultRoot("", "").status().code(),
-            absl::StatusCode::kFailedPrecondition);
-}
-
 TEST(ValidateJobNameTest, KeepsPathsAndLabelsSafe) {
   for (const char* good : {"a", "test-mnist", "Job_1.2", "0"}) {
     EXPECT_TRUE(ValidateJobName(good).ok()) << good;

@@ -46,6 +46,7 @@ class PsRecorder : public WorkerPort, public JobObserver {
   void OnTaskDone(int64_t) override {}
   void OnQuarantined(const QuarantinedRange&) override {}
   void OnServersScaled(int servers) override { scaled.push_back(servers); }
+  void OnPart(const PartChange&) override {}
   void OnMessage(const std::string&) override {}
 
   std::vector<v1::MasterMessage> Take(ConnectionId connection,

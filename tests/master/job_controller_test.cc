@@ -52,6 +52,7 @@ class Recorder : public WorkerPort, public JobObserver {
   void OnTaskDone(int64_t records) override { done_records += records; }
   void OnQuarantined(const QuarantinedRange&) override { ++quarantined; }
   void OnServersScaled(int) override { FAIL() << "there are no servers"; }
+  void OnPart(const PartChange&) override {}
   void OnMessage(const std::string&) override {}
 
   // Takes the messages of one kind out of a connection's box.

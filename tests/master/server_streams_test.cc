@@ -41,6 +41,7 @@ class Outbox : public WorkerPort, public JobObserver {
   void OnTaskDone(int64_t) override {}
   void OnQuarantined(const QuarantinedRange&) override {}
   void OnServersScaled(int) override {}
+  void OnPart(const PartChange&) override {}
   void OnMessage(const std::string&) override {}
 
   std::map<ConnectionId, std::vector<v1::MasterMessage>> sent;

@@ -152,6 +152,13 @@ TEST_F(HistoryTest, ServersKeepTheirRowsAndWorkersNeedNoWorld) {
   EXPECT_EQ(spans[1].state, LaneState::kServing);
 }
 
+TEST_F(HistoryTest, WorkersThatEvaluateNeedNoWorld) {
+  Add(1, "job_start", R"("job":"j","command":"evaluate")");
+  Start(1, 0);
+  Ready(2, 0);
+  EXPECT_EQ(SpansOf(0).back().state, LaneState::kWorking);
+}
+
 TEST_F(HistoryTest, TheEndOfTheJobEndsAllLanes) {
   Add(1, "job_start", R"("job":"j","command":"train","flags":["--a=1"])");
   Start(1, 0);

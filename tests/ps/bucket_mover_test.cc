@@ -5,6 +5,7 @@
 #include <gtest/gtest.h>
 
 #include <atomic>
+#include <functional>
 #include <map>
 #include <memory>
 #include <set>
@@ -65,6 +66,7 @@ class BucketMoverTest : public testing::Test {
     Client::Options options;
     options.secret = kSecret;
     options.find = [this](int server, absl::Duration timeout) {
+      if (on_find_ != nullptr) on_find_(server);
       return book_->Find(server, timeout);
     };
     auto client = std::make_unique<Client>(options, BucketMap::Even(2));
@@ -146,6 +148,7 @@ class BucketMoverTest : public testing::Test {
   BucketMap map_ = BucketMap::Even(2);
   v1::Servers addresses_;
   std::unique_ptr<ServerBook> book_;
+  std::function<void(int)> on_find_;
   Queue<std::pair<int, v1::ServerMoved>> told_;
   std::vector<std::unique_ptr<Server>> servers_;
   std::vector<std::unique_ptr<BucketMover>> movers_;
@@ -191,6 +194,26 @@ TEST_F(BucketMoverTest, TheOldOwnerComesBackLater) {
   AwaitDone(step);
   Push(*client, 1);
   ExpectModel(*client, 2);
+}
+
+// The others have answered before the move, server 2 is gone after it.
+TEST_F(BucketMoverTest, AServerIsScaledAwayInTheMiddleOfAPush) {
+  const auto client = MakeClient();
+  MoveTo(3);
+  Push(*client, 0);
+  on_find_ = [this](int server) {
+    if (server != 2 || servers_[2] == nullptr) return;
+    MoveTo(2);
+    movers_[2].reset();
+    servers_[2].reset();
+    addresses_.mutable_addresses()->RemoveLast();
+    book_->Set(addresses_);
+  };
+  client->OnMoved(2);
+  Push(*client, 1);
+  EXPECT_EQ(servers_[2], nullptr);
+  ExpectModel(*client, 2);
+  EXPECT_EQ(client->map_version(), map_.version());
 }
 
 TEST_F(BucketMoverTest, AStepMayBeSaidAgain) {

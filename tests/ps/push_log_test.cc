@@ -185,6 +185,44 @@ TEST_F(PushLogTest, HalfAnEntryIsDropped) {
   }
 }
 
+// The machine lost its power: the file has its length, but its last pages were
+// never written.
+TEST_F(PushLogTest, AnEndOfZerosIsDropped) {
+  auto process = StartDefined();
+  PushOne(*process);
+  const uint64_t digest = process->state.Digest();
+  const std::string path = FindFile("log-");
+  const std::string whole = *ReadFile(path);
+  PushOne(*process);
+  process.reset();
+  const std::string more = *ReadFile(path);
+  const size_t entry = more.size() - whole.size();
+  // Written of the last entry: nothing, some of its head, its head, some of it.
+  for (const size_t written : {size_t{0}, size_t{8}, size_t{24}, size_t{32},
+                               entry / 16 * 8, entry - 8}) {
+    for (const size_t behind : {size_t{0}, size_t{8}, size_t{5000}}) {
+      SCOPED_TRACE(testing::Message() << written << " + " << behind);
+      std::string torn = more.substr(0, whole.size() + written);
+      torn.resize(more.size() + behind);
+      ASSERT_TRUE(RemoveTree(dir_.Path("log")).ok());
+      ASSERT_TRUE(MakeDirectories(dir_.Path("log")).ok());
+      ASSERT_TRUE(WriteFileAtomic(path, torn).ok());
+      process = Start();
+      ASSERT_TRUE(process->opened.ok()) << process->opened;
+      EXPECT_EQ(process->state.Digest(), digest);
+      EXPECT_EQ(*ReadFile(path), whole);
+      process.reset();
+    }
+  }
+  // Zeros in the middle are no end.
+  std::string hole = more;
+  std::fill_n(hole.begin() + static_cast<int64_t>(whole.size()) / 2, 4096, 0);
+  ASSERT_TRUE(RemoveTree(dir_.Path("log")).ok());
+  ASSERT_TRUE(MakeDirectories(dir_.Path("log")).ok());
+  ASSERT_TRUE(WriteFileAtomic(path, hole).ok());
+  EXPECT_TRUE(absl::IsDataLoss(Start()->opened));
+}
+
 TEST_F(PushLogTest, ABadEntryIsDataLoss) {
   auto process = StartDefined();
   for (int i = 0; i < 3; ++i) PushOne(*process);

@@ -139,6 +139,7 @@ class Simulation : public master::WorkerPort, public master::JobObserver {
   void OnQuarantined(const master::QuarantinedRange&) override {
     Wrong("records were quarantined");
   }
+  void OnPart(const master::PartChange& change) override { Note(change.text); }
   void OnMessage(const std::string& text) override { Note(text); }
 
   // ---- the schedule ----

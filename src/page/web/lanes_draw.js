@@ -103,7 +103,7 @@ const hatch = (draw, x, y, w, h) => {
   draw.restore();
 };
 const drawBarText = (draw, place, span, from, to, y) => {
-  if (span.state !== "training" && span.state !== "serving") return;
+  if (span.state === "starting" || span.state === "joining") return;
   const text = span.members > 1 ? plural(span.members, "worker") : nameOf(span);
   draw.font = canvasFont(11, 600);
   const wide = draw.measureText(text).width;
@@ -225,7 +225,7 @@ const drawJob = (draw, place) => {
   let free = -Infinity;
   for (const mark of store.marks) {
     const text = {scaled: mark.text.replace(/^scaled from (\d+) to (\d+).*/, "$1 → $2"),
-      ps_scaling: "moving", ps_scaled: "moved", task_quarantined: "set aside"}[mark.kind] || mark.kind;
+      ps_takeover: "takeover", ps_backup_lost: "no backup", ps_scaling: "moving", ps_scaled: "moved", task_quarantined: "set aside"}[mark.kind] || mark.kind;
     const wide = draw.measureText(text).width + 12, x = place.x(mark.time);
     if (x < place.left - wide || x > place.right || x < free) continue;
     free = x + wide + 2;

@@ -73,7 +73,7 @@ const readColors = () => {
   document.documentElement.dataset.theme = dark ? "dark" : "light";
   const style = getComputedStyle(document.documentElement);
   colors = {};
-  for (const name of ["ground", "panel", "text", "soft", "line", "grid", "accent", "training",
+  for (const name of ["ground", "panel", "text", "soft", "line", "grid", "accent", "training", "working",
       "training-2", "joining", "starting", "serving", "lost", "left", "joined", "evaluation",
       "checkpoint", "area", "bar-text"]) {
     colors[name] = style.getPropertyValue("--" + name).trim();

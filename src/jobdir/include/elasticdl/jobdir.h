@@ -28,13 +28,6 @@
 
 namespace elasticdl::jobdir {
 
-// The root from the values of XDG_STATE_HOME and HOME (empty = not set):
-// $XDG_STATE_HOME/elasticdl or $HOME/.local/state/elasticdl. A relative
-// XDG_STATE_HOME is ignored, as its specification says. FAILED_PRECONDITION
-// when neither helps.
-absl::StatusOr<std::string> DefaultRoot(const std::string& xdg_state_home,
-                                        const std::string& home);
-
 // Job names become parts of paths, pod names and labels: letters, digits, '-',
 // '_' and '.', at most 63, starting and ending with a letter or digit.
 absl::Status ValidateJobName(const std::string& name);

@@ -16,7 +16,9 @@
 
 namespace elasticdl::page {
 
-enum class LaneState { kStarting, kJoining, kTraining, kServing };
+// In the order in which they follow each other. Workers that evaluate or
+// predict work, and those of a --job_command.
+enum class LaneState { kStarting, kJoining, kTraining, kWorking, kServing };
 const char* LaneStateName(LaneState state);
 
 // How the life of a worker or server ended.
@@ -215,6 +217,7 @@ class History {
   void AddMark(const Event& event, std::string text);
   void Keep(const Event& event);
 
+  LaneState ReadyState() const;
   void Enter(Key key, double time, LaneState state, const std::string& reason,
              int64_t replaces = -1);
   void Leave(Key key, double time, bool lost, const std::string& reason);

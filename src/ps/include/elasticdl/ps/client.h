@@ -108,6 +108,9 @@ class Client {
   // What each server says of itself.
   absl::StatusOr<std::vector<v1::PsReply>> Status(bool digest);
 
+  // The server is elsewhere now (Options::find): nobody waits for an answer
+  // from where it was. Any thread.
+  void OnMoved(int server);
   // All calls under way and to come fail with CANCELLED. Any thread.
   void Cancel();
 
@@ -133,6 +136,8 @@ class Client {
   // `answer_timeout`: without a byte of the answer.
   absl::Status Run(std::vector<Call>& calls, absl::Duration answer_timeout);
   absl::Status Run(std::vector<Call>& calls);
+  // Asks one who has answered for a newer map.
+  void AskForMap(const std::vector<Call>& calls);
   absl::Status Round(std::vector<Call>& calls, absl::Time end,
                      absl::Duration answer_timeout);
   // Which server holds each id of a table.

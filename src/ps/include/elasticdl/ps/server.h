@@ -4,6 +4,7 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <functional>
 #include <map>
 #include <memory>
 #include <set>
@@ -18,7 +19,7 @@
 namespace elasticdl::ps {
 
 struct ServerOptions {
-  // Its number, from 0.
+  // Its number, from 0; with a backup: that of its part of the model.
   int server = 0;
   // Port 0: a free one is chosen.
   net::Address address;
@@ -31,6 +32,12 @@ struct ServerOptions {
   size_t memory_limit = 0;
   // A file for the names of the pushes that are applied; "" = none.
   std::string audit;
+  // The part has two copies, and this is one of them: it answers nobody before
+  // Assign says what it is. A log that cannot be read is given up: the other
+  // copy may have all of it. Needs a log_dir.
+  bool replicated = false;
+  // What the master is to hear. Must not block; any thread.
+  std::function<void(const v1::PsPartState& state)> tell;
 };
 
 // Thread-safe.
@@ -58,6 +65,13 @@ class Server {
     std::map<int, int64_t> leaving;
   };
   virtual Moving moving() const = 0;
+
+  // ---- replicated ----
+  // What this copy is from now on. A primary that begins to answer tells so.
+  virtual void Assign(const v1::PsAssignment& assignment) = 0;
+  // What it is; the address is left out.
+  virtual v1::PsCopy Describe() const = 0;
+
   // Waits until the server cannot go on (no memory, the log cannot be written)
   // and says why; OK after Stop.
   virtual absl::Status Wait() = 0;

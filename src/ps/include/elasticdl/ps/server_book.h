@@ -18,7 +18,8 @@ class ServerBook {
  public:
   explicit ServerBook(const v1::Servers& servers) { Set(servers); }
 
-  void Set(const v1::Servers& servers);
+  // Those that are elsewhere than they were last.
+  std::vector<int> Set(const v1::Servers& servers);
   // Waits until the server is there. UNAVAILABLE after `timeout`, and at once
   // for a number that no server has; CANCELLED after Cancel.
   absl::StatusOr<net::Address> Find(int server, absl::Duration timeout);
@@ -31,6 +32,8 @@ class ServerBook {
   Mutex mu_;
   CondVar changed_;
   std::vector<std::string> addresses_ ABSL_GUARDED_BY(mu_);
+  // The last that was not empty.
+  std::vector<std::string> last_ ABSL_GUARDED_BY(mu_);
   bool cancelled_ ABSL_GUARDED_BY(mu_) = false;
 };
 

@@ -1,0 +1,128 @@
+// How a JobController begins: from the flags, a checkpoint or a journal, and
+// from what the first worker says of the data.
+
+#include <functional>
+#include <memory>
+#include <string>
+#include <utility>
+
+#include "absl/strings/str_cat.h"
+#include "elasticdl/common/status.h"
+#include "job_controller.h"
+
+namespace elasticdl::master {
+namespace {
+
+// `note` is told what the user might not expect.
+absl::StatusOr<TaskManager> CreateTasks(
+    const JobController::Options& options,
+    const std::function<void(const std::string&)>& note) {
+  TaskManagerOptions task_options = options.tasks;
+  // What there is to evaluate will be known with the first worker.
+  if (!options.data_error.ok()) task_options.final_evaluation = false;
+  ELASTICDL_ASSIGN_OR_RETURN(TaskManager tasks,
+                             TaskManager::Create(task_options));
+  if (options.restore_ledger.has_value()) {
+    const absl::Status restored = tasks.Restore(*options.restore_ledger);
+    if (restored.ok() && !tasks.TrainingDone()) return tasks;
+    // Weights of another data set, or of a training that is over, are a fine
+    // start; their place in the data is not.
+    note(restored.ok()
+             ? absl::StrCat("the training of the checkpoint is complete: ",
+                            "starting with its model, all epochs are trained "
+                            "again; a higher --num_epochs would continue it")
+             : absl::StrCat("starting with the model of the checkpoint, and "
+                            "the data from its beginning: ",
+                            restored.message()));
+    ELASTICDL_ASSIGN_OR_RETURN(tasks, TaskManager::Create(task_options));
+  }
+  if (!options.restore_from.empty()) {
+    ELASTICDL_RETURN_IF_ERROR(tasks.SetStep(options.restore_step));
+  }
+  return tasks;
+}
+
+}  // namespace
+
+absl::StatusOr<std::unique_ptr<JobController>> JobController::Create(
+    Options options, WorkerPort& port, JobObserver& observer, absl::Time now) {
+  if (!options.replay.empty()) {
+    const v1::JournalRecord& first = options.replay.front();
+    if (!first.has_start() ||
+        first.start().job_name() != options.job.job_name()) {
+      return absl::DataLossError(
+          absl::StrCat("the journal is not of job ", options.job.job_name()));
+    }
+    // Not what the flags say now: there may be newer checkpoints.
+    options.restore_from = first.start().restore_from();
+    options.restore_step = first.start().restore_step();
+    options.run = first.start().run();
+    options.restore_ledger.reset();
+    if (first.start().has_restore_ledger()) {
+      options.restore_ledger = first.start().restore_ledger();
+    }
+  }
+  options.job.set_run(options.run);
+  // A restarted master has told it before.
+  const auto note = [&, resumed =
+                            !options.replay.empty()](const std::string& text) {
+    if (!resumed) observer.OnMessage(text);
+  };
+  ELASTICDL_ASSIGN_OR_RETURN(TaskManager tasks, CreateTasks(options, note));
+  return std::unique_ptr<JobController>(new JobController(
+      std::move(options), std::move(tasks), port, observer, now));
+}
+
+JobController::JobController(Options options, TaskManager tasks,
+                             WorkerPort& port, JobObserver& observer,
+                             absl::Time now)
+    : options_(std::move(options)),
+      port_(port),
+      observer_(observer),
+      tasks_(std::move(tasks)),
+      evaluation_(options_.evaluation, tasks_, now),
+      world_(options_.membership, registry_, port_),
+      blame_(options_.tasks.task_max_failures),
+      granter_({options_.window, options_.job.global_batch_size()}, tasks_,
+               registry_, blame_, port_),
+      rounds_(evaluation_, tasks_, registry_, port_),
+      checkpoints_(options_.run,
+                   options_.restore_from.empty() ? -1 : options_.restore_step),
+      versions_({options_.job.grads_to_wait(),
+                 options_.job.sync_version_tolerance(),
+                 options_.job.num_ps_pods(), options_.restore_step}),
+      saves_({options_.job.checkpoint_steps(),
+              !options_.job.checkpoint_dir().empty()},
+             options_.restore_from.empty() ? 0 : options_.restore_step,
+             absl::ToUnixMicros(now)),
+      moves_(options_.job.num_ps_pods()),
+      first_ledger_(tasks_.Snapshot()) {
+  // Of worlds, each tells it. Servers never lose their model.
+  if (HasServers()) checkpoints_.SetLineage(1);
+}
+
+absl::Status JobController::LearnShards(const v1::Ready& ready) {
+  shards_known_ = true;
+  if (!ready.has_shards()) return options_.data_error;
+  options_.data_error = absl::OkStatus();
+  TaskManagerOptions& tasks = options_.tasks;
+  tasks.training_shards.assign(ready.training_shards().begin(),
+                               ready.training_shards().end());
+  tasks.validation_shards.assign(ready.validation_shards().begin(),
+                                 ready.validation_shards().end());
+  tasks.prediction_shards.assign(ready.prediction_shards().begin(),
+                                 ready.prediction_shards().end());
+  ELASTICDL_ASSIGN_OR_RETURN(
+      tasks_, CreateTasks(options_, [this](const std::string& text) {
+        observer_.OnMessage(text);
+      }));
+  WatchTasks();
+  first_ledger_ = tasks_.Snapshot();
+  shards_ = ready;
+  v1::JournalRecord record;
+  *record.mutable_shards() = ready;
+  Record(record);
+  return absl::OkStatus();
+}
+
+}  // namespace elasticdl::master

@@ -1,0 +1,301 @@
+#include "replicator.h"
+
+#include <algorithm>
+#include <utility>
+
+#include "absl/strings/str_cat.h"
+#include "elasticdl/common/backoff.h"
+#include "elasticdl/common/clock.h"
+#include "elasticdl/common/failpoint.h"
+#include "elasticdl/common/log.h"
+#include "elasticdl/common/status.h"
+#include "elasticdl/net/handshake.h"
+
+namespace elasticdl::ps {
+namespace {
+
+constexpr absl::Duration kConnectTimeout = absl::Seconds(5);
+constexpr absl::Duration kSendTimeout = absl::Seconds(10);
+// A backup reads a whole snapshot before it answers.
+constexpr absl::Duration kSynchronizeTimeout = absl::Minutes(10);
+// Something is sent at least so often, and answered at once: a host that is
+// gone is noticed.
+constexpr absl::Duration kBeat = absl::Seconds(1);
+// It may be held up by its disk; to begin anew costs much more than to wait.
+constexpr absl::Duration kAckTimeout = absl::Seconds(20);
+constexpr size_t kPieceBytes = size_t{1} << 20;
+
+}  // namespace
+
+Replicator::Replicator(Options options) : options_(std::move(options)) {
+  feeder_ = Thread("replicate", [this] { Run(); });
+}
+
+Replicator::~Replicator() {
+  Stop();
+  feeder_.Join();
+}
+
+void Replicator::Stop() {
+  {
+    MutexLock lock(mu_);
+    stopped_ = true;
+    if (socket_ != nullptr) socket_->ShutDown();
+  }
+  changed_.NotifyAll();
+  acked_.NotifyAll();
+}
+
+// ---- the role ----
+
+bool Replicator::Assign(const v1::PsAssignment& assignment, int64_t position) {
+  bool counts = false;
+  {
+    MutexLock lock(mu_);
+    counts = role_.Assign(assignment);
+    appended_ = position;
+    role_.OnAppended(position);
+    // To another backup, or to none: whoever is in the middle of sending or of
+    // a connection is not to wait for the old one.
+    if (socket_ != nullptr && !Wanted(fed_address_, fed_term_)) {
+      socket_->ShutDown();
+    }
+  }
+  changed_.NotifyAll();
+  acked_.NotifyAll();
+  return counts;
+}
+
+absl::StatusOr<int64_t> Replicator::CheckPrimary() const {
+  MutexLock lock(mu_);
+  if (role_.primary()) return role_.term();
+  return absl::UnavailableError("this copy is not the primary");
+}
+
+absl::Status Replicator::CheckFollow(int64_t term) const {
+  MutexLock lock(mu_);
+  return role_.CheckFollow(term);
+}
+
+int64_t Replicator::term() const {
+  MutexLock lock(mu_);
+  return role_.term();
+}
+
+void Replicator::Describe(v1::PsCopy& copy) const {
+  MutexLock lock(mu_);
+  role_.Describe(copy);
+}
+
+void Replicator::OnAppended(int64_t position) {
+  {
+    MutexLock lock(mu_);
+    appended_ = position;
+    role_.OnAppended(position);
+  }
+  changed_.NotifyOne();
+}
+
+void Replicator::OnFollowed() {
+  MutexLock lock(mu_);
+  role_.OnFollowed();
+}
+
+int64_t Replicator::reads_from() const {
+  MutexLock lock(mu_);
+  return reads_from_;
+}
+
+absl::Status Replicator::Await(int64_t term, int64_t position,
+                               absl::Duration most) {
+  const absl::Time end = Clock::Real().Now() + most;
+  MutexLock lock(mu_);
+  while (!stopped_) {
+    const auto may = role_.MayAcknowledge(term, position);
+    if (may.has_value()) return *may;
+    const absl::Duration left = end - Clock::Real().Now();
+    if (left <= absl::ZeroDuration()) {
+      return absl::UnavailableError("the backup does not answer");
+    }
+    acked_.WaitFor(mu_, left);
+  }
+  return absl::UnavailableError("the server is ending");
+}
+
+void Replicator::Tell(PartRole::Tell tell) {
+  if (!tell.has_value()) return;
+  tell->set_part(options_.part);
+  options_.tell(*tell);
+}
+
+// ---- the way to the backup ----
+
+void Replicator::Run() {
+  Backoff::Options pauses;
+  pauses.initial = absl::Milliseconds(5);
+  pauses.max = absl::Seconds(2);
+  Backoff backoff(pauses, static_cast<uint64_t>(options_.part));
+  while (true) {
+    std::string address;
+    int64_t term = 0;
+    {
+      MutexLock lock(mu_);
+      while (!stopped_ && !role_.may_synchronize()) changed_.Wait(mu_);
+      if (stopped_) return;
+      address = role_.backup_address();
+      term = role_.term();
+      heard_ = absl::OkStatus();
+      superseded_ = false;
+      // Whatever the reader finds first stays.
+      reads_from_ = 0;
+    }
+    const absl::Time begin = Clock::Real().Now();
+    const absl::Status why = Feed(address, term);
+    // It worked for a while: the next try may follow at once.
+    if (Clock::Real().Now() - begin > absl::Seconds(10)) backoff.Reset();
+    PartRole::Tell tell;
+    {
+      MutexLock lock(mu_);
+      reads_from_ = kReadsNothing;
+      if (role_.term() == term) {
+        if (superseded_) role_.OnNewerTerm();
+        tell = role_.OnBackupLost(std::string(why.message()));
+      }
+    }
+    acked_.NotifyAll();
+    LogInfo("part ", options_.part, ": no backup at ", address, ": ",
+            why.message());
+    Tell(std::move(tell));
+    MutexLock lock(mu_);
+    if (Wanted(address, term)) changed_.WaitFor(mu_, backoff.Next());
+  }
+}
+
+absl::Status Replicator::Feed(const std::string& address, int64_t term) {
+  ELASTICDL_ASSIGN_OR_RETURN(const net::Address where,
+                             net::Address::Parse(address));
+  ELASTICDL_ASSIGN_OR_RETURN(net::Socket socket,
+                             net::Socket::Connect(where, kConnectTimeout));
+  {
+    MutexLock lock(mu_);
+    if (!Wanted(address, term)) return absl::CancelledError("not wanted");
+    socket_ = &socket;
+    fed_address_ = address;
+    fed_term_ = term;
+  }
+  absl::Status status = net::GreetAsDialler(socket, options_.secret,
+                                            options_.part, kConnectTimeout);
+  // Somebody else may have got the port of a backup that died.
+  if (!status.ok()) status = absl::UnavailableError(status.message());
+  absl::StatusOr<LogReader> log =
+      status.ok() ? options_.open_log() : absl::StatusOr<LogReader>(status);
+  status = log.status();
+  if (status.ok()) status = Synchronize(socket, *log, term);
+  if (status.ok()) {
+    Thread acks("acks", [&] { HearAcks(socket, term); });
+    status = SendEntries(socket, *log, address, term);
+    socket.ShutDown();
+    acks.Join();
+  }
+  MutexLock lock(mu_);
+  socket_ = nullptr;
+  // What the other side said is the better reason.
+  return heard_.ok() ? status : heard_;
+}
+
+absl::StatusOr<v1::PsReply> Replicator::Expect(net::Socket& socket,
+                                               int64_t term,
+                                               absl::Duration timeout) {
+  v1::PsReply reply;
+  Buffer none;
+  ELASTICDL_RETURN_IF_ERROR(ReadMessage(socket, reply, none, timeout));
+  if (reply.term() > term) {
+    MutexLock lock(mu_);
+    superseded_ = true;
+  }
+  ELASTICDL_RETURN_IF_ERROR(absl::Status(
+      static_cast<absl::StatusCode>(reply.code()), reply.message()));
+  return reply;
+}
+
+absl::Status Replicator::Synchronize(net::Socket& socket, LogReader& log,
+                                     int64_t term) {
+  v1::PsRequest request;
+  v1::PsFollow& follow = *request.mutable_follow();
+  follow.set_term(term);
+  follow.set_position(log.position());
+  follow.set_snapshot_bytes(log.snapshot_bytes());
+  ELASTICDL_RETURN_IF_ERROR(WriteMessage(socket, request, {}, kSendTimeout));
+  ELASTICDL_ASSIGN_OR_RETURN(const v1::PsReply begun,
+                             Expect(socket, term, kSendTimeout));
+  {
+    MutexLock lock(mu_);
+    if (role_.term() != term) return absl::CancelledError("not wanted");
+    role_.OnSynchronize(begun.incarnation());
+  }
+  if (log.snapshot_bytes() == 0) return absl::OkStatus();
+  request.mutable_snapshot_piece();
+  Buffer piece;
+  while (true) {
+    ELASTICDL_RETURN_IF_ERROR(log.ReadSnapshot(kPieceBytes, piece));
+    if (piece.size() == 0) break;
+    ELASTICDL_RETURN_IF_ERROR(Failpoint("ps.synchronize"));
+    ELASTICDL_RETURN_IF_ERROR(WriteMessage(
+        socket, request, {{piece.data(), piece.size()}}, kSendTimeout));
+  }
+  return Expect(socket, term, kSynchronizeTimeout).status();
+}
+
+absl::Status Replicator::SendEntries(net::Socket& socket, LogReader& log,
+                                     const std::string& address, int64_t term) {
+  v1::PsRequest request;
+  request.mutable_frames();
+  Buffer frames;
+  // The first one, empty perhaps, brings the first answer.
+  bool beat = true;
+  while (true) {
+    int64_t end = 0;
+    {
+      MutexLock lock(mu_);
+      while (Wanted(address, term) && heard_.ok() && !beat &&
+             appended_ <= log.position()) {
+        beat = !changed_.WaitFor(mu_, kBeat);
+      }
+      if (!heard_.ok()) return heard_;
+      if (!Wanted(address, term)) return absl::CancelledError("not wanted");
+      end = appended_;
+      reads_from_ = log.position();
+    }
+    beat = false;
+    ELASTICDL_RETURN_IF_ERROR(log.ReadEntries(end, kPieceBytes, frames));
+    ELASTICDL_RETURN_IF_ERROR(Failpoint("ps.replicate"));
+    ELASTICDL_RETURN_IF_ERROR(WriteMessage(
+        socket, request, {{frames.data(), frames.size()}}, kSendTimeout));
+    frames.Trim();
+  }
+}
+
+void Replicator::HearAcks(net::Socket& socket, int64_t term) {
+  while (true) {
+    const absl::StatusOr<v1::PsReply> reply = Expect(socket, term, kAckTimeout);
+    PartRole::Tell tell;
+    {
+      MutexLock lock(mu_);
+      if (!reply.ok()) {
+        heard_ = reply.status();
+      } else if (role_.term() == term) {
+        tell = role_.OnAck(reply->position());
+      }
+    }
+    if (!reply.ok()) {
+      // Whoever sends is to notice, too.
+      socket.ShutDown();
+      changed_.NotifyAll();
+      return;
+    }
+    acked_.NotifyAll();
+    Tell(std::move(tell));
+  }
+}
+
+}  // namespace elasticdl::ps

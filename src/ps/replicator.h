@@ -1,0 +1,101 @@
+// The role of one copy of a part of the model, for the threads of its server,
+// and of a primary the way to its backup (part_role.h): connect, send the
+// newest snapshot and the log behind it, go on with entries as they are
+// appended, hear what the backup has.
+#pragma once
+
+#include <cstdint>
+#include <functional>
+#include <limits>
+#include <string>
+
+#include "absl/status/status.h"
+#include "absl/status/statusor.h"
+#include "elasticdl/common/mutex.h"
+#include "elasticdl/common/thread.h"
+#include "elasticdl/net/socket.h"
+#include "elasticdl/v1/ps.pb.h"
+#include "log_reader.h"
+#include "part_role.h"
+
+namespace elasticdl::ps {
+
+// Thread-safe. Locks: whoever changes the server's state holds its lock while
+// it calls Assign, CheckPrimary, OnAppended or CheckFollow, so that no entry is
+// accepted under one role and appended under another.
+class Replicator {
+ public:
+  struct Options {
+    int part = 0;
+    // The job's token.
+    std::string secret;
+    // Takes the lock of the server's state.
+    std::function<absl::StatusOr<LogReader>()> open_log;
+    // What the master is to hear. Must not block.
+    std::function<void(const v1::PsPartState& state)> tell;
+  };
+  explicit Replicator(Options options);
+  ~Replicator();
+
+  // False: it is old.
+  bool Assign(const v1::PsAssignment& assignment, int64_t position);
+  // UNAVAILABLE unless this copy is the primary; its term.
+  absl::StatusOr<int64_t> CheckPrimary() const;
+  absl::Status CheckFollow(int64_t term) const;
+  int64_t term() const;
+  void OnAppended(int64_t position);
+  // A backup has followed its primary.
+  void OnFollowed();
+  // Files of the log from this position on are still to be read.
+  int64_t reads_from() const;
+  // Waits until what is in the log under this term, up to this position, may be
+  // acknowledged, for `most` at most. UNAVAILABLE: not by this copy, or not
+  // yet.
+  absl::Status Await(int64_t term, int64_t position, absl::Duration most);
+  void Describe(v1::PsCopy& copy) const;
+
+  // Everybody who waits goes home.
+  void Stop();
+
+ private:
+  static constexpr int64_t kReadsNothing = std::numeric_limits<int64_t>::max();
+
+  void Run();
+  // Until the connection breaks or is not wanted any more.
+  absl::Status Feed(const std::string& address, int64_t term);
+  absl::Status Synchronize(net::Socket& socket, LogReader& log, int64_t term);
+  absl::Status SendEntries(net::Socket& socket, LogReader& log,
+                           const std::string& address, int64_t term);
+  void HearAcks(net::Socket& socket, int64_t term);
+  absl::StatusOr<v1::PsReply> Expect(net::Socket& socket, int64_t term,
+                                     absl::Duration timeout);
+  bool Wanted(const std::string& address, int64_t term) const
+      ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_) {
+    return !stopped_ && role_.primary() && role_.term() == term &&
+           role_.backup_address() == address;
+  }
+  void Tell(PartRole::Tell tell);
+
+  const Options options_;
+  mutable Mutex mu_;
+  // Of roles and entries, for the thread that feeds the backup.
+  CondVar changed_;
+  // Of what may be acknowledged.
+  CondVar acked_;
+  PartRole role_ ABSL_GUARDED_BY(mu_);
+  int64_t appended_ ABSL_GUARDED_BY(mu_) = 0;
+  bool stopped_ ABSL_GUARDED_BY(mu_) = false;
+  // Why the connection is of no more use, as far as the reader of answers
+  // knows.
+  absl::Status heard_ ABSL_GUARDED_BY(mu_);
+  // The backup knows a newer term.
+  bool superseded_ ABSL_GUARDED_BY(mu_) = false;
+  int64_t reads_from_ ABSL_GUARDED_BY(mu_) = kReadsNothing;
+  // The connection to the backup (null: none), and what it was made for.
+  net::Socket* socket_ ABSL_GUARDED_BY(mu_) = nullptr;
+  std::string fed_address_ ABSL_GUARDED_BY(mu_);
+  int64_t fed_term_ ABSL_GUARDED_BY(mu_) = 0;
+  Thread feeder_;
+};
+
+}  // namespace elasticdl::ps

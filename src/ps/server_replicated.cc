@@ -1,0 +1,120 @@
+// A server that is one of two copies of a part of the model.
+#include <utility>
+
+#include "absl/strings/str_cat.h"
+#include "elasticdl/common/log.h"
+#include "elasticdl/common/status.h"
+#include "server_impl.h"
+
+namespace elasticdl::ps {
+
+// ---- what it may answer ----
+
+absl::Status ServerImpl::CheckAnswers() const {
+  if (broken_) return absl::UnavailableError("the server is ending");
+  if (replicator_ == nullptr) return absl::OkStatus();
+  return replicator_->CheckPrimary().status();
+}
+
+absl::StatusOr<ServerImpl::Place> ServerImpl::CheckPlace() const {
+  Place place;
+  if (replicator_ == nullptr) return place;
+  ELASTICDL_ASSIGN_OR_RETURN(place.term, replicator_->CheckPrimary());
+  place.position = log_->position();
+  return place;
+}
+
+absl::Status ServerImpl::Await(const Place& place, absl::Duration most) {
+  if (replicator_ == nullptr) return absl::OkStatus();
+  return replicator_->Await(place.term, place.position, most);
+}
+
+// ---- what the master says ----
+
+void ServerImpl::Assign(const v1::PsAssignment& assignment) {
+  v1::PsPartState state;
+  bool begins = false;
+  {
+    WriterMutexLock lock(state_mu_);
+    const int64_t before = replicator_->term();
+    begins = replicator_->Assign(assignment, log_->position()) &&
+             assignment.primary() && assignment.term() > before;
+    state.set_serving(state_.version());
+  }
+  if (!begins) return;
+  LogInfo("primary of part ", options_.server, " in term ", assignment.term(),
+          ", version ", state.serving());
+  state.set_part(options_.server);
+  state.set_term(assignment.term());
+  options_.tell(state);
+}
+
+v1::PsCopy ServerImpl::Describe() const {
+  v1::PsCopy copy;
+  ReaderMutexLock lock(state_mu_);
+  copy.set_part(options_.server);
+  copy.set_version(state_.version());
+  copy.set_incarnation(incarnation_);
+  replicator_->Describe(copy);
+  return copy;
+}
+
+// ---- what the primary says ----
+
+absl::Status ServerImpl::BeginFollow(int64_t connection, int64_t term) {
+  WriterMutexLock lock(state_mu_);
+  ELASTICDL_RETURN_IF_ERROR(replicator_->CheckFollow(term));
+  // A thread that was held up: its primary has begun anew since then.
+  if (term == followed_term_ && connection < followed_connection_) {
+    return absl::UnavailableError("another connection has taken over");
+  }
+  followed_connection_ = connection;
+  followed_term_ = term;
+  return absl::OkStatus();
+}
+
+absl::Status ServerImpl::CheckFollow(int64_t connection) const {
+  ELASTICDL_RETURN_IF_ERROR(replicator_->CheckFollow(followed_term_));
+  if (connection == followed_connection_ && !broken_) return absl::OkStatus();
+  return absl::UnavailableError("another connection has taken over");
+}
+
+absl::Status ServerImpl::Replace(int64_t connection, ServerState state,
+                                 const std::string& snapshot,
+                                 int64_t position) {
+  WriterMutexLock lock(state_mu_);
+  ELASTICDL_RETURN_IF_ERROR(CheckFollow(connection));
+  ELASTICDL_RETURN_IF_ERROR(log_->Restart(snapshot, position));
+  state_ = std::move(state);
+  return absl::OkStatus();
+}
+
+absl::Status ServerImpl::Follow(int64_t connection, const v1::PsEntry& entry,
+                                const Frame& frame) {
+  bool snapshot = false;
+  bool nearly_full = false;
+  {
+    WriterMutexLock lock(state_mu_);
+    ELASTICDL_RETURN_IF_ERROR(CheckFollow(connection));
+    if (frame.number != log_->position()) {
+      return absl::InvalidArgumentError(absl::StrCat(
+          "entry ", frame.number, " instead of ", log_->position()));
+    }
+    ELASTICDL_RETURN_IF_ERROR(state_.Check(entry, frame.payload));
+    ELASTICDL_RETURN_IF_ERROR(LogAndApply(entry, frame.header, frame.payload));
+    snapshot = log_->WantsSnapshot();
+    nearly_full = WantsWarning();
+  }
+  if (snapshot) WantSnapshot();
+  if (nearly_full) Warn();
+  return absl::OkStatus();
+}
+
+absl::StatusOr<int64_t> ServerImpl::Followed(int64_t connection) {
+  ReaderMutexLock lock(state_mu_);
+  ELASTICDL_RETURN_IF_ERROR(CheckFollow(connection));
+  replicator_->OnFollowed();
+  return log_->position();
+}
+
+}  // namespace elasticdl::ps
