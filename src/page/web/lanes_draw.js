@@ -46,7 +46,7 @@ const drawGround = (draw, place, width) => {
   });
   draw.fillStyle = colors.soft;
   draw.fillText("job", place.left - 10, (place.jobTop + place.jobBottom) / 2);
-  draw.fillText("records/s", place.left - 10, place.rateTop + 8);
+  draw.fillText(place.narrow ? "rec/s" : "records/s", place.left - 10, place.rateTop + 8);
   const points = visible(store.points, view.from, view.to);
   if (points.length > 1) draw.fillText(brief(highestRate(points)), place.left - 10, place.rateTop + 23);
   for (const tick of timeTicks(view.from, view.to, store.begin, (place.right - place.left) / 90)) {
