@@ -27,6 +27,18 @@ if(GLOO_INCLUDE AND GLOO_LIBRARY)
 else()
   message(STATUS "no Gloo (libgloo-dev): built without --collective=gloo")
 endif()
+# Only `--collective=mpi` needs it, in a library of its own.
+find_package(MPI COMPONENTS CXX QUIET)
+if(MPI_CXX_FOUND)
+  add_library(elasticdl_mpi INTERFACE)
+  target_link_libraries(elasticdl_mpi INTERFACE MPI::MPI_CXX)
+  # The C interface only.
+  target_compile_definitions(elasticdl_mpi INTERFACE
+    OMPI_SKIP_MPICXX MPICH_SKIP_MPICXX)
+  add_library(elasticdl::mpi ALIAS elasticdl_mpi)
+else()
+  message(STATUS "no MPI (libopenmpi-dev): built without --collective=mpi")
+endif()
 if(ELASTICDL_BUILD_TESTS)
   find_package(GTest REQUIRED)
 endif()

@@ -111,7 +111,7 @@ function(elasticdl_program name)
   install(TARGETS ${name} RUNTIME DESTINATION bin)
 endfunction()
 
-# elasticdl_test(<module>/<unit> [LABEL unit|contract|integration|kube|gpu|mpi]
+# elasticdl_test(<module>/<unit> [LABEL unit|contract|integration|kube|gpu]
 #                [SRCS helper.cc ...] [DEPS ...] [PROGRAMS target ...]
 #                [TIMEOUT seconds] [COST number] [SERIAL] [THREADS])
 # Registers tests/<module>/<unit>_test.cc. The test sees the private headers of

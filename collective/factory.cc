@@ -3,6 +3,7 @@
 #include <map>
 #include <set>
 #include <string>
+#include <utility>
 
 #include "absl/strings/str_cat.h"
 #include "core/backends.h"
@@ -12,7 +13,8 @@
 namespace elasticdl::collective {
 
 bool IsBackend(const std::string& name) {
-  return name == "auto" || name == "shm" || name == "tcp" || name == "gloo";
+  return name == "auto" || name == "shm" || name == "tcp" || name == "gloo" ||
+         name == "mpi";
 }
 
 namespace {
@@ -28,8 +30,9 @@ std::string AddressOf(const BackendOptions& options, bool one_host) {
 absl::StatusOr<Backend> ChooseBackend(const WorldSpec& world,
                                       const std::string& name) {
   if (!IsBackend(name)) {
-    return absl::InvalidArgumentError(absl::StrCat(
-        "unknown collective backend \"", name, "\" (auto, shm, tcp, gloo)"));
+    return absl::InvalidArgumentError(
+        absl::StrCat("unknown collective backend \"", name,
+                     "\" (auto, shm, tcp, gloo, mpi)"));
   }
   if (world.rank < 0 || world.rank >= world.size()) {
     return absl::InvalidArgumentError(absl::StrCat(
@@ -42,6 +45,7 @@ absl::StatusOr<Backend> ChooseBackend(const WorldSpec& world,
     most = std::max(most, ++hosts[host]);
   }
   if (name == "gloo") return Backend::kGloo;
+  if (name == "mpi") return Backend::kMpi;
   if (name == "shm" && hosts.size() > 1) {
     return absl::InvalidArgumentError(
         absl::StrCat("backend shm needs all members on one host, these are on ",
@@ -64,6 +68,13 @@ absl::StatusOr<std::unique_ptr<Connector>> BeginConnect(
   const std::string address = AddressOf(options, one_host);
   LogDebug("generation ", world.generation, ": others reach this member at ",
            address);
+  if (backend == Backend::kMpi) {
+    BackendOptions other = options;
+    other.backend = "auto";
+    ELASTICDL_ASSIGN_OR_RETURN(std::unique_ptr<Connector> connector,
+                               BeginConnect(world, other));
+    return BeginMpi(world, address, options.mpi, std::move(connector));
+  }
   if (backend == Backend::kGloo) return BeginGloo(world, address);
   if (backend == Backend::kTcp) return BeginTcp(world, address);
   return BeginHierarchical(world, address);

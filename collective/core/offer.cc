@@ -6,11 +6,13 @@
 
 #include <cstdint>
 #include <cstring>
+#include <utility>
 
 #include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
 #include "core/blame.h"
 #include "elasticdl/common/secret.h"
+#include "elasticdl/common/status.h"
 
 namespace elasticdl::collective {
 namespace {
@@ -102,6 +104,27 @@ absl::StatusOr<std::string> OpenOffer(const WorldSpec& world, int rank,
   absl::StatusOr<std::string> payload = Open(world, rank, kind, offer);
   if (!payload.ok()) return Blame(rank, payload.status());
   return payload;
+}
+
+absl::StatusOr<std::vector<std::string>> OpenOffers(
+    const WorldSpec& world, absl::string_view kind,
+    const std::vector<std::string>& offers) {
+  if (offers.size() != world.hosts.size()) {
+    return absl::InvalidArgumentError(
+        absl::StrCat(offers.size(), " offers for ", world.size(), " members"));
+  }
+  std::vector<std::string> payloads;
+  for (int rank = 0; rank < world.size(); ++rank) {
+    ELASTICDL_ASSIGN_OR_RETURN(std::string payload,
+                               OpenOffer(world, rank, kind, offers[rank]));
+    payloads.push_back(std::move(payload));
+  }
+  return payloads;
+}
+
+absl::Status DamagedOffer(int rank) {
+  return Blame(rank, absl::InvalidArgumentError(
+                         absl::StrCat("offer of rank ", rank, " is damaged")));
 }
 
 }  // namespace elasticdl::collective

@@ -3,6 +3,7 @@
 #pragma once
 
 #include <string>
+#include <vector>
 
 #include "absl/status/statusor.h"
 #include "absl/strings/string_view.h"
@@ -20,6 +21,14 @@ std::string SealOffer(const WorldSpec& world, absl::string_view kind,
 absl::StatusOr<std::string> OpenOffer(const WorldSpec& world, int rank,
                                       absl::string_view kind,
                                       absl::string_view offer);
+
+// The payloads of the offers of all members, by rank. INVALID_ARGUMENT also if
+// there are too few or too many.
+absl::StatusOr<std::vector<std::string>> OpenOffers(
+    const WorldSpec& world, absl::string_view kind,
+    const std::vector<std::string>& offers);
+// The error for a payload of `rank` that cannot be understood.
+absl::Status DamagedOffer(int rank);
 
 // Numbers in the host's byte order: members of a job run on one architecture.
 template <typename T>

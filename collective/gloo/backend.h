@@ -22,7 +22,7 @@
 #include "absl/time/time.h"
 #include "core/deadline.h"
 #include "elasticdl/collective/communicator.h"
-#include "gloo/member_watch.h"
+#include "tcp/member_watch.h"
 
 namespace elasticdl::collective {
 

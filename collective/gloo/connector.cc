@@ -11,13 +11,11 @@
 
 #include "absl/strings/str_cat.h"
 #include "core/backends.h"
-#include "core/blame.h"
 #include "core/offer.h"
-#include "elasticdl/common/failpoint.h"
 #include "elasticdl/common/secret.h"
 #include "elasticdl/common/status.h"
 #include "gloo/backend.h"
-#include "tcp/rendezvous.h"
+#include "tcp/meeting.h"
 
 namespace elasticdl::collective {
 namespace {
@@ -26,20 +24,6 @@ constexpr char kKind[] = "gloo";
 constexpr size_t kTokenBytes = 16;
 // Gloo's algorithms use numbers whose upper bits are set.
 constexpr uint64_t kTokenSlot = 1;
-
-absl::StatusOr<TcpAddress> Decode(const WorldSpec& world, int rank,
-                                  const std::string& offer) {
-  ELASTICDL_ASSIGN_OR_RETURN(const std::string payload,
-                             OpenOffer(world, rank, kKind, offer));
-  absl::string_view rest = payload;
-  TcpAddress address;
-  if (!TakeText(rest, address.host) || !TakeRaw(rest, address.port) ||
-      !rest.empty()) {
-    return Blame(rank, absl::InvalidArgumentError(absl::StrCat(
-                           "offer of rank ", rank, " is damaged")));
-  }
-  return address;
-}
 
 // Ends Pair::connect, which has no other way out.
 class PairCloser final : public MemberWatch::Sleeper {
@@ -93,10 +77,10 @@ absl::StatusOr<Cards> ExchangeCards(TcpMesh& mesh, const Cards& own,
                                     Deadline& deadline) {
   // All have the same size: members run on one architecture.
   Cards theirs = own;
-  std::vector<TcpSend> addresses_out;
-  std::vector<TcpReceive> addresses_in;
-  std::vector<TcpSend> tokens_out;
-  std::vector<TcpReceive> tokens_in;
+  std::vector<MeshSend> addresses_out;
+  std::vector<MeshReceive> addresses_in;
+  std::vector<MeshSend> tokens_out;
+  std::vector<MeshReceive> tokens_in;
   for (int rank = 0; rank < mesh.size(); ++rank) {
     if (rank == mesh.rank()) continue;
     const Card& mine = own[rank];
@@ -145,65 +129,26 @@ void ProveToAll(gloo::transport::Context& context, const Cards& own,
 class GlooConnector final : public Connector {
  public:
   GlooConnector(const WorldSpec& world, TcpListener listener)
-      : world_(world), listener_(std::move(listener)) {
+      : world_(world), meeting_(world, std::move(listener)) {
     std::string payload;
-    AppendText(listener_.address.host, payload);
-    AppendRaw(listener_.address.port, payload);
+    AppendAddress(meeting_.address(), payload);
     offer_ = SealOffer(world_, kKind, payload);
   }
 
   const std::string& offer() const override { return offer_; }
   absl::StatusOr<std::unique_ptr<Communicator>> Connect(
       const std::vector<std::string>& offers, absl::Duration timeout) override;
-  void Abort(const std::string& reason) override;
+  void Abort(const std::string& reason) override { meeting_.Abort(reason); }
 
  private:
-  absl::StatusOr<std::shared_ptr<MemberWatch>> Meet(
-      const std::vector<std::string>& offers, const TcpListener& listener,
-      Deadline& deadline);
   absl::StatusOr<std::unique_ptr<Communicator>> ConnectGloo(
       const std::shared_ptr<MemberWatch>& watch, const std::string& host,
       Deadline& deadline);
-  void SetWatch(std::shared_ptr<MemberWatch> watch);
 
   const WorldSpec world_;
-  TcpListener listener_;
+  Meeting meeting_;
   std::string offer_;
-  AbortSignal abort_;
-  Mutex mu_;
-  // While Gloo connects.
-  std::shared_ptr<MemberWatch> watch_ ABSL_GUARDED_BY(mu_);
 };
-
-void GlooConnector::Abort(const std::string& reason) {
-  const absl::Status why = absl::AbortedError(reason);
-  abort_.Raise(why);
-  MutexLock lock(mu_);
-  if (watch_ != nullptr) watch_->End(why);
-}
-
-void GlooConnector::SetWatch(std::shared_ptr<MemberWatch> watch) {
-  MutexLock lock(mu_);
-  watch_ = std::move(watch);
-}
-
-absl::StatusOr<std::shared_ptr<MemberWatch>> GlooConnector::Meet(
-    const std::vector<std::string>& offers, const TcpListener& listener,
-    Deadline& deadline) {
-  std::vector<TcpAddress> addresses;
-  for (int rank = 0; rank < world_.size(); ++rank) {
-    ELASTICDL_ASSIGN_OR_RETURN(TcpAddress address,
-                               Decode(world_, rank, offers[rank]));
-    addresses.push_back(std::move(address));
-  }
-  ELASTICDL_RETURN_IF_ERROR(abort_.Check());
-  ELASTICDL_RETURN_IF_ERROR(Failpoint("collective.connect"));
-  TcpRendezvous rendezvous(world_, listener, abort_);
-  ELASTICDL_ASSIGN_OR_RETURN(std::vector<Fd> sockets,
-                             rendezvous.Run(addresses, deadline));
-  return std::make_shared<MemberWatch>(
-      std::make_unique<TcpMesh>(world_.rank, std::move(sockets)));
-}
 
 absl::StatusOr<std::unique_ptr<Communicator>> GlooConnector::ConnectGloo(
     const std::shared_ptr<MemberWatch>& watch, const std::string& host,
@@ -238,22 +183,12 @@ absl::StatusOr<std::unique_ptr<Communicator>> GlooConnector::ConnectGloo(
 absl::StatusOr<std::unique_ptr<Communicator>> GlooConnector::Connect(
     const std::vector<std::string>& offers, absl::Duration timeout) {
   Deadline deadline(timeout);
-  if (offers.size() != world_.hosts.size()) {
-    return absl::InvalidArgumentError(
-        absl::StrCat(offers.size(), " offers for ", world_.size(), " members"));
-  }
-  // Nobody can dial any more when this returns, whatever comes of it.
-  const TcpListener listener = std::move(listener_);
-  if (!listener.socket.valid()) {
-    return absl::FailedPreconditionError("Connect was called before");
-  }
+  ELASTICDL_ASSIGN_OR_RETURN(const std::vector<TcpAddress> addresses,
+                             OpenAddressOffers(world_, kKind, offers));
   ELASTICDL_ASSIGN_OR_RETURN(const std::shared_ptr<MemberWatch> watch,
-                             Meet(offers, listener, deadline));
-  SetWatch(watch);
-  // An abort before that was not told to the watch.
-  if (abort_.raised()) watch->End(abort_.Check());
-  auto made = ConnectGloo(watch, listener.address.host, deadline);
-  SetWatch(nullptr);
+                             meeting_.Meet(addresses, deadline));
+  auto made = ConnectGloo(watch, meeting_.address().host, deadline);
+  meeting_.End();
   return made;
 }
 

@@ -12,6 +12,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "absl/time/time.h"
+#include "core/offer.h"
 #include "elasticdl/common/status.h"
 
 namespace elasticdl::collective {
@@ -110,6 +111,30 @@ absl::Status Configure(int socket) {
     return ErrnoToStatus(errno, "configure a socket");
   }
   return absl::OkStatus();
+}
+
+void AppendAddress(const TcpAddress& address, std::string& out) {
+  AppendText(address.host, out);
+  AppendRaw(address.port, out);
+}
+
+bool TakeAddress(absl::string_view& in, TcpAddress& address) {
+  return TakeText(in, address.host) && TakeRaw(in, address.port);
+}
+
+absl::StatusOr<std::vector<TcpAddress>> OpenAddressOffers(
+    const WorldSpec& world, absl::string_view kind,
+    const std::vector<std::string>& offers) {
+  ELASTICDL_ASSIGN_OR_RETURN(const std::vector<std::string> payloads,
+                             OpenOffers(world, kind, offers));
+  std::vector<TcpAddress> addresses(payloads.size());
+  for (int rank = 0; rank < world.size(); ++rank) {
+    absl::string_view rest = payloads[rank];
+    if (!TakeAddress(rest, addresses[rank]) || !rest.empty()) {
+      return DamagedOffer(rank);
+    }
+  }
+  return addresses;
 }
 
 }  // namespace elasticdl::collective

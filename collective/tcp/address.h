@@ -5,8 +5,11 @@
 
 #include <cstdint>
 #include <string>
+#include <vector>
 
 #include "absl/status/statusor.h"
+#include "absl/strings/string_view.h"
+#include "elasticdl/collective/communicator.h"
 #include "elasticdl/common/file.h"
 
 namespace elasticdl::collective {
@@ -16,6 +19,15 @@ struct TcpAddress {
   std::string host;
   uint16_t port = 0;
 };
+
+// As part of an offer.
+void AppendAddress(const TcpAddress& address, std::string& out);
+// False if there are too few bytes.
+bool TakeAddress(absl::string_view& in, TcpAddress& address);
+// The addresses by rank, from offers that contain nothing else.
+absl::StatusOr<std::vector<TcpAddress>> OpenAddressOffers(
+    const WorldSpec& world, absl::string_view kind,
+    const std::vector<std::string>& offers);
 
 // A socket that listens on one address of this host, not on all, and its
 // address.

@@ -1,14 +1,11 @@
 // The offer of a TCP world is where this member listens.
-#include <set>
 #include <utility>
 
-#include "absl/strings/str_cat.h"
 #include "core/backends.h"
-#include "core/blame.h"
+#include "core/mesh_communicator.h"
 #include "core/offer.h"
 #include "elasticdl/common/failpoint.h"
 #include "elasticdl/common/status.h"
-#include "tcp/communicator.h"
 #include "tcp/rendezvous.h"
 
 namespace elasticdl::collective {
@@ -16,27 +13,12 @@ namespace {
 
 constexpr char kKind[] = "tcp";
 
-absl::StatusOr<TcpAddress> Decode(const WorldSpec& world, int rank,
-                                  const std::string& offer) {
-  ELASTICDL_ASSIGN_OR_RETURN(const std::string payload,
-                             OpenOffer(world, rank, kKind, offer));
-  absl::string_view rest = payload;
-  TcpAddress address;
-  if (!TakeText(rest, address.host) || !TakeRaw(rest, address.port) ||
-      !rest.empty()) {
-    return Blame(rank, absl::InvalidArgumentError(absl::StrCat(
-                           "offer of rank ", rank, " is damaged")));
-  }
-  return address;
-}
-
 class TcpConnector final : public Connector {
  public:
   TcpConnector(const WorldSpec& world, TcpListener listener)
       : world_(world), listener_(std::move(listener)) {
     std::string payload;
-    AppendText(listener_.address.host, payload);
-    AppendRaw(listener_.address.port, payload);
+    AppendAddress(listener_.address, payload);
     offer_ = SealOffer(world_, kKind, payload);
   }
 
@@ -57,16 +39,8 @@ class TcpConnector final : public Connector {
 absl::StatusOr<std::unique_ptr<Communicator>> TcpConnector::Connect(
     const std::vector<std::string>& offers, absl::Duration timeout) {
   Deadline deadline(timeout);
-  if (offers.size() != world_.hosts.size()) {
-    return absl::InvalidArgumentError(
-        absl::StrCat(offers.size(), " offers for ", world_.size(), " members"));
-  }
-  std::vector<TcpAddress> addresses;
-  for (int rank = 0; rank < world_.size(); ++rank) {
-    ELASTICDL_ASSIGN_OR_RETURN(TcpAddress address,
-                               Decode(world_, rank, offers[rank]));
-    addresses.push_back(std::move(address));
-  }
+  ELASTICDL_ASSIGN_OR_RETURN(const std::vector<TcpAddress> addresses,
+                             OpenAddressOffers(world_, kKind, offers));
   // On return nobody can dial any more, even after an error.
   const TcpListener listener = std::move(listener_);
   if (!listener.socket.valid()) {
@@ -77,7 +51,7 @@ absl::StatusOr<std::unique_ptr<Communicator>> TcpConnector::Connect(
   TcpRendezvous rendezvous(world_, listener, abort_);
   ELASTICDL_ASSIGN_OR_RETURN(std::vector<Fd> sockets,
                              rendezvous.Run(addresses, deadline));
-  return std::make_unique<TcpCommunicator>(
+  return std::make_unique<MeshCommunicator>(
       std::make_unique<TcpMesh>(world_.rank, std::move(sockets)));
 }
 

@@ -10,7 +10,6 @@
 #include <cstring>
 #include <utility>
 
-#include "absl/status/statusor.h"
 #include "absl/strings/str_cat.h"
 #include "core/blame.h"
 #include "elasticdl/common/check.h"
@@ -43,6 +42,8 @@ class Spin {
 
 // Per call, so that sending and receiving take turns.
 constexpr size_t kTurnBytes = 256 << 10;
+// Received data is added up in chunks that stay in the cache.
+constexpr size_t kChunkBytes = 128 << 10;
 
 }  // namespace
 
@@ -92,7 +93,7 @@ absl::Status TcpMesh::Broken(int rank, const std::string& what) {
                                                   rank, ": ", what))));
 }
 
-absl::StatusOr<size_t> TcpMesh::SendSome(TcpSend& sending) {
+absl::StatusOr<size_t> TcpMesh::SendSome(MeshSend& sending) {
   const ssize_t sent =
       send(sockets_[sending.rank].get(), sending.data,
            std::min(sending.bytes, kTurnBytes), MSG_DONTWAIT | MSG_NOSIGNAL);
@@ -131,21 +132,21 @@ absl::Status TcpMesh::WaitFor(const std::vector<Awaited>& awaited,
                                  late, " in time"))));
 }
 
-absl::Status TcpMesh::Move(std::vector<TcpSend> sends,
-                           std::vector<TcpReceive> receives,
+absl::Status TcpMesh::Move(std::vector<MeshSend> sends,
+                           std::vector<MeshReceive> receives,
                            Deadline& deadline) {
   ELASTICDL_RETURN_IF_ERROR(abort_.Check());
   Spin spin;
   while (true) {
     bool moved = false;
     std::vector<Awaited> awaited;
-    for (TcpSend& sending : sends) {
+    for (MeshSend& sending : sends) {
       if (sending.bytes == 0) continue;
       ELASTICDL_ASSIGN_OR_RETURN(const size_t sent, SendSome(sending));
       moved = moved || sent > 0;
       if (sending.bytes > 0) awaited.push_back({sending.rank, POLLOUT});
     }
-    for (TcpReceive& receive : receives) {
+    for (MeshReceive& receive : receives) {
       if (receive.bytes == 0) continue;
       ELASTICDL_ASSIGN_OR_RETURN(
           const size_t got,
@@ -161,9 +162,10 @@ absl::Status TcpMesh::Move(std::vector<TcpSend> sends,
   }
 }
 
-absl::Status TcpMesh::MoveInChunks(TcpSend send, const Incoming& incoming,
+absl::Status TcpMesh::MoveInChunks(MeshSend send, const Incoming& incoming,
                                    Deadline& deadline) {
   ELASTICDL_RETURN_IF_ERROR(abort_.Check());
+  chunk_.resize(kChunkBytes);
   Spin spin;
   size_t done = 0;
   size_t filled = 0;
@@ -176,15 +178,14 @@ absl::Status TcpMesh::MoveInChunks(TcpSend send, const Incoming& incoming,
       awaited.push_back({send.rank, POLLOUT});
     }
     if (done < incoming.bytes) {
-      const size_t chunk =
-          std::min(incoming.buffer_bytes, incoming.bytes - done);
+      const size_t chunk = std::min(kChunkBytes, incoming.bytes - done);
       ELASTICDL_ASSIGN_OR_RETURN(
           const size_t got,
-          ReceiveSome(incoming.rank, incoming.buffer + filled, chunk - filled));
+          ReceiveSome(incoming.rank, chunk_.data() + filled, chunk - filled));
       filled += got;
       moved = moved || got > 0;
       if (filled == chunk) {
-        incoming.received(done, chunk);
+        incoming.received(chunk_.data(), done, chunk);
         done += chunk;
         filled = 0;
       }

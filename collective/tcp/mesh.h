@@ -4,12 +4,13 @@
 
 #include <atomic>
 #include <cstddef>
-#include <functional>
 #include <string>
 #include <vector>
 
 #include "absl/status/status.h"
+#include "absl/status/statusor.h"
 #include "core/deadline.h"
+#include "core/mesh.h"
 #include "elasticdl/common/file.h"
 #include "elasticdl/common/mutex.h"
 
@@ -34,53 +35,35 @@ class AbortSignal {
   absl::Status why_ ABSL_GUARDED_BY(mu_);
 };
 
-struct TcpSend {
-  int rank;
-  const char* data;
-  size_t bytes;
-};
-struct TcpReceive {
-  int rank;
-  char* data;
-  size_t bytes;
-};
-
-// Move is for one thread at a time, Abort for any.
-class TcpMesh {
+class TcpMesh final : public Mesh {
  public:
   // `sockets` by rank, non-blocking; that of this rank is empty.
   TcpMesh(int rank, std::vector<Fd> sockets);
   TcpMesh(const TcpMesh&) = delete;
   TcpMesh& operator=(const TcpMesh&) = delete;
 
-  int rank() const { return rank_; }
-  int size() const { return static_cast<int>(sockets_.size()); }
+  int rank() const override { return rank_; }
+  int size() const override { return static_cast<int>(sockets_.size()); }
   // For poll(), to notice its end. -1 for this rank.
   int socket(int rank) const { return sockets_[rank].get(); }
 
+  // ABORTED with the reason once the world has ended.
   absl::Status Check() { return abort_.Check(); }
-  // Sends and receives all of it, in any order between peers. Any error ends
-  // the world.
-  absl::Status Move(std::vector<TcpSend> sends,
-                    std::vector<TcpReceive> receives, Deadline& deadline);
-  // Sends one array and receives another; `received` is called for the chunks
-  // of the latter as they come, in order, each in `buffer` of `buffer_bytes`.
-  struct Incoming {
-    int rank;
-    size_t bytes;
-    char* buffer;
-    size_t buffer_bytes;
-    std::function<void(size_t offset, size_t bytes)> received;
-  };
-  absl::Status MoveInChunks(TcpSend send, const Incoming& incoming,
-                            Deadline& deadline);
-
-  // Closes all connections, which the others notice at once.
-  void Abort(const absl::Status& why);
+  absl::Status Enter() override { return Check(); }
+  // Whoever reads the last bytes of a connection also sees that it is closed,
+  // so calls need not be counted.
+  void Complete() override {}
+  absl::Status Move(std::vector<MeshSend> sends,
+                    std::vector<MeshReceive> receives,
+                    Deadline& deadline) override;
+  absl::Status MoveInChunks(MeshSend send, const Incoming& incoming,
+                            Deadline& deadline) override;
+  // Closes all connections.
+  void Abort(const absl::Status& why) override;
 
  private:
   // The number of bytes moved; 0 if it would block.
-  absl::StatusOr<size_t> SendSome(TcpSend& send);
+  absl::StatusOr<size_t> SendSome(MeshSend& send);
   absl::StatusOr<size_t> ReceiveSome(int rank, char* to, size_t bytes);
   struct Awaited {
     int rank;
@@ -94,6 +77,8 @@ class TcpMesh {
   const int rank_;
   const std::vector<Fd> sockets_;
   AbortSignal abort_;
+  // Where MoveInChunks receives.
+  std::vector<char> chunk_;
 };
 
 }  // namespace elasticdl::collective

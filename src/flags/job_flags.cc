@@ -163,9 +163,11 @@ void AddDistribution(JobCommand command, JobFlags* f, FlagSet* set) {
                .Choices({"", "Local", "ParameterServerStrategy",
                          "AllreduceStrategy"}));
   set->Add("collective", &f->collective,
-           Info(kTraining, "How workers exchange gradients.")
+           Info(kTraining,
+                "How workers exchange gradients; mpi: they are started with "
+                "mpirun.")
                .Value("NAME")
-               .Choices({"auto", "shm", "tcp", "gloo"}));
+               .Choices({"auto", "shm", "tcp", "gloo", "mpi"}));
   set->Add("grad_compression", &f->grad_compression,
            Info(kTraining, "Type of gradients on the wire.")
                .Value("NAME")

@@ -118,6 +118,17 @@ absl::Status CheckWorldSize(const JobFlags& f) {
   return absl::OkStatus();
 }
 
+// Nobody but mpirun can put workers into one MPI universe.
+absl::Status CheckCollective(JobCommand command, const JobFlags& f) {
+  const bool starts_workers =
+      IsClient(command) ||
+      (command == JobCommand::kMaster && f.pod_backend != "none");
+  if (f.collective != "mpi" || !starts_workers) return absl::OkStatus();
+  return BadFlag(
+      "--collective=mpi: workers are started with mpirun, after "
+      "elasticdl-master (docs/mpi.md)");
+}
+
 absl::Status CheckWorkers(JobFlags* f, FlagSet* set) {
   if (f->Strategy() == kLocal && f->num_workers != 1) {
     if (set->IsSet("num_workers")) {
@@ -303,6 +314,7 @@ absl::Status ValidateJobFlags(JobCommand command, JobFlags* flags,
   if (command == JobCommand::kWorker) return absl::OkStatus();
   ELASTICDL_RETURN_IF_ERROR(CheckBackup(*flags));
   ELASTICDL_RETURN_IF_ERROR(CheckWorkers(flags, set));
+  ELASTICDL_RETURN_IF_ERROR(CheckCollective(command, *flags));
   if (flags->OnCluster()) {
     ELASTICDL_RETURN_IF_ERROR(CheckResources(*flags, *set));
   }

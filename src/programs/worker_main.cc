@@ -1,7 +1,9 @@
 // elasticdl-worker: one worker of a job.
 #include <signal.h>
+#include <unistd.h>
 
 #include <cstdint>
+#include <cstdio>
 #include <iostream>
 #include <string>
 #include <vector>
@@ -46,7 +48,13 @@ absl::StatusOr<int> Work(const flags::JobFlags& flags,
       FindToken(flags.token_file, flags.state_dir, options.master_addr));
   const auto worker = worker::Worker::Create(options);
   signals.Start([&](int signal) { worker->Leave(); });
-  return worker->Run();
+  const int code = worker->Run();
+  // What MPI has registered for the end of a process waits for other ranks.
+  if (worker->used_mpi()) {
+    std::fflush(nullptr);
+    _exit(code);
+  }
+  return code;
 }
 
 int Main(const std::vector<std::string>& args) {

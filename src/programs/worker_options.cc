@@ -20,6 +20,9 @@ worker::WorkerOptions MakeWorkerOptions(const flags::JobFlags& flags,
   options.num_threads = static_cast<int>(flags.num_threads);
   options.executable = ExecutablePath();
   options.model_cache_dir = ModelCacheDir();
+  options.mpi_plugin =
+      flags::ProgramBeside("../lib/elasticdl/libelasticdl_mpi.so");
+  options.environment = flags::Environment();
   return options;
 }
 

@@ -6,6 +6,8 @@
 #include <limits>
 #include <utility>
 
+#include "absl/strings/str_split.h"
+#include "elasticdl/collective/mpi.h"
 #include "elasticdl/common/failpoint.h"
 #include "elasticdl/common/log.h"
 #include "elasticdl/common/status.h"
@@ -57,11 +59,13 @@ class WorkerImpl : public Worker {
 
   int Run() override;
   void Leave() override { events_.PushKind(Event::Kind::kLeave); }
+  bool used_mpi() const override { return used_mpi_; }
 
  private:
   static rendezvous::StreamClient::Options StreamOptions(
       const WorkerOptions& options);
-  rendezvous::WorldLink::Options LinkOptions() const;
+  absl::StatusOr<rendezvous::WorldLink::Options> LinkOptions(
+      const v1::JobSpec& job);
   int RunJob(const v1::Welcome& welcome);
   int ReportSetUpFailure(const absl::Status& status);
   // The same for the model: only what the master named is the whole job's
@@ -72,6 +76,7 @@ class WorkerImpl : public Worker {
   const WorkerOptions options_;
   ThreadEventQueue events_;
   rendezvous::MasterLink master_;
+  bool used_mpi_ = false;
 };
 
 rendezvous::StreamClient::Options WorkerImpl::StreamOptions(
@@ -83,11 +88,21 @@ rendezvous::StreamClient::Options WorkerImpl::StreamOptions(
   return stream;
 }
 
-rendezvous::WorldLink::Options WorkerImpl::LinkOptions() const {
+absl::StatusOr<rendezvous::WorldLink::Options> WorkerImpl::LinkOptions(
+    const v1::JobSpec& job) {
   rendezvous::WorldLink::Options link;
   link.secret = options_.token;
   link.backend.address = options_.worker_address;
   link.backend.master_address = options_.master_addr;
+  if (job.collective() == "mpi") {
+    used_mpi_ = true;
+    collective::MpiOptions mpi;
+    mpi.plugin = options_.mpi_plugin;
+    for (const std::string& variable : options_.environment) {
+      mpi.variables.insert(absl::StrSplit(variable, absl::MaxSplits('=', 1)));
+    }
+    ELASTICDL_ASSIGN_OR_RETURN(link.backend.mpi, collective::OpenMpi(mpi));
+  }
   return link;
 }
 
@@ -115,6 +130,13 @@ int WorkerImpl::Run() {
 }
 
 int WorkerImpl::RunJob(const v1::Welcome& welcome) {
+  // Before anything that takes long: MPI_Init waits for all ranks.
+  const auto link = LinkOptions(welcome.job());
+  if (!link.ok()) {
+    // It is about how this worker was started: others may train.
+    LogError(link.status().message());
+    return kExitFailed;
+  }
   absl::StatusOr<model::LoadOptions> load =
       MakeLoadOptions(options_, welcome.job().model());
   if (!load.ok()) return ReportSetUpFailure(load.status());
@@ -124,8 +146,8 @@ int WorkerImpl::RunJob(const v1::Welcome& welcome) {
     master_.Send(std::move(message));
   };
   auto runner = JobRunner::Create(
-      welcome, JobRunner::Deps{**model, events_, send, LinkOptions(),
-                               Environment::Real()});
+      welcome,
+      JobRunner::Deps{**model, events_, send, *link, Environment::Real()});
   if (!runner.ok()) return ReportSetUpFailure(runner.status());
   Thread receiver("receiver", [&] { ReceiveMessages(welcome, **runner); });
   const int code = (*runner)->Run();

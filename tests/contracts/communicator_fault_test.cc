@@ -404,6 +404,7 @@ TEST_P(CommunicatorFaultTest, BroadcastRootMustBeAMember) {
 // Shared memory has no name, so that a killed member leaves nothing behind. The
 // folder itself is not looked at: others use it, too.
 TEST_P(CommunicatorFaultTest, NoFilesInSharedMemory) {
+  if (GetParam().name == "Mpi") GTEST_SKIP() << "MPI has files there";
   RunWorld(3, [](Communicator&) -> std::string {
     const absl::StatusOr<std::string> maps = ReadFile("/proc/self/maps");
     RANK_EXPECT_OK(maps.status());

@@ -1,17 +1,28 @@
 #include "contracts/communicator_fixture.h"
 
+#include <unistd.h>
+
 #include <numeric>
 #include <utility>
 
+#include "absl/strings/str_split.h"
+#include "elasticdl/collective/mpi.h"
 #include "elasticdl/common/status.h"
 
 namespace elasticdl::collective {
+namespace {
+
+// Worlds of this process that must have used MPI.
+int64_t num_mpi_worlds = 0;
+
+}  // namespace
 
 std::vector<Backend> AllBackends() {
   return {{"Shm", "shm", 1},
           {"Tcp", "tcp", 1},
           {"Hierarchical", "auto", 2},
-          {"Gloo", "gloo", 1}};
+          {"Gloo", "gloo", 1},
+          {"Mpi", "mpi", 1}};
 }
 
 WorldSpec MakeSpec(const Backend& backend, int64_t generation, int rank,
@@ -26,11 +37,33 @@ WorldSpec MakeSpec(const Backend& backend, int64_t generation, int rank,
   return spec;
 }
 
+namespace {
+
+// Of this process; null if it is not a rank of an mpirun.
+absl::StatusOr<std::shared_ptr<MpiUniverse>> Universe() {
+  if (!RankProcesses::IsMpiRank()) return nullptr;
+  static auto* const universe = [] {
+    MpiOptions options;
+    options.plugin = ELASTICDL_MPI_PLUGIN;
+    for (char** variable = environ; *variable != nullptr; ++variable) {
+      options.variables.insert(
+          absl::StrSplit(*variable, absl::MaxSplits('=', 1)));
+    }
+    return new absl::StatusOr<std::shared_ptr<MpiUniverse>>(OpenMpi(options));
+  }();
+  return *universe;
+}
+
+}  // namespace
+
 absl::StatusOr<std::unique_ptr<Connector>> Begin(const Backend& backend,
                                                  const WorldSpec& spec) {
   BackendOptions options;
   options.backend = backend.option;
   options.address = "127.0.0.1";
+  if (backend.option == "mpi") {
+    ELASTICDL_ASSIGN_OR_RETURN(options.mpi, Universe());
+  }
   return BeginConnect(spec, options);
 }
 
@@ -39,7 +72,14 @@ absl::StatusOr<std::unique_ptr<Communicator>> ConnectThrough(
   ELASTICDL_ASSIGN_OR_RETURN(auto connector, Begin(backend, spec));
   ELASTICDL_ASSIGN_OR_RETURN(const std::vector<std::string> offers,
                              ExchangeWithAll(test, connector->offer()));
-  return connector->Connect(offers, kLong);
+  ELASTICDL_ASSIGN_OR_RETURN(auto world, connector->Connect(offers, kLong));
+  if (backend.option == "mpi" && spec.size() > 1) {
+    ELASTICDL_ASSIGN_OR_RETURN(const auto universe, Universe());
+    if (NumMpiWorlds(*universe) != ++num_mpi_worlds) {
+      return absl::InternalError("the world does not use MPI");
+    }
+  }
+  return world;
 }
 
 const std::vector<Operation>& AllOperations() {
@@ -76,6 +116,12 @@ absl::Status RunOperation(const std::string& name, Communicator& world,
 }
 
 void CommunicatorTest::SetUp() {
+  const bool mpi = GetParam().option == "mpi";
+  RankProcesses::Use(mpi ? RankProcesses::Launch::kMpirun
+                         : RankProcesses::Launch::kFork);
+  if (mpi && access(ELASTICDL_MPI_PLUGIN, R_OK) != 0) {
+    GTEST_SKIP() << "built without MPI";
+  }
   const absl::Status status =
       Begin(GetParam(), MakeSpec(GetParam(), 1, 0, 2)).status();
   if (absl::IsUnimplemented(status)) GTEST_SKIP() << status.message();

@@ -1,5 +1,4 @@
 // The contract of Communicator: results. Failures: communicator_fault_test.cc.
-#include <sys/mman.h>
 
 #include <atomic>
 #include <cstring>
@@ -206,12 +205,8 @@ TEST_P(CommunicatorTest, ReduceScatterLeavesOwnSum) {
 }
 
 TEST_P(CommunicatorTest, BarrierWaitsForAll) {
-  // Shared with the ranks: how many have come to a barrier so far.
-  void* const page =
-      mmap(nullptr, sizeof(std::atomic<int>), PROT_READ | PROT_WRITE,
-           MAP_SHARED | MAP_ANONYMOUS, -1, 0);
-  ASSERT_NE(page, MAP_FAILED);
-  auto* const arrived = new (page) std::atomic<int>(0);
+  // How many have come to a barrier so far.
+  auto* const arrived = static_cast<std::atomic<int>*>(SharedPage());
   RunWorld(4, [arrived](Communicator& world) -> std::string {
     for (int round = 1; round <= 200; ++round) {
       arrived->fetch_add(1);
@@ -220,7 +215,6 @@ TEST_P(CommunicatorTest, BarrierWaitsForAll) {
     }
     return "";
   });
-  munmap(page, sizeof(std::atomic<int>));
 }
 
 // Random numbers of very different sizes: the order of additions shows.
@@ -253,7 +247,7 @@ TEST_P(CommunicatorTest, ResultsAreBitwiseTheSame) {
 }
 
 TEST_P(CommunicatorTest, ManyRandomOperations) {
-  const unsigned seed = std::random_device()();
+  const unsigned seed = SharedSeed();
   SCOPED_TRACE(absl::StrCat("seed ", seed));
   for (int size = 2; size <= 4; ++size) {
     RunWorld(size, [seed](Communicator& world) -> std::string {

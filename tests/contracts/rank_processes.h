@@ -16,6 +16,7 @@ namespace elasticdl::collective {
 // One end of a connection between a rank and the test.
 class Channel {
  public:
+  // Without a connection Send succeeds and Receive gets some text.
   explicit Channel(Fd fd) : fd_(std::move(fd)) {}
   // Whole messages. Receive fails when the other end has gone or after a
   // minute, which nothing here comes near to.
@@ -28,11 +29,22 @@ class Channel {
 
 // The ranks of one test, forked from it; the test must have no other threads.
 // The destructor kills and reaps those that are still there.
+//
+// Or, as MPI initialised before a fork is of no use after it: the ranks of an
+// mpirun, which runs this program again with the filter for the current test.
+// There, the test is repeated without ranks up to the same object, whose
+// constructor runs the body and ends the process.
 class RankProcesses {
  public:
   // What a rank does, in its own process. The text says what went wrong; empty
   // = all well.
   using Body = std::function<std::string(int rank, Channel& test)>;
+
+  // Before the first object of a test.
+  enum class Launch { kFork, kMpirun };
+  static void Use(Launch launch);
+  // In a rank of an mpirun.
+  static bool IsMpiRank();
 
   RankProcesses(int count, const Body& body);
   ~RankProcesses();
@@ -48,11 +60,25 @@ class RankProcesses {
 
  private:
   struct Rank {
+    // 0 once it has ended.
     pid_t pid;
     Channel channel;
+    // To see its end, if it is not our child.
+    Fd pidfd;
   };
+  void Fork(int count, const Body& body);
+  void StartMpirun(int count);
+  std::string HowItEnded(Rank& rank);
+
   std::vector<Rank> ranks_;
+  pid_t mpirun_ = 0;
 };
+
+// A random number and a page that all ranks of the test share, also those of an
+// mpirun. The page is all zeros and is never unmapped. Call once per test,
+// before there are ranks.
+unsigned SharedSeed();
+void* SharedPage();
 
 // A rank's side of RankProcesses::Exchange.
 absl::StatusOr<std::vector<std::string>> ExchangeWithAll(

@@ -42,6 +42,8 @@ class PsRun : public ChaosRun {
 
   // Gradients of a synchronous version; 0: asynchronous.
   int64_t grads_to_wait_ = 0;
+  // The number of servers stays then.
+  bool backup_ = false;
 };
 
 std::string PsRun::RandomFailpoint() {
@@ -101,8 +103,10 @@ void PsRun::Act(Job& job) {
     Hit(kWorker, 1, SIGSTOP, tally_.stops);
   } else if (dice <= 82) {
     Hit(kAnybody, 1, SIGTERM, tally_.terms);
-  } else {
+  } else if (dice <= 92 || backup_) {
     ScaleTo(job, "num_workers", Random(1, 4));
+  } else {
+    ScaleTo(job, "num_ps_pods", Random(1, 3));
   }
 }
 
@@ -132,7 +136,9 @@ std::unique_ptr<Job> PsRun::StartRandomJob() {
   const int64_t workers = Random(1, 3);
   const int64_t servers = Random(1, 3);
   grads_to_wait_ = Chance(50) ? 0 : Chance(60) ? 1 : Random(2, 4);
-  const Flags flags = RandomFlags();
+  backup_ = servers > 1 && Chance(40);
+  Flags flags = RandomFlags();
+  if (backup_) flags.push_back("--ps_backup=1");
   settings_ = absl::StrCat(
       workers, " workers and ", servers, " servers at first, ", grads_to_wait_,
       " gradients to wait for, ", absl::StrJoin(flags, " "));

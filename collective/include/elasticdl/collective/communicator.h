@@ -97,7 +97,9 @@ class Connector {
 // "auto": shared memory on one host, sockets between hosts, both where several
 // members share a host. "shm": one host only. "tcp": sockets everywhere.
 // "gloo": the Gloo library, for networks where every host is trusted (README);
-// UNIMPLEMENTED if this program was built without it.
+// UNIMPLEMENTED if this program was built without it. "mpi": MPI where all
+// members were started by one mpirun, else as "auto".
+class MpiUniverse;
 struct BackendOptions {
   std::string backend = "auto";
   // Address that other members reach this one at; empty = the loopback when all
@@ -105,6 +107,8 @@ struct BackendOptions {
   std::string address;
   // HOST:PORT of the master, which all members reach.
   std::string master_address;
+  // OpenMpi, of this process; null = none. Shared with all its worlds.
+  std::shared_ptr<MpiUniverse> mpi = nullptr;
 };
 bool IsBackend(const std::string& name);
 

@@ -6,6 +6,7 @@
 #include <functional>
 #include <memory>
 #include <string>
+#include <vector>
 
 #include "absl/status/statusor.h"
 #include "absl/time/time.h"
@@ -34,6 +35,11 @@ struct WorkerOptions {
   // how to compile (elasticdl/model/compiler.h).
   std::string model_cache_dir;
   std::string executable;
+  // For --collective=mpi: the library with which MPI is used, and the
+  // environment variables of this process, KEY=VALUE, which tell whether an MPI
+  // launcher started it.
+  std::string mpi_plugin;
+  std::vector<std::string> environment;
 };
 
 // Thread-safe.
@@ -49,6 +55,9 @@ class Worker {
   // Leave: finish the step, hand the data back, return from Run with 0. May be
   // called from any thread; idempotent.
   virtual void Leave() = 0;
+
+  // After Run: MPI was loaded, so the process must end with _exit.
+  virtual bool used_mpi() const = 0;
 };
 
 // Exit codes of a worker beside 0.

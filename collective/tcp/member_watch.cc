@@ -1,4 +1,4 @@
-#include "gloo/member_watch.h"
+#include "tcp/member_watch.h"
 
 #include <poll.h>
 #include <sys/socket.h>

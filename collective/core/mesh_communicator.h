@@ -1,4 +1,4 @@
-// Collectives over TCP connections between all members.
+// Collectives between members that can all send to each other.
 #pragma once
 
 #include <cstddef>
@@ -9,16 +9,16 @@
 #include "absl/status/status.h"
 #include "absl/time/time.h"
 #include "core/deadline.h"
+#include "core/mesh.h"
 #include "elasticdl/collective/communicator.h"
-#include "tcp/mesh.h"
 
 namespace elasticdl::collective {
 
 // Small data is sent directly from each member to each other, large data around
 // a ring. Every call returns only after all members have entered it.
-class TcpCommunicator final : public Communicator {
+class MeshCommunicator final : public Communicator {
  public:
-  explicit TcpCommunicator(std::unique_ptr<TcpMesh> mesh);
+  explicit MeshCommunicator(std::unique_ptr<Mesh> mesh);
 
   int rank() const override { return rank_; }
   int size() const override { return size_; }
@@ -44,15 +44,21 @@ class TcpCommunicator final : public Communicator {
   // One block per rank.
   using Blocks = std::vector<Block>;
 
+  // One call of the Communicator interface.
+  template <typename Body>
+  absl::Status Call(absl::Duration timeout, const Body& body);
   bool IsSmall(size_t bytes) const;
   // The rank at this distance in the ring.
   int Neighbour(int distance) const {
     return (rank_ + distance % size_ + size_) % size_;
   }
   Blocks Split(char* data, size_t bytes) const;
+  Blocks EqualBlocks(char* data, size_t bytes) const;
   absl::Status ExchangeWithAll(const char* own, char* all, size_t bytes,
                                Deadline& deadline);
   absl::Status AllReduceSmall(char* data, size_t bytes, DataType type,
+                              Deadline& deadline);
+  absl::Status AllReduceLarge(char* data, size_t bytes, DataType type,
                               Deadline& deadline);
   // Leaves the sum of block r at rank r.
   absl::Status RingReduceScatter(const Blocks& blocks, DataType type,
@@ -60,11 +66,13 @@ class TcpCommunicator final : public Communicator {
   // Brings block r from rank r to all.
   absl::Status RingAllGather(const Blocks& blocks, const char* failpoint,
                              Deadline& deadline);
+  absl::Status BroadcastSmall(char* data, size_t bytes, int root,
+                              Deadline& deadline);
   absl::Status BroadcastAlongRing(char* data, size_t bytes, int root,
                                   Deadline& deadline);
   absl::Status Synchronise(const char* failpoint, Deadline& deadline);
 
-  const std::unique_ptr<TcpMesh> mesh_;
+  const std::unique_ptr<Mesh> mesh_;
   const int rank_;
   const int size_;
   std::vector<char> scratch_;

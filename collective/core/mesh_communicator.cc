@@ -1,0 +1,260 @@
+#include "core/mesh_communicator.h"
+
+#include <algorithm>
+#include <cstring>
+#include <utility>
+
+#include "absl/strings/str_cat.h"
+#include "core/sum.h"
+#include "elasticdl/common/failpoint.h"
+#include "elasticdl/common/status.h"
+
+namespace elasticdl::collective {
+namespace {
+
+// The most that a rank sends directly to all others: about what a gigabit link
+// carries in the time of a ring's latencies.
+constexpr size_t kSmallBytes = 64 << 10;
+// A broadcast passes through the ring in chunks of this size.
+constexpr size_t kChunkBytes = 128 << 10;
+// Blocks begin at cache lines; also a multiple of every element.
+constexpr size_t kLine = 64;
+
+}  // namespace
+
+MeshCommunicator::MeshCommunicator(std::unique_ptr<Mesh> mesh)
+    : mesh_(std::move(mesh)),
+      rank_(mesh_->rank()),
+      size_(mesh_->size()),
+      scratch_(kSmallBytes + kLine) {}
+
+bool MeshCommunicator::IsSmall(size_t bytes) const {
+  return bytes * static_cast<size_t>(size_ - 1) <= kSmallBytes;
+}
+
+MeshCommunicator::Blocks MeshCommunicator::Split(char* data,
+                                                 size_t bytes) const {
+  const auto size = static_cast<size_t>(size_);
+  const size_t lines = (bytes + kLine - 1) / kLine;
+  const size_t block = (lines + size - 1) / size * kLine;
+  Blocks blocks;
+  for (size_t rank = 0; rank < size; ++rank) {
+    const size_t begin = std::min(bytes, rank * block);
+    blocks.push_back({data + begin, std::min(bytes, begin + block) - begin});
+  }
+  return blocks;
+}
+
+// `all` has `bytes` of each rank; this rank's are not changed.
+absl::Status MeshCommunicator::ExchangeWithAll(const char* own, char* all,
+                                               size_t bytes,
+                                               Deadline& deadline) {
+  std::vector<MeshSend> sends;
+  std::vector<MeshReceive> receives;
+  for (int distance = 1; distance < size_; ++distance) {
+    const int to = Neighbour(distance);
+    const int from = Neighbour(-distance);
+    sends.push_back({to, own, bytes});
+    receives.push_back({from, all + static_cast<size_t>(from) * bytes, bytes});
+  }
+  return mesh_->Move(std::move(sends), std::move(receives), deadline);
+}
+
+absl::Status MeshCommunicator::AllReduceSmall(char* data, size_t bytes,
+                                              DataType type,
+                                              Deadline& deadline) {
+  ELASTICDL_RETURN_IF_ERROR(Failpoint("collective.all_reduce"));
+  const size_t needed = bytes * static_cast<size_t>(size_);
+  if (scratch_.size() < needed) scratch_.resize(needed);
+  ELASTICDL_RETURN_IF_ERROR(
+      ExchangeWithAll(data, scratch_.data(), bytes, deadline));
+  std::vector<const void*> inputs;
+  inputs.reserve(static_cast<size_t>(size_));
+  for (int rank = 0; rank < size_; ++rank) {
+    inputs.push_back(rank == rank_
+                         ? data
+                         : scratch_.data() + static_cast<size_t>(rank) * bytes);
+  }
+  Sum(inputs.data(), size_, data, nullptr, bytes / SizeOf(type), type);
+  return absl::OkStatus();
+}
+
+template <typename Body>
+absl::Status MeshCommunicator::Call(absl::Duration timeout, const Body& body) {
+  Deadline deadline(timeout);
+  ELASTICDL_RETURN_IF_ERROR(mesh_->Enter());
+  ELASTICDL_RETURN_IF_ERROR(body(deadline));
+  mesh_->Complete();
+  return absl::OkStatus();
+}
+
+absl::Status MeshCommunicator::AllReduce(void* data, size_t count,
+                                         DataType type,
+                                         absl::Duration timeout) {
+  return Call(timeout, [&](Deadline& deadline) {
+    char* const bytes = static_cast<char*>(data);
+    const size_t num_bytes = count * SizeOf(type);
+    if (num_bytes == 0) return Synchronise("collective.all_reduce", deadline);
+    return IsSmall(num_bytes)
+               ? AllReduceSmall(bytes, num_bytes, type, deadline)
+               : AllReduceLarge(bytes, num_bytes, type, deadline);
+  });
+}
+
+absl::Status MeshCommunicator::AllReduceLarge(char* data, size_t bytes,
+                                              DataType type,
+                                              Deadline& deadline) {
+  const Blocks blocks = Split(data, bytes);
+  ELASTICDL_RETURN_IF_ERROR(
+      RingReduceScatter(blocks, type, "collective.all_reduce", deadline));
+  return RingAllGather(blocks, "collective.all_reduce", deadline);
+}
+
+// In step s a rank passes on its sum of block rank - s - 1, so that after
+// size - 1 steps the sum of its own block comes in last.
+absl::Status MeshCommunicator::RingReduceScatter(const Blocks& blocks,
+                                                 DataType type,
+                                                 const char* failpoint,
+                                                 Deadline& deadline) {
+  for (int step = 0; step < size_ - 1; ++step) {
+    ELASTICDL_RETURN_IF_ERROR(Failpoint(failpoint));
+    const Block& out = blocks[Neighbour(-step - 1)];
+    const Block& in = blocks[Neighbour(-step - 2)];
+    const auto add = [&](const char* chunk, size_t offset, size_t bytes) {
+      char* const own = in.data + offset;
+      const void* const inputs[] = {chunk, own};
+      Sum(inputs, 2, own, nullptr, bytes / SizeOf(type), type);
+    };
+    ELASTICDL_RETURN_IF_ERROR(
+        mesh_->MoveInChunks({Neighbour(1), out.data, out.bytes},
+                            {Neighbour(-1), in.bytes, add}, deadline));
+  }
+  return absl::OkStatus();
+}
+
+absl::Status MeshCommunicator::RingAllGather(const Blocks& blocks,
+                                             const char* failpoint,
+                                             Deadline& deadline) {
+  for (int step = 0; step < size_ - 1; ++step) {
+    ELASTICDL_RETURN_IF_ERROR(Failpoint(failpoint));
+    const Block& out = blocks[Neighbour(-step)];
+    const Block& in = blocks[Neighbour(-step - 1)];
+    ELASTICDL_RETURN_IF_ERROR(mesh_->Move({{Neighbour(1), out.data, out.bytes}},
+                                          {{Neighbour(-1), in.data, in.bytes}},
+                                          deadline));
+  }
+  return absl::OkStatus();
+}
+
+absl::Status MeshCommunicator::Broadcast(void* data, size_t bytes, int root,
+                                         absl::Duration timeout) {
+  if (root < 0 || root >= size_) {
+    return absl::InvalidArgumentError(
+        absl::StrCat("broadcast from rank ", root, " in a world of ", size_));
+  }
+  return Call(timeout, [&](Deadline& deadline) {
+    const absl::Status all_here = Synchronise("collective.broadcast", deadline);
+    if (!all_here.ok()) return all_here;
+    char* const at = static_cast<char*>(data);
+    return IsSmall(bytes) ? BroadcastSmall(at, bytes, root, deadline)
+                          : BroadcastAlongRing(at, bytes, root, deadline);
+  });
+}
+
+absl::Status MeshCommunicator::BroadcastSmall(char* data, size_t bytes,
+                                              int root, Deadline& deadline) {
+  if (rank_ != root) return mesh_->Move({}, {{root, data, bytes}}, deadline);
+  std::vector<MeshSend> sends;
+  for (int distance = 1; distance < size_; ++distance) {
+    sends.push_back({Neighbour(distance), data, bytes});
+  }
+  return mesh_->Move(std::move(sends), {}, deadline);
+}
+
+// Each rank passes on what it got last while it gets the next chunk.
+absl::Status MeshCommunicator::BroadcastAlongRing(char* data, size_t bytes,
+                                                  int root,
+                                                  Deadline& deadline) {
+  const int place = (rank_ - root + size_) % size_;
+  const size_t chunks = (bytes + kChunkBytes - 1) / kChunkBytes;
+  for (size_t step = 0; step <= chunks; ++step) {
+    ELASTICDL_RETURN_IF_ERROR(Failpoint("collective.broadcast"));
+    std::vector<MeshSend> sends;
+    std::vector<MeshReceive> receives;
+    const auto size_of = [&](size_t chunk) {
+      return std::min(kChunkBytes, bytes - chunk * kChunkBytes);
+    };
+    if (step < chunks && place > 0) {
+      receives.push_back(
+          {Neighbour(-1), data + step * kChunkBytes, size_of(step)});
+    }
+    if (step > 0 && place < size_ - 1) {
+      const size_t before = step - 1;
+      sends.push_back(
+          {Neighbour(1), data + before * kChunkBytes, size_of(before)});
+    }
+    ELASTICDL_RETURN_IF_ERROR(
+        mesh_->Move(std::move(sends), std::move(receives), deadline));
+  }
+  return absl::OkStatus();
+}
+
+MeshCommunicator::Blocks MeshCommunicator::EqualBlocks(char* data,
+                                                       size_t bytes) const {
+  Blocks blocks;
+  for (int rank = 0; rank < size_; ++rank) {
+    blocks.push_back({data + static_cast<size_t>(rank) * bytes, bytes});
+  }
+  return blocks;
+}
+
+absl::Status MeshCommunicator::AllGather(const void* in, void* out,
+                                         size_t bytes, absl::Duration timeout) {
+  constexpr char kFailpoint[] = "collective.all_gather";
+  return Call(timeout, [&](Deadline& deadline) {
+    if (bytes == 0) return Synchronise(kFailpoint, deadline);
+    char* const all = static_cast<char*>(out);
+    char* const own = all + static_cast<size_t>(rank_) * bytes;
+    if (own != in) std::memcpy(own, in, bytes);
+    if (!IsSmall(bytes)) {
+      return RingAllGather(EqualBlocks(all, bytes), kFailpoint, deadline);
+    }
+    const absl::Status status = Failpoint(kFailpoint);
+    return status.ok() ? ExchangeWithAll(own, all, bytes, deadline) : status;
+  });
+}
+
+absl::Status MeshCommunicator::ReduceScatter(void* data, size_t count,
+                                             DataType type,
+                                             absl::Duration timeout) {
+  constexpr char kFailpoint[] = "collective.reduce_scatter";
+  return Call(timeout, [&](Deadline& deadline) {
+    if (count == 0) return Synchronise(kFailpoint, deadline);
+    return RingReduceScatter(
+        EqualBlocks(static_cast<char*>(data), count * SizeOf(type)), type,
+        kFailpoint, deadline);
+  });
+}
+
+absl::Status MeshCommunicator::Barrier(absl::Duration timeout) {
+  return Call(timeout, [&](Deadline& deadline) {
+    return Synchronise("collective.barrier", deadline);
+  });
+}
+
+// After the step with distance d a rank has heard, directly or not, of the
+// 2d - 1 ranks before it.
+absl::Status MeshCommunicator::Synchronise(const char* failpoint,
+                                           Deadline& deadline) {
+  for (int distance = 1; distance < size_; distance *= 2) {
+    ELASTICDL_RETURN_IF_ERROR(Failpoint(failpoint));
+    const char token = 's';
+    char got = 0;
+    ELASTICDL_RETURN_IF_ERROR(mesh_->Move({{Neighbour(distance), &token, 1}},
+                                          {{Neighbour(-distance), &got, 1}},
+                                          deadline));
+  }
+  return absl::OkStatus();
+}
+
+}  // namespace elasticdl::collective

@@ -1,0 +1,48 @@
+// A world whose data goes over MPI, and whose members watch each other over
+// connections.
+#pragma once
+
+#include <memory>
+#include <vector>
+
+#include "core/mesh.h"
+#include "mpi/mover.h"
+#include "mpi/universe.h"
+#include "tcp/member_watch.h"
+
+namespace elasticdl::collective {
+
+class MpiMesh final : public Mesh, private MemberWatch::Sleeper {
+ public:
+  // `mpi_ranks` by rank of the world, `tag` for all its messages. The universe
+  // is shared with the process's other worlds, the watch with nobody but the
+  // connector that made it.
+  MpiMesh(int rank, std::shared_ptr<MpiUniverse> universe,
+          std::shared_ptr<MemberWatch> watch, std::vector<int> mpi_ranks,
+          int tag);
+  ~MpiMesh() override;
+
+  int rank() const override { return rank_; }
+  int size() const override { return size_; }
+  absl::Status Enter() override { return watch_->Enter(); }
+  void Complete() override { watch_->Complete(); }
+  absl::Status Move(std::vector<MeshSend> sends,
+                    std::vector<MeshReceive> receives,
+                    Deadline& deadline) override;
+  absl::Status MoveInChunks(MeshSend send, const Incoming& incoming,
+                            Deadline& deadline) override;
+  void Abort(const absl::Status& why) override { watch_->End(why); }
+
+ private:
+  void Wake() override { universe_->thread().Wake(); }
+  absl::Status Run(const std::vector<MeshSend>& sends,
+                   const std::vector<Incoming>& receives, Deadline& deadline);
+
+  const int rank_;
+  const int size_;
+  const std::shared_ptr<MpiUniverse> universe_;
+  const std::shared_ptr<MemberWatch> watch_;
+  std::unique_ptr<MpiMover> mover_;
+};
+
+}  // namespace elasticdl::collective
