@@ -184,4 +184,12 @@ absl::StatusOr<master::MasterOptions> MakeMasterOptions(
   return options;
 }
 
+std::vector<std::string> ShownFlags(const flags::FlagSet& set) {
+  std::vector<std::string> shown = set.ToArgs();
+  for (std::string& flag : shown) {
+    if (absl::StartsWith(flag, "--envs=")) flag = "--envs=(not shown)";
+  }
+  return shown;
+}
+
 }  // namespace elasticdl::programs
