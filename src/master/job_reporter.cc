@@ -3,13 +3,13 @@
 #include <unistd.h>
 
 #include <algorithm>
+#include <fstream>
+#include <ios>
 #include <utility>
 
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_format.h"
 #include "absl/strings/str_join.h"
-#include "absl/strings/str_split.h"
-#include "elasticdl/common/file.h"
 #include "elasticdl/common/log.h"
 #include "elasticdl/common/status.h"
 #include "elasticdl/common/text.h"
@@ -17,6 +17,9 @@
 namespace elasticdl::master {
 namespace {
 
+// The page of a restarted master goes back so many bytes of the event log:
+// workers wait for the master, so it takes a fraction of a second at most.
+constexpr std::streamoff kMostEvents = 8 << 20;
 // In each e-fold of the job's time.
 constexpr int64_t kProgressLines = 500;
 
@@ -97,12 +100,15 @@ absl::Status JobReporter::Publish(const jobdir::JobDir& jobdir) const {
 }
 
 void JobReporter::ReadEvents(const std::string& path) {
-  const auto text = ReadFile(path);
-  if (!text.ok()) return;
-  for (const absl::string_view line :
-       absl::StrSplit(*text, '\n', absl::SkipEmpty())) {
-    board_.AddEvent(std::string(line));
-  }
+  std::ifstream file(path, std::ios::ate | std::ios::binary);
+  const std::streamoff size = file.tellg();
+  if (size <= 0) return;
+  const std::streamoff skipped =
+      std::max<std::streamoff>(0, size - kMostEvents);
+  file.seekg(skipped);
+  std::string line;
+  if (skipped > 0) std::getline(file, line);  // a part of one
+  while (std::getline(file, line)) board_.AddEvent(line);
 }
 
 void JobReporter::Say(const std::string& text) {
