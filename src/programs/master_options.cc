@@ -77,6 +77,9 @@ v1::JobSpec MakeJobSpec(const flags::JobFlags& flags, v1::JobType type) {
     job.set_embedding_min_count(
         static_cast<int32_t>(flags.embedding_min_count));
     job.set_embedding_dtype(flags.embedding_dtype);
+    // Its text was checked with the flags.
+    job.set_embedding_layer_limit(
+        flags::ParseMemorySize(flags.embedding_layer_limit).value_or(0));
     job.set_ps_backup(flags.ps_backup != 0);
   }
   return job;
