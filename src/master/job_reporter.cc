@@ -3,13 +3,15 @@
 #include <unistd.h>
 
 #include <algorithm>
+#include <fstream>
+#include <ios>
+#include <iterator>
 #include <utility>
 
+#include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_format.h"
 #include "absl/strings/str_join.h"
-#include "absl/strings/str_split.h"
-#include "elasticdl/common/file.h"
 #include "elasticdl/common/log.h"
 #include "elasticdl/common/status.h"
 #include "elasticdl/common/text.h"
@@ -17,6 +19,9 @@
 namespace elasticdl::master {
 namespace {
 
+// The page of a restarted master goes back so many bytes of the event log:
+// workers wait for the master, so it takes a fraction of a second at most.
+constexpr std::streamoff kMostEvents = 8 << 20;
 // In each e-fold of the job's time.
 constexpr int64_t kProgressLines = 500;
 
@@ -48,6 +53,29 @@ std::string Describe(const std::map<std::string, double>& metrics) {
                           value);
   }
   return text;
+}
+
+// A browser shows so much without effort.
+constexpr std::streamoff kLogBytes = 64 << 10;
+
+absl::StatusOr<std::string> ReadLogEnd(const jobdir::JobDir& jobdir,
+                                       const std::string& pod) {
+  const bool is_name = !pod.empty() && pod[0] != '.' &&
+                       !absl::StrContains(pod, '/') &&
+                       !absl::StrContains(pod, '\0');
+  std::ifstream file;
+  if (is_name) file.open(jobdir.LogFile(pod), std::ios::ate | std::ios::binary);
+  if (!is_name || !file.is_open()) {
+    return absl::NotFoundError(
+        "no log of that pod is on this machine; elasticdl logs finds those on "
+        "a cluster");
+  }
+  const std::streamoff size = file.tellg();
+  const std::streamoff skipped = std::max<std::streamoff>(0, size - kLogBytes);
+  file.seekg(skipped);
+  std::string line;
+  if (skipped > 0) std::getline(file, line);  // a part of one
+  return std::string(std::istreambuf_iterator<char>(file), {});
 }
 
 }  // namespace
@@ -86,6 +114,9 @@ absl::StatusOr<std::unique_ptr<JobReporter>> JobReporter::Create(
     return absl::OkStatus();
   };
   http_commands.scale = commands.scale;
+  http_commands.log = [jobdir](const std::string& pod) {
+    return ReadLogEnd(jobdir, pod);
+  };
   ELASTICDL_ASSIGN_OR_RETURN(
       reporter->http_,
       HttpStatus::Start(http, reporter->board_, std::move(http_commands)));
@@ -97,12 +128,15 @@ absl::Status JobReporter::Publish(const jobdir::JobDir& jobdir) const {
 }
 
 void JobReporter::ReadEvents(const std::string& path) {
-  const auto text = ReadFile(path);
-  if (!text.ok()) return;
-  for (const absl::string_view line :
-       absl::StrSplit(*text, '\n', absl::SkipEmpty())) {
-    board_.AddEvent(std::string(line));
-  }
+  std::ifstream file(path, std::ios::ate | std::ios::binary);
+  const std::streamoff size = file.tellg();
+  if (size <= 0) return;
+  const std::streamoff skipped =
+      std::max<std::streamoff>(0, size - kMostEvents);
+  file.seekg(skipped);
+  std::string line;
+  if (skipped > 0) std::getline(file, line);  // a part of one
+  while (std::getline(file, line)) board_.AddEvent(line);
 }
 
 void JobReporter::Say(const std::string& text) {

@@ -153,13 +153,13 @@ size_t History::bytes() const {
   }
   for (const EvaluationMark& mark : evaluations_) {
     for (const auto& [name, value] : mark.metrics) {
-      bytes += Heap(name) + sizeof(name) + sizeof(value) + 40;
+      bytes += Heap(name) + sizeof(std::string) + sizeof(value) + 40;
     }
   }
   for (const JobMark& mark : marks_) bytes += Heap(mark.kind) + Heap(mark.text);
   for (const EventLine& event : events_) bytes += Heap(event.json);
   for (const std::string& flag : summary_.flags) {
-    bytes += sizeof(flag) + Heap(flag);
+    bytes += sizeof(std::string) + Heap(flag);
   }
   return bytes;
 }

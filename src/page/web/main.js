@@ -20,6 +20,7 @@ const refresh = () => {
   showLedger();
   showTables();
   showEvents();
+  showLog();
   showConfiguration();
   showLegend();
   lanes.canvas.setAttribute("aria-label", plural(store.lanes().length, "row") + " of workers and servers over " +
@@ -34,8 +35,9 @@ const refresh = () => {
 const showLegend = () => {
   const servers = store.lanes().some(row => row.server);
   const entries = [["starting", "starting"], ["joining", "joining"], ["training", "training"],
-    servers && ["serving", "serving"], ["x", "lost"], ["bar c-lost", "world changed: loss"], ["bar c-joined", "join"],
-    ["bar c-left", "leave"], ["evaluation", "evaluation"], ["checkpoint", "checkpoint"]].filter(Boolean);
+    servers && ["serving", "serving"], ["x", "lost"],
+    ...(store.worlds.size ? [["bar c-lost", "world changed: loss"], ["bar c-joined", "join"], ["bar c-left", "leave"]] : []),
+    ["evaluation", "evaluation"], ["checkpoint", "checkpoint"]].filter(Boolean);
   const list = at("legend");
   if (list.children.length === entries.length) return;
   fill(list, ...entries.map(([name, text]) => make("li", {},
