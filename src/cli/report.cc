@@ -8,6 +8,7 @@
 #include "absl/strings/str_cat.h"
 #include "elasticdl/common/file.h"
 #include "elasticdl/common/status.h"
+#include "elasticdl/common/text.h"
 #include "elasticdl/flags/flag_builder.h"
 #include "elasticdl/page/files.h"
 #include "elasticdl/page/history.h"
@@ -30,7 +31,8 @@ absl::Status Write(const std::string& path, const std::string& text) {
 absl::StatusOr<std::string> ReadEventLog(const std::string& path) {
   ELASTICDL_ASSIGN_OR_RETURN(const std::string text, ReadFile(path));
   page::History history;
-  int64_t number = 0;
+  int64_t number = 0, bad = 0;
+  std::string first_bad;
   size_t begin = 0;
   while (begin < text.size()) {
     ++number;
@@ -41,13 +43,20 @@ absl::StatusOr<std::string> ReadEventLog(const std::string& path) {
     begin = end == std::string::npos ? text.size() : end + 1;
     if (line.empty()) continue;
     const absl::Status added = history.Add(line);
-    if (!added.ok()) {
-      return absl::InvalidArgumentError(
-          absl::StrCat(path, ", line ", number, ": ", added.message()));
+    // A disk that was full leaves half a line; the others are good.
+    if (!added.ok() && bad++ == 0) {
+      first_bad = absl::StrCat("line ", number, ": ", added.message());
     }
   }
   if (history.cursor() == 0) {
-    return absl::InvalidArgumentError(absl::StrCat(path, " has no events"));
+    return absl::InvalidArgumentError(
+        bad == 0 ? absl::StrCat(path, " has no events")
+                 : absl::StrCat(path, ", ", first_bad));
+  }
+  if (bad > 0) {
+    std::fprintf(stderr, "elasticdl report: %s: %s left out; the first is %s\n",
+                 path.c_str(), Count(bad, "bad line").c_str(),
+                 first_bad.c_str());
   }
   return page::ChangesToJson(history.Since(0), /*status=*/"");
 }

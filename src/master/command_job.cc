@@ -169,7 +169,7 @@ void CommandJob::Execute(const std::vector<PodDecision>& decisions) {
         break;
       case PodDecision::Kind::kEnded:
         reporter_->PodEnded(decision.name, decision.id, decision.reason,
-                            decision.process_failure);
+                            decision.process_failure, decision.asked);
         reporter_->OnMessage(
             absl::StrCat(decision.name, " ended: ", decision.reason));
         break;

@@ -1,5 +1,6 @@
 #include "event_log.h"
 
+#include <fcntl.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
@@ -32,6 +33,14 @@ Json Number(double value) {
   return std::isfinite(value) ? Json(value) : Json(nullptr);
 }
 
+// It has the flags of the job: a new file is for its owner only. Errors are
+// those of opening it.
+void CreatePrivate(const std::string& path) {
+  const int fd =
+      open(path.c_str(), O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, 0600);
+  if (fd >= 0) close(fd);
+}
+
 }  // namespace
 
 struct EventLog::Line {
@@ -51,6 +60,7 @@ absl::StatusOr<std::unique_ptr<EventLog>> EventLog::Open(
   std::vector<LineWriter> writers;
   for (const std::string& path : paths) {
     if (path.empty()) continue;
+    CreatePrivate(path);
     ELASTICDL_ASSIGN_OR_RETURN(LineWriter writer, LineWriter::Open(path));
     writers.push_back(std::move(writer));
   }
@@ -110,12 +120,13 @@ void EventLog::PodStarted(const std::string& pod, PodType type, int64_t id,
 }
 
 void EventLog::PodEnded(const std::string& pod, int64_t id,
-                        const std::string& reason, bool failure) {
+                        const std::string& reason, bool failure, bool asked) {
   Write(Line("pod_ended")
             .Add("pod", pod)
             .Add("id", id)
             .Add("reason", reason)
-            .Add("failure", failure));
+            .Add("failure", failure)
+            .Add("asked", asked));
 }
 
 void EventLog::WorkerReady(int64_t worker_id) {

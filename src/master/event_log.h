@@ -5,7 +5,7 @@
 //   job_start    job, command, pid [, flags]
 //   pod_created  pod, type, id [, replaces], reason
 //   pod_started  pod, type, id, pid [, replaces, reason]
-//   pod_ended    pod, id, reason, failure
+//   pod_ended    pod, id, reason, failure, asked
 //   worker_ready worker_id
 //   worker_lost  worker_id, reason
 //   world        generation, members, cause, pause_ms
@@ -63,7 +63,7 @@ class EventLog {
   void PodStarted(const std::string& pod, PodType type, int64_t id, pid_t pid,
                   int64_t replaces = -1, const std::string& reason = "");
   void PodEnded(const std::string& pod, int64_t id, const std::string& reason,
-                bool failure);
+                bool failure, bool asked);
   void WorkerReady(int64_t worker_id);
   void WorkerLost(int64_t worker_id, const std::string& reason);
   void World(int64_t generation, const std::vector<int64_t>& members,

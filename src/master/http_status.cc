@@ -103,10 +103,10 @@ class HttpStatus::Server {
   void ShowEnd() {
     MutexLock lock(mu_);
     absl::Time now = Clock::Real().Now();
-    if (now - last_look_ > kLooking) return;
-    const int64_t looks = looks_;
+    // How many ask is not known: all of them get the time for a last look.
+    const bool asked = now - last_look_ <= kLooking;
     const absl::Time deadline = now + kLastLook;
-    while (looks_ == looks && now < deadline) {
+    while ((asked || viewers_ > 0) && now < deadline) {
       changed_.WaitFor(mu_, deadline - now);
       now = Clock::Real().Now();
     }
@@ -206,7 +206,7 @@ class HttpStatus::Server {
                 if (!since.ok()) return Reply(response, since.status());
                 NoteLook();
                 response.set_content(
-                    board_.Update(*since, Clock::Real().WallNow()), kJson);
+                    board_.Update(*since, Clock::Real().WallNow()).json, kJson);
               });
     http_.Get("/api/v1/stream",
               [this](const Request& request, Response& response) {
@@ -289,20 +289,21 @@ class HttpStatus::Server {
             return true;
           }
           first = false;
-          const uint64_t seen = board_.cursor();
-          const bool last = board_.ended();
-          const std::string message = absl::StrCat(
-              "data: ", board_.Update(since, Clock::Real().WallNow()), "\n\n");
-          since = seen;
+          const StatusBoard::Answer answer =
+              board_.Update(since, Clock::Real().WallNow());
+          const std::string message =
+              absl::StrCat("data: ", answer.json, "\n\n");
+          since = answer.cursor;
           const bool sent = sink.write(message.data(), message.size());
-          // Before the server hears that the end was seen, and goes.
-          if (last) sink.done();
-          if (sent) NoteLook();
+          if (answer.ended) sink.done();
           return sent;
         },
         [this](bool) {
-          MutexLock lock(mu_);
-          --viewers_;
+          {
+            MutexLock lock(mu_);
+            --viewers_;
+          }
+          changed_.NotifyAll();
         });
   }
 
@@ -330,12 +331,8 @@ class HttpStatus::Server {
   }
 
   void NoteLook() {
-    {
-      MutexLock lock(mu_);
-      last_look_ = Clock::Real().Now();
-      ++looks_;
-    }
-    changed_.NotifyAll();
+    MutexLock lock(mu_);
+    last_look_ = Clock::Real().Now();
   }
 
   void SetListening() {
@@ -356,7 +353,6 @@ class HttpStatus::Server {
   CondVar changed_;
   bool listening_ ABSL_GUARDED_BY(mu_) = false;
   absl::Time last_look_ ABSL_GUARDED_BY(mu_) = absl::InfinitePast();
-  int64_t looks_ ABSL_GUARDED_BY(mu_) = 0;
   int viewers_ ABSL_GUARDED_BY(mu_) = 0;
 
   Mutex stop_mu_;  // Join is not thread-safe

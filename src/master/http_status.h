@@ -33,7 +33,7 @@
 namespace elasticdl::master {
 
 // JSON and Prometheus text of a status. Pure.
-std::string StatusToJson(const JobStatus& status);
+std::string StatusToJson(const JobStatus& status, bool evaluations = true);
 std::string HistoryToJson(const std::vector<StatusPoint>& points);
 std::string StatusToMetrics(const JobStatus& status);
 
@@ -78,9 +78,9 @@ class HttpStatus {
   // http://host:port/?token=…, to show to the user. Holds the secret.
   std::string page_url() const;
 
-  // When somebody is looking (a page or `elasticdl top` asked within the last
-  // seconds), waits until they have asked once more, so that they see how the
-  // job ended; two seconds at most.
+  // Waits until all streams have told how the job ended, and for two seconds if
+  // somebody asked within the last three (a page or `elasticdl top`, which ask
+  // every second), so that they see it, too; two seconds at most.
   void ShowEnd();
 
   // Waits for requests in progress (about two seconds at most). Close the board

@@ -166,8 +166,9 @@ void JobReporter::PodStarted(const std::string& pod, PodType type, int64_t id,
 }
 
 void JobReporter::PodEnded(const std::string& pod, int64_t id,
-                           const std::string& reason, bool failure) {
-  events_->PodEnded(pod, id, reason, failure);
+                           const std::string& reason, bool failure,
+                           bool asked) {
+  events_->PodEnded(pod, id, reason, failure, asked);
 }
 
 void JobReporter::OnWorkerReady(int64_t worker_id, int64_t pid, int64_t step) {
@@ -286,6 +287,9 @@ void JobReporter::OnEvaluation(const EvaluationResult& result) {
   CheckTensorBoard(tensorboard_->Evaluation(result.version, result.metrics,
                                             Clock::Real().WallNow()));
   status_.evaluations.push_back({result.version, result.metrics});
+  if (status_.evaluations.size() > JobStatus::kMaxEvaluations) {
+    status_.evaluations.erase(status_.evaluations.begin());
+  }
   Say(absl::StrCat(
       "evaluation at step ", result.version, ": ", Describe(result.metrics),
       " (", Count(result.records, "record"), " in ",

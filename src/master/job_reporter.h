@@ -52,7 +52,7 @@ class JobReporter : public JobObserver {
                   int64_t replaces, const std::string& reason);
   void PodStarted(const std::string& pod, PodType type, int64_t id, pid_t pid);
   void PodEnded(const std::string& pod, int64_t id, const std::string& reason,
-                bool failure);
+                bool failure, bool asked);
   int64_t audit_bytes() const { return audit_->bytes(); }
   void Scaled(int64_t num_workers);
   // Buckets will move; OnServersScaled says when they have.

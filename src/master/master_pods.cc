@@ -187,7 +187,7 @@ void MasterImpl::Execute(const std::vector<PodDecision>& decisions) {
         break;
       case PodDecision::Kind::kEnded:
         reporter_->PodEnded(decision.name, decision.id, decision.reason,
-                            decision.process_failure);
+                            decision.process_failure, decision.asked);
         break;
       case PodDecision::Kind::kDelayed:
       case PodDecision::Kind::kGaveUp:

@@ -39,6 +39,9 @@ struct PodDecision {
   // kEnded: it failed by itself; its tasks count a failure (design: preemption
   // never does).
   bool process_failure = false;
+  // kEnded: the master had deleted it, or it had announced to leave; not one
+  // that hung.
+  bool asked = false;
   std::string reason;
 };
 

@@ -246,6 +246,7 @@ void PodSlot::OnEnded(const PodEvent& event, absl::Time now,
   PodDecision ended = Decide(PodDecision::Kind::kEnded, reason);
   // After our own SIGTERM any exit code is welcome.
   ended.process_failure = IsProcessFailure(event) && !deleting_;
+  ended.asked = leaving_ || (deleting_ && !hung_);
   out.push_back(ended);
 
   may_exist_ = false;

@@ -1,5 +1,6 @@
 #include "status_board.h"
 
+#include <algorithm>
 #include <utility>
 
 #include "elasticdl/common/clock.h"
@@ -28,7 +29,7 @@ void StatusBoard::AddEvent(const std::string& line) {
   if (!added.ok()) LogWarning("event log: ", added.message());
 }
 
-std::string StatusBoard::Update(uint64_t since, absl::Time now) const {
+StatusBoard::Answer StatusBoard::Update(uint64_t since, absl::Time now) const {
   page::Changes changes;
   JobStatus status;
   {
@@ -38,10 +39,15 @@ std::string StatusBoard::Update(uint64_t since, absl::Time now) const {
     changes = history_.Since(since);
     status = status_;
   }
-  if (!changes.summary.end.has_value()) {
-    changes.now = absl::ToDoubleSeconds(now - absl::UnixEpoch());
+  const bool ended = changes.summary.end.has_value();
+  if (!ended) {
+    changes.now =
+        std::max(changes.now,
+                 absl::ToDoubleSeconds(now - absl::UnixEpoch()) + changes.skew);
   }
-  return page::ChangesToJson(changes, StatusToJson(status));
+  // The history has the evaluations.
+  return {page::ChangesToJson(changes, StatusToJson(status, false)),
+          changes.cursor, ended};
 }
 
 std::vector<StatusPoint> StatusBoard::Points() const {
@@ -71,17 +77,12 @@ bool StatusBoard::WaitNews(uint64_t cursor, absl::Duration spacing,
     if (left <= absl::ZeroDuration()) break;
     changed_.WaitFor(mu_, left);
   }
-  return !closed_;
+  return !closed_ || history_.cursor() > cursor;
 }
 
 uint64_t StatusBoard::cursor() const {
   MutexLock lock(mu_);
   return history_.cursor();
-}
-
-bool StatusBoard::ended() const {
-  MutexLock lock(mu_);
-  return history_.summary().end.has_value();
 }
 
 void StatusBoard::Close() {

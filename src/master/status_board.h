@@ -50,6 +50,8 @@ struct JobStatus {
   int64_t workers = 0;
   int64_t target_workers = 0;
   std::vector<StatusPod> pods;
+  // The last ones.
+  static constexpr size_t kMaxEvaluations = 100;
   std::vector<StatusEvaluation> evaluations;
 };
 
@@ -70,7 +72,13 @@ class StatusBoard {
   // A line of the event log. Lines that are none are left out.
   void AddEvent(const std::string& line);
   // The answer of /api/v1/update; `now` is the time of day.
-  std::string Update(uint64_t since, absl::Time now) const;
+  struct Answer {
+    std::string json;
+    uint64_t cursor = 0;
+    // The end of the job is in it.
+    bool ended = false;
+  };
+  Answer Update(uint64_t since, absl::Time now) const;
   std::vector<StatusPoint> Points() const;
 
   // Waits until there is news: for `period`, or until the history has changed
@@ -78,9 +86,7 @@ class StatusBoard {
   bool WaitNews(uint64_t cursor, absl::Duration spacing,
                 absl::Duration period) const;
   uint64_t cursor() const;
-  // The end of the job is in the history.
-  bool ended() const;
-  // Nobody waits any longer.
+  // Nobody waits any longer; what is new then is still told.
   void Close();
 
  private:

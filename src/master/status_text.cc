@@ -63,7 +63,7 @@ class MetricsWriter {
 
 }  // namespace
 
-std::string StatusToJson(const JobStatus& status) {
+std::string StatusToJson(const JobStatus& status, bool evaluations) {
   Json pods = Json::array();
   for (const StatusPod& pod : status.pods) {
     pods.push_back({{"name", pod.name},
@@ -73,15 +73,15 @@ std::string StatusToJson(const JobStatus& status) {
                     {"state", pod.state},
                     {"message", pod.message}});
   }
-  Json evaluations = Json::array();
+  Json list = Json::array();
   for (const StatusEvaluation& evaluation : status.evaluations) {
     Json metrics = Json::object();
     for (const auto& [name, value] : evaluation.metrics) {
       metrics[name] = Number(value);
     }
-    evaluations.push_back({{"step", evaluation.step}, {"metrics", metrics}});
+    list.push_back({{"step", evaluation.step}, {"metrics", metrics}});
   }
-  return Dump({{"job", status.job},
+  Json json = {{"job", status.job},
                {"state", status.state},
                {"reason", status.reason},
                {"generation", status.generation},
@@ -98,8 +98,9 @@ std::string StatusToJson(const JobStatus& status) {
                {"records_set_aside", status.ledger.set_aside},
                {"workers", status.workers},
                {"target_workers", status.target_workers},
-               {"pods", pods},
-               {"evaluations", evaluations}});
+               {"pods", pods}};
+  if (evaluations) json["evaluations"] = list;
+  return Dump(json);
 }
 
 std::string HistoryToJson(const std::vector<StatusPoint>& points) {

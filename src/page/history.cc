@@ -25,6 +25,34 @@ std::string Cut(std::string text, size_t most = History::kMaxText) {
   return text + "…";
 }
 
+// The texts in logs that do not say whether the master asked (as in panels.js).
+bool IsOrderly(const std::string& reason) {
+  return absl::StartsWith(reason, "left") ||
+         absl::StrContains(reason, "scaled away") ||
+         absl::StrContains(reason, "announced") ||
+         absl::StrContains(reason, "exit code 0") ||
+         absl::StrContains(reason, "has ended");
+}
+
+// Cuts texts and what there may be many of.
+void Shorten(Json& line) {
+  for (auto& [key, value] : line.items()) {
+    if (value.is_string()) value = Cut(value.get<std::string>());
+  }
+  const auto members = line.find("members");
+  if (members != line.end() && members->size() > kMaxListed) {
+    *members = members->size();
+  }
+  const auto metrics = line.find("metrics");
+  if (metrics == line.end() || !metrics->is_object()) return;
+  Json some = Json::object();
+  for (const auto& [name, value] : metrics->items()) {
+    if (some.size() >= History::kMaxMetrics) break;
+    some[Cut(name)] = value;
+  }
+  *metrics = std::move(some);
+}
+
 }  // namespace
 
 const char* LaneStateName(LaneState state) {
@@ -70,6 +98,10 @@ struct History::Event {
     const auto it = json.find(key);
     return it != json.end() && it->is_boolean() && it->get<bool>();
   }
+  // Nobody had asked the worker or server to go.
+  bool IsLoss() const {
+    return Is("failure") || (!Is("asked") && !IsOrderly(Text("reason")));
+  }
 };
 
 absl::Status History::Add(absl::string_view line) {
@@ -84,8 +116,14 @@ absl::Status History::Add(absl::string_view line) {
     return absl::InvalidArgumentError(
         "no event: \"time\" or \"event\" missing");
   }
-  // A clock that was set back must not make lanes that end before they begin.
-  event.time = std::max(*time, summary_.last);
+  if (*time < 0 || *time > kLastTime) {
+    return absl::InvalidArgumentError("\"time\" is out of range");
+  }
+  // A clock that was set back must not make lanes that end before they begin,
+  // nor stop the time until it has caught up.
+  if (*time + skew_ < summary_.last - 1) skew_ = summary_.last - *time;
+  event.time = std::max(*time + skew_, summary_.last);
+  event.json["time"] = event.time;
   summary_.last = event.time;
   if (summary_.begin == 0) summary_.begin = event.time;
   ++cursor_;
@@ -149,7 +187,9 @@ void History::ApplyPod(const Event& event) {
                       absl::StartsWith(event.Text("pod"), "elasticdl-ps-");
   const Key key = {server, id};
   if (event.name == "pod_ended") {
-    return Leave(key, event.time, event.Is("failure"), event.Text("reason"));
+    // The pod knows best why it ended, if somebody else said it before.
+    if (members_.count(key) == 0) return CorrectEnd(key, event);
+    return Leave(key, event.time, event.IsLoss(), event.Text("reason"));
   }
   LaneState state = LaneState::kStarting;
   if (event.name == "pod_started") {
@@ -176,7 +216,7 @@ void History::ApplyWorker(const Event& event) {
   if (id < 0) return;
   const Key key = {/*server=*/false, id};
   if (event.name == "worker_lost") {
-    return Leave(key, event.time, /*lost=*/false, event.Text("reason"));
+    return Leave(key, event.time, event.IsLoss(), event.Text("reason"));
   }
   Enter(key, event.time, ReadyState(), "");
 }
@@ -286,17 +326,15 @@ void History::AddMark(const Event& event, std::string text) {
 void History::Keep(const Event& event) {
   ++totals_.events;
   Json json = event.json;
-  const auto members = json.find("members");
-  if (members != json.end() && members->size() > kMaxListed) {
-    *members = members->size();
-  }
   // The page shows the flags in a place of their own.
   json.erase("flags");
+  Shorten(json);
   std::string text = json.dump(-1, ' ', false, Json::error_handler_t::replace);
   if (text.size() > kMaxLine) {
     const Json brief = {{"time", event.time},
                         {"event", event.name},
-                        {"reason", event.Text("reason")}};
+                        {"reason", event.Text("reason")},
+                        {"cut", true}};
     text = brief.dump(-1, ' ', false, Json::error_handler_t::replace);
   }
   events_.push_back({cursor_, std::move(text)});
@@ -338,34 +376,35 @@ void History::Enter(Key key, double time, LaneState state,
 void History::Leave(Key key, double time, bool lost,
                     const std::string& reason) {
   const auto known = members_.find(key);
-  if (known == members_.end()) return lost ? NoteFailure(key) : void();
+  if (known == members_.end()) return;
   Span& span = spans_[known->second.span];
   span.end = time;
-  // A kill from outside is no failure of the program, but nobody asked for it.
-  const bool killed = absl::StrContains(reason, "signal ") &&
-                      !absl::StrContains(reason, "SIGTERM");
-  const bool gone = lost || killed;
-  span.ended = gone ? LaneEnd::kLost : LaneEnd::kLeft;
-  span.lost += gone ? 1 : 0;
+  span.ended = lost ? LaneEnd::kLost : LaneEnd::kLeft;
+  span.lost += lost ? 1 : 0;
   span.reason = reason;
   span.changed = cursor_;
-  ++(gone ? totals_.lost : totals_.left);
+  ++(lost ? totals_.lost : totals_.left);
   rows_[static_cast<size_t>(known->second.row)].occupant.reset();
   members_.erase(known);
 }
 
-// Its stream broke before its process was known to have failed.
-void History::NoteFailure(Key key) {
+// Its stream ended before it was known why.
+void History::CorrectEnd(Key key, const Event& event) {
+  const bool lost = event.Is("failure");
+  // Who left in order was lost only if its process failed.
+  if (!lost && !event.Is("asked")) return;
   const auto last =
       std::find_if(spans_.rbegin(), spans_.rend(), [&](const Span& span) {
         return span.server == key.first && span.member == key.second;
       });
-  if (last == spans_.rend() || last->ended != LaneEnd::kLeft) return;
-  last->ended = LaneEnd::kLost;
-  ++last->lost;
+  if (last == spans_.rend()) return;
+  if (last->ended != (lost ? LaneEnd::kLeft : LaneEnd::kLost)) return;
+  const int64_t more = lost ? 1 : -1;
+  last->ended = lost ? LaneEnd::kLost : LaneEnd::kLeft;
+  last->lost += more;
   last->changed = cursor_;
-  --totals_.left;
-  ++totals_.lost;
+  totals_.lost += more;
+  totals_.left -= more;
 }
 
 int64_t History::TakeRow(Key key, double time, int64_t replaces) {
@@ -405,6 +444,7 @@ Changes History::Since(uint64_t cursor) const {
   Changes changes;
   changes.cursor = cursor_;
   changes.now = summary_.end.value_or(summary_.last);
+  changes.skew = skew_;
   changes.all = cursor == 0 || cursor < thinned_at_ || cursor > cursor_;
   changes.resolution = resolution_;
   changes.totals = totals_;

@@ -22,6 +22,9 @@ bool IsShort(const Span& span, double resolution) {
 // `b` follows `a` in the same row. Whoever was there for a long time keeps a
 // span of its own, without the time that it took to start.
 bool MayMerge(const Span& a, const Span& b, double resolution) {
+  // Else the end of `a` could not be seen any more. When `b` has been merged
+  // with the rest of its life, it may be.
+  if (a.ended != LaneEnd::kNone && b.ended == LaneEnd::kNone) return false;
   if (!IsShort(a, resolution) || b.begin - *a.end >= resolution) return false;
   const bool same = a.member == b.member && a.ended == LaneEnd::kNone;
   return IsShort(b, resolution) || (same && a.members == 1);

@@ -5,8 +5,11 @@
 #include <thread>
 #include <utility>
 
+#include "absl/strings/ascii.h"
 #include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
+#include "absl/strings/str_join.h"
+#include "absl/strings/str_split.h"
 #include "elasticdl/common/file.h"
 #include "elasticdl/common/limits.h"
 #include "elasticdl/common/status.h"
@@ -92,6 +95,41 @@ bool MayReadData(const flags::JobFlags& flags) {
   if (path.empty()) return false;
   const auto text = ReadFile(path);
   return !text.ok() || absl::StrContains(*text, flags.custom_data_reader);
+}
+
+// Whether the name at the end of `text`, before a '=', is that of a secret.
+bool IsSecretName(const std::string& text) {
+  const size_t before = text.find_last_of("=?&, \t\"'{");
+  const std::string name = absl::AsciiStrToLower(
+      before == text.npos ? text : text.substr(before + 1));
+  for (const char* word : {"key", "token", "secret", "password"}) {
+    if (absl::StrContains(name, word)) return true;
+  }
+  return false;
+}
+
+// The user and password of addresses.
+void HideUser(std::string& text) {
+  for (size_t i = text.find("://"); i != text.npos; i = text.find("://", i)) {
+    i += 3;
+    const size_t end = std::min(text.find_first_of("/, ", i), text.size());
+    const size_t at = text.substr(0, end).rfind('@');
+    if (at != text.npos && at >= i) text.replace(i, at - i, "***");
+  }
+}
+
+// "a=1; api_key=x" -> "a=1; api_key=***", "s3://me:x@host" -> "s3://***@host".
+std::string HideSecrets(const std::string& value) {
+  std::vector<std::string> parts = absl::StrSplit(value, ';');
+  for (std::string& part : parts) {
+    HideUser(part);
+    for (size_t i = part.find('='); i != part.npos; i = part.find('=', i + 1)) {
+      if (!IsSecretName(part.substr(0, i))) continue;
+      part.replace(i + 1, part.npos, "***");
+      break;
+    }
+  }
+  return absl::StrJoin(parts, ";");
 }
 
 }  // namespace
@@ -188,6 +226,9 @@ std::vector<std::string> ShownFlags(const flags::FlagSet& set) {
   std::vector<std::string> shown = set.ToArgs();
   for (std::string& flag : shown) {
     if (absl::StartsWith(flag, "--envs=")) flag = "--envs=(not shown)";
+    const size_t value = flag.find('=') + 1;  // 0: it has none
+    if (value > 0)
+      flag.replace(value, flag.npos, HideSecrets(flag.substr(value)));
   }
   return shown;
 }

@@ -23,8 +23,9 @@ absl::StatusOr<master::MasterOptions> MakeMasterOptions(
 std::optional<master::ClusterOptions> MakeClusterOptions(
     const flags::JobFlags& flags);
 
-// The flags that were given, to show to people: without the values of
-// environment variables, which may be secrets.
+// The flags that were given, to show to people: without what may be secrets,
+// that is the values of environment variables, of parameters whose names sound
+// like it (key, token, secret, password), and users and passwords in addresses.
 std::vector<std::string> ShownFlags(const flags::FlagSet& set);
 
 }  // namespace elasticdl::programs

@@ -3,6 +3,7 @@
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
+#include <sys/stat.h>
 
 #include <cmath>
 #include <limits>
@@ -49,7 +50,8 @@ TEST_F(EventLogTest, WritesEveryEventWithItsFields) {
   (*log)->JobStart("j", "train");
   (*log)->PodStarted("elasticdl-worker-j-0", PodType::kWorker, 0, 77);
   (*log)->PodStarted("elasticdl-worker-j-1", PodType::kWorker, 1, 78, 0, "why");
-  (*log)->PodEnded("elasticdl-worker-j-0", 0, "signal 9 (SIGKILL)", false);
+  (*log)->PodEnded("elasticdl-worker-j-0", 0, "signal 9 (SIGKILL)", false,
+                   /*asked=*/false);
   (*log)->WorkerReady(1);
   (*log)->WorkerLost(1, "stream broken");
   (*log)->World(3, {1, 2}, "worker 0 lost", absl::Microseconds(1500));
@@ -62,8 +64,12 @@ TEST_F(EventLogTest, WritesEveryEventWithItsFields) {
   (*log)->Scaled(2, 4);
   (*log)->JobEnd("succeeded", "the work is done", 0, 1000);
 
+  struct stat info;
+  ASSERT_EQ(stat(path_.c_str(), &info), 0);
+  EXPECT_EQ(info.st_mode & 0777, 0600u);
   const std::vector<Json> lines = ReadLines(path_);
   ASSERT_EQ(lines.size(), 13u);
+  EXPECT_EQ(lines[3]["asked"], false);
   for (const Json& line : lines) EXPECT_EQ(line["time"], 1700000000.25);
   EXPECT_EQ(lines[0]["event"], "job_start");
   EXPECT_EQ(lines[1]["pid"], 77);

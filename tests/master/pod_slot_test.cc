@@ -157,6 +157,7 @@ TEST_F(PodSlotTest, HangsWithoutAttaching) {
   EXPECT_EQ(slot.info().state, "Terminating");
   slot.OnEnded(Killed(), At(61), out_);
   EXPECT_FALSE(out_[0].process_failure);
+  EXPECT_FALSE(out_[0].asked);
   EXPECT_EQ(slot.state(), State::kWaiting);
   EXPECT_EQ(slot.info().failures, 0);
 }
@@ -261,6 +262,7 @@ TEST_F(PodSlotTest, IsRemovedWhenItsPodHasEnded) {
   EXPECT_THAT(Kinds(), IsEmpty());
   slot.OnEnded(Exit(1), At(10), out_);
   EXPECT_FALSE(out_[0].process_failure);
+  EXPECT_TRUE(out_[0].asked);
   EXPECT_THAT(out_[0].reason, HasSubstr("scaled down"));
   EXPECT_EQ(slot.state(), State::kGone);
 }

@@ -11,6 +11,7 @@
 #include <string>
 #include <vector>
 
+#include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_format.h"
 #include "absl/strings/str_join.h"
@@ -119,6 +120,37 @@ TEST_F(HistoryTest, OrderlyLeavesAreNoLosses) {
   EXPECT_EQ(history_.Since(0).totals.lost, 0);
 }
 
+// In the words of Kubernetes, without and with what the master knows.
+TEST_F(HistoryTest, WhatNobodyAskedForIsALoss) {
+  int id = 0;
+  for (const char* reason :
+       {"Preempted, exit code 137", "Evicted: the node is low on memory",
+        "Deleted", "exit code 137", "signal 9 (SIGKILL)",
+        "signal 9 (SIGKILL), deleted because: it hangs"}) {
+    for (const char* asked : {"", ",\"asked\":false", ",\"asked\":true"}) {
+      for (const bool told_before : {false, true}) {
+        Start(1, ++id);
+        if (told_before) {
+          Add(2, "worker_lost",
+              absl::StrCat("\"worker_id\":", id, ",\"reason\":\"", reason,
+                           "\""));
+        }
+        Add(2, "pod_ended",
+            absl::StrCat("\"pod\":\"elasticdl-worker-j\",\"id\":", id,
+                         ",\"reason\":\"", reason, "\",\"failure\":false",
+                         asked));
+        const bool lost = !absl::StrContains(asked, "true");
+        EXPECT_EQ(SpansOf(id).back().ended,
+                  lost ? LaneEnd::kLost : LaneEnd::kLeft)
+            << reason << asked << told_before;
+        EXPECT_EQ(SpansOf(id).back().lost, lost ? 1 : 0);
+      }
+    }
+  }
+  EXPECT_EQ(history_.Since(0).totals.lost, 24);
+  EXPECT_EQ(history_.Since(0).totals.left, 12);
+}
+
 TEST_F(HistoryTest, AFailureIsKnownLaterThanTheEndOfTheStream) {
   Start(1, 0);
   Add(3, "worker_lost", R"("worker_id":0,"reason":"stream closed")");
@@ -185,7 +217,9 @@ TEST_F(HistoryTest, ChangesHaveWhatIsNew) {
 TEST_F(HistoryTest, BadLinesAreRefused) {
   for (const char* line :
        {"", "x", "[]", "{}", "{\"time\":1}", "{\"event\":\"world\"}",
-        "{\"time\":\"x\",\"event\":\"world\"}"}) {
+        "{\"time\":\"x\",\"event\":\"world\"}",
+        "{\"time\":-1,\"event\":\"world\"}",
+        "{\"time\":2e11,\"event\":\"world\"}"}) {
     EXPECT_FALSE(history_.Add(line).ok()) << line;
   }
   EXPECT_EQ(history_.cursor(), 0u);
@@ -214,6 +248,37 @@ TEST_F(HistoryTest, AClockThatGoesBackMakesNoNegativeSpans) {
   for (const Span& span : history_.Since(0).spans) {
     EXPECT_GE(span.end.value_or(1e9), span.begin);
   }
+}
+
+TEST_F(HistoryTest, TimeGoesOnAfterAClockWasSetBack) {
+  Start(1000, 0);
+  Ready(500, 0);
+  World(510, 1, {0}, "start");
+  EXPECT_NEAR(SpansOf(0)[1].begin, 1000.1, 1e-6);
+  EXPECT_NEAR(SpansOf(0)[1].end.value_or(0), 1010.1, 1e-6);
+  EXPECT_NEAR(history_.Since(0).skew, 500.1, 1e-6);
+}
+
+TEST_F(HistoryTest, LongTextsAreCutAndTheOtherFieldsStay) {
+  const std::string text(5000, 'x');
+  std::string metrics;
+  for (int i = 0; i < 500; ++i) {
+    absl::StrAppend(&metrics, i > 0 ? "," : "", "\"metric ", i, "\":0.5");
+  }
+  Add(1, "checkpoint",
+      absl::StrCat("\"path\":\"", text, "\",\"version\":7,\"ms\":3"));
+  Add(2, "evaluation", absl::StrCat("\"metrics\":{", metrics, "},\"step\":8"));
+  Add(3, "unknown", absl::StrCat("\"list\":[\"", text, "\"]"));
+  const std::vector<EventLine> events = history_.Since(0).events;
+  ASSERT_THAT(events, SizeIs(3));
+  for (const EventLine& event : events) {
+    EXPECT_LE(event.json.size(), History::kMaxLine);
+  }
+  EXPECT_EQ(Json::parse(events[0].json)["version"], 7);
+  EXPECT_EQ(Json::parse(events[1].json)["step"], 8);
+  EXPECT_THAT(Json::parse(events[1].json)["metrics"],
+              SizeIs(History::kMaxMetrics));
+  EXPECT_EQ(Json::parse(events[2].json)["cut"], true);
 }
 
 TEST_F(HistoryTest, JsonIsValidForHostileText) {
@@ -302,6 +367,8 @@ TEST_F(HistoryTest, AWeekWithTwoHundredWorkersStaysBelowEightMegabytes) {
     EXPECT_GE(span.begin, reached[span.row] - 1e-3);
     reached[span.row] = span.end.value_or(1e12);
     lost += span.lost;
+    // A merged loss can be seen.
+    if (span.lost > 0) EXPECT_NE(span.ended, LaneEnd::kNone);
     if (!span.end.has_value()) there.insert(span.member);
   }
   EXPECT_EQ(lost, kKills);

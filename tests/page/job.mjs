@@ -112,7 +112,8 @@ export class Job {
 }
 
 // Serves the page's files and answers of its own; without streams, it refuses
-// those as a master with too many viewers does.
+// those as a master with too many viewers does; with "silent" ones it says
+// nothing there, as behind a proxy that buffers.
 export const fakeMaster = async (bin, folder, streams) => {
   const log = join(folder, "fake.jsonl");
   writeFileSync(log, manyWorkers("fake", 3, 60));
@@ -140,6 +141,7 @@ export const fakeMaster = async (bin, folder, streams) => {
     }
     if (path !== "/api/v1/stream" || !streams) return send("application/json", '{"error":"no"}', 503);
     reply.writeHead(200, {"Content-Type": "text/event-stream"});
+    if (streams === "silent") return reply.flushHeaders();
     reply.write("data: " + JSON.stringify(update) + "\n\n");
     followers.add(reply);
   });

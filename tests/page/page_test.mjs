@@ -8,7 +8,7 @@ import {spawnSync} from "node:child_process";
 import {tmpdir} from "node:os";
 import {join} from "node:path";
 import {Browser, findChromium} from "./browser.mjs";
-import {hostile, manyWorkers} from "./events.mjs";
+import {hostile, line, manyWorkers} from "./events.mjs";
 import {Job, fakeMaster} from "./job.mjs";
 
 const bin = process.argv[2];
@@ -103,6 +103,28 @@ test("events are filtered", async () => {
   assert.deepEqual(await names(), []);
 });
 
+test("curves of values that differ by rounding, or of tiny ones, are drawn", async () => {
+  const next = x => { const b = new Float64Array([x]); new BigUint64Array(b.buffer)[0] += 1n; return b[0]; };
+  for (const [low, high] of [[0.3, next(0.3)], [1e15, next(1e15)], [0, 5e-324], [-1e-300, 1e-300]]) {
+    const lines = [line(0, "job_start", {job: "flat", command: "train", pid: 1}),
+      ...[low, high, low].map((loss, i) => line(i + 1, "progress", {step: i, epoch: 1, num_epochs: 1, records_done: i,
+        records_total: 9, records_per_s: low + i * (high - low), workers: 1, target_workers: 1, loss, learning_rate: high}))];
+    const page = await browser.open();
+    await page.go(report("flat", lines.join("\n") + "\n"));
+    await page.until("/^Loss: \\S/.test(document.querySelector('.chart canvas').getAttribute('aria-label'))");
+    assert.deepEqual(page.errors, []);
+  }
+});
+
+test("a report is made from a log with bad lines", async () => {
+  const page = await browser.open();
+  const lines = manyWorkers("bad", 3, 60).split("\n");
+  lines.splice(5, 0, '{"time":18000', "x");
+  await page.go(report("bad", lines.join("\n")));
+  await ready(page);
+  assert.equal(await page.run("return document.getElementById('lanes').dataset.rows"), "3");
+});
+
 test("names that want to be markup stay text", async () => {
   const page = await browser.open();
   await page.go(report("hostile", hostile()));
@@ -154,6 +176,19 @@ test("a page follows the stream, and asks where there is none", async () => {
     } finally {
       await master.close();
     }
+  }
+});
+
+test("a page asks when the stream is held back", async () => {
+  const master = await fakeMaster(bin, folder, "silent");
+  try {
+    const page = await browser.open();
+    await page.go(master.url);
+    await ready(page);
+    assert.equal(await page.run("return document.documentElement.dataset.source"), "asking");
+    assert.deepEqual(page.errors, []);
+  } finally {
+    await master.close();
   }
 });
 

@@ -1,11 +1,13 @@
 // What the master is told by a job's flags.
 #include "master_options.h"
 
+#include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
 #include <string>
 #include <vector>
 
+#include "absl/strings/str_join.h"
 #include "elasticdl/flags/job_flags.h"
 
 namespace elasticdl::programs {
@@ -31,6 +33,25 @@ TEST(MasterOptionsTest, HungWorkersAreReplacedUnlessSwitchedOff) {
             absl::Seconds(2.5));
   EXPECT_EQ(Make({"--relaunch_timeout_worker=false"})->task_timeout,
             absl::InfiniteDuration());
+}
+
+TEST(MasterOptionsTest, SecretsAreNotShown) {
+  flags::JobFlags flags;
+  flags::FlagSet set("elasticdl-master", "");
+  ASSERT_LT(
+      flags::ParseJobFlags(
+          flags::JobCommand::kMaster,
+          {"--model_def=a.b.c", "--num_workers=1", "--envs=A=geheim1",
+           "--training_data=s3://me:geheim2@host/a?x=1&token=geheim3",
+           "--model_params=width=3; Api_Key=geheim4; password = geheim5=;z=1"},
+          &flags, &set),
+      0);
+  const std::string shown = absl::StrJoin(ShownFlags(set), "\n");
+  EXPECT_THAT(shown, testing::Not(testing::HasSubstr("geheim"))) << shown;
+  EXPECT_THAT(shown, testing::HasSubstr("s3://***@host/a?x=1&token=***"));
+  EXPECT_THAT(shown,
+              testing::HasSubstr("width=3; Api_Key=***; password =***;z=1"));
+  EXPECT_THAT(shown, testing::HasSubstr("--model_def=a.b.c"));
 }
 
 TEST(MasterOptionsTest, RelaunchingCanBeSwitchedOff) {

@@ -29,7 +29,7 @@ class Chart {
     if (low > high) return null;
     const log = this.log && low > 0;
     if (this.fromZero) low = Math.min(0, low);
-    if (low === high) { low -= Math.abs(low) * 0.5 || 0.5; high += Math.abs(high) * 0.5 || 0.5; }
+    if (isFlat(low, high)) { low -= Math.abs(low) * 0.5 || 0.5; high += Math.abs(high) * 0.5 || 0.5; }
     const f = log ? Math.log10 : x => x;
     const room = (f(high) - f(low)) * 0.06;
     const bottomValue = this.fromZero && low === 0 ? f(low) : f(low) - room, topValue = f(high) + room;

@@ -123,8 +123,10 @@ const drawEnds = (draw, place) => {
       if (!span.ended || (span.ended === "left" && !span.lost && store.ended && span.end >= store.now - 2)) continue;
       const x = place.x(span.end);
       if (x < place.left - 8 || x > place.right + 8) continue;
+      // One of several that were merged may have been lost, the last one not.
+      const lost = span.lost > 0 || span.ended === "lost";
       if (place.rowHeight < 16) {
-        if (span.ended !== "lost") continue;
+        if (!lost) continue;
         draw.fillStyle = colors.lost;
         draw.strokeStyle = colors.panel;
         draw.lineWidth = 1;
@@ -132,7 +134,7 @@ const drawEnds = (draw, place) => {
         draw.arc(x, y, 3.5, 0, 7);
         draw.fill();
         draw.stroke();
-      } else if (span.ended === "lost") {
+      } else if (lost) {
         cross(draw, x, y, place.rowHeight >= 24 ? 8 : 6);
       } else {
         draw.fillStyle = colors.panel;

@@ -6,8 +6,9 @@ const lanesInput = () => {
   let pinch = null;
 
   canvas.addEventListener("pointerdown", event => {
+    if (event.button !== 0) return;
     held.set(event.pointerId, event.offsetX);
-    if (event.pointerType !== "mouse" || event.button === 0) canvas.setPointerCapture(event.pointerId);
+    canvas.setPointerCapture(event.pointerId);
     canvas.classList.add("moving");
     pinch = held.size === 2 ? spread(held) : null;
   });

@@ -4,6 +4,9 @@ const token = new URLSearchParams(location.search).get("token") || "";
 const headers = {Authorization: "Bearer " + token};
 const wait = ms => new Promise(done => setTimeout(done, ms));
 const askPeriod = 1000;
+// A stream says something every second. A proxy that holds it back is noticed
+// by the first message; a connection that is dead by its silence.
+const firstMessage = 3000, longestSilence = 10000;
 
 const accept = update => {
   store.apply(update);
@@ -17,15 +20,32 @@ const readReport = element => {
   refresh();
 };
 
-// Reads the stream to its end. Returns whether anything came.
+// Reads the stream to its end, or until it is silent. Returns whether anything
+// came.
 const readStream = async () => {
-  const reply = await fetch("api/v1/stream?since=" + store.cursor, {headers});
-  if (!reply.ok || !reply.body) return false;
-  const reader = reply.body.pipeThrough(new TextDecoderStream()).getReader();
-  let text = "", any = false;
+  const control = new AbortController(), heard = {any: false};
+  let timer = 0;
+  const expect = () => {
+    clearTimeout(timer);
+    timer = setTimeout(() => control.abort(), heard.any ? longestSilence : firstMessage);
+  };
+  expect();
+  try {
+    const reply = await fetch("api/v1/stream?since=" + store.cursor, {headers, signal: control.signal});
+    if (!reply.ok || !reply.body) return false;
+    await readMessages(reply.body.pipeThrough(new TextDecoderStream()).getReader(), heard, expect);
+  } catch (error) {
+    if (!control.signal.aborted) throw error;
+  } finally {
+    clearTimeout(timer);
+  }
+  return heard.any;
+};
+const readMessages = async (reader, heard, expect) => {
+  let text = "";
   for (;;) {
     const {value, done} = await reader.read();
-    if (done) return any;
+    if (done) return;
     text += value;
     for (let end = text.indexOf("\n\n"); end >= 0; end = text.indexOf("\n\n")) {
       const message = text.slice(0, end);
@@ -33,13 +53,14 @@ const readStream = async () => {
       if (!message.startsWith("data: ")) continue;
       accept(JSON.parse(message.slice(6)));
       document.documentElement.dataset.source = "stream";
-      any = true;
-      if (!store.live) { reader.cancel(); return true; }
+      heard.any = true;
+      if (!store.live) return void reader.cancel();
     }
+    expect();
   }
 };
 const askOnce = async () => {
-  const reply = await fetch("api/v1/update?since=" + store.cursor, {headers});
+  const reply = await fetch("api/v1/update?since=" + store.cursor, {headers, signal: AbortSignal.timeout(longestSilence)});
   if (reply.status === 401) throw new Error("the link has no valid token");
   if (!reply.ok) throw new Error("HTTP " + reply.status);
   accept(await reply.json());

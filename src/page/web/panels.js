@@ -9,8 +9,9 @@ const table = (parent, head, rows, none) => {
   parent.dataset.key = key;
   const number = cell => typeof cell === "number";
   if (!rows.length) return fill(parent, make("p", {class: "soft"}, none));
+  const numbers = head.map((_, i) => rows.every(r => number(r[i]) || r[i] === "–"));
   const cells = (row, tag) => make("tr", {}, ...row.map((cell, i) => {
-    const right = rows.every(r => number(r[i]) || r[i] === "–") ? {class: "number"} : {};
+    const right = numbers[i] ? {class: "number"} : {};
     return make(tag, tag === "th" ? {scope: "col", ...right} : right, number(cell) ? readable(cell) : cell);
   }));
   fill(parent, make("table", {}, make("thead", {}, cells(head, "th")), make("tbody", {}, ...rows.map(r => cells(r, "td")))));
@@ -78,15 +79,16 @@ const showTables = () => {
       c.error ? "failed" : milliseconds(c.ms), c.error || c.path]), "none yet");
 };
 
-// Workers that were asked to go, or said that they would.
+// Workers that were asked to go, or said that they would (as in history.cc).
 const orderly = /^left|scaled away|announced|exit code 0|has ended/;
+const isLoss = e => e.failure === true || (e.asked !== true && !orderly.test(e.reason || ""));
 const eventGroups = {
   "all": () => true,
   "workers": e => /^(pod_|worker_|scaled|ps_)/.test(e.event),
   "worlds": e => /^(world|first_step)/.test(e.event),
   "data": e => /^(evaluation|checkpoint|task_)/.test(e.event),
-  "trouble": e => (e.event === "worker_lost" && !orderly.test(e.reason || "")) || e.event === "task_quarantined" || Boolean(e.error) ||
-    e.failure === true || (e.event === "pod_ended" && /signal/.test(e.reason || "")) || (e.event === "job_end" && e.state === "failed"),
+  "trouble": e => (["worker_lost", "pod_ended"].includes(e.event) && isLoss(e)) || e.event === "task_quarantined" ||
+    Boolean(e.error) || (e.event === "job_end" && e.state === "failed"),
 };
 const eventColor = e => ({world: "training", first_step: "training", checkpoint: e.error ? "lost" : "checkpoint",
   evaluation: "evaluation", worker_ready: "joined", pod_created: "starting", pod_started: "starting",
@@ -119,7 +121,8 @@ const eventFields = e => {
   return Object.entries(e).filter(([key]) => key !== "time" && key !== "event")
     .map(([key, value]) => key.replace(/_/g, " ") + " " + show(value)).join(" · ");
 };
-const eventText = e => (Object.hasOwn(eventTexts, e.event) ? eventTexts[e.event] : eventFields)(e);
+// A line that was too long has lost the fields that its sentence needs.
+const eventText = e => (Object.hasOwn(eventTexts, e.event) && !e.cut ? eventTexts[e.event] : eventFields)(e);
 const events = {group: "all", text: "", most: 200};
 const showEvents = () => {
   const panel = at("events");

@@ -30,6 +30,7 @@ const store = {
     // The master forgets, too.
     this.events = this.events.slice(-1000);
     this.checkpoints = this.checkpoints.slice(-512);
+    this.marks = this.marks.slice(-1024);
     this.rows = null;
   },
 

@@ -3,13 +3,22 @@ const steps = [0.001, 0.002, 0.005, 0.01, 0.02, 0.05, 0.1, 0.2, 0.5, 1, 2, 5, 10
   300, 600, 900, 1800, 3600, 7200, 14400, 21600, 43200, 86400, 172800, 604800];
 
 // Times between `from` and `to` that are round when counted from `origin`.
-const timeTicks = (from, to, origin, most) => {
+const timeTicks = (from, to, origin, atMost) => {
+  const most = Math.max(1, atMost);
   const step = steps.find(s => (to - from) / s <= most) || Math.ceil((to - from) / most / 604800) * 604800;
-  const ticks = [];
-  for (let i = Math.ceil((from - origin) / step); origin + i * step <= to; ++i) {
-    ticks.push({time: origin + i * step, text: tickText(i * step, step)});
+  return multiples(from - origin, to - origin, step, most)
+    .map(elapsed => ({time: origin + elapsed, text: tickText(elapsed, step)}));
+};
+// The multiples of `step` from `low` to `high`. Counted, since adding a step
+// that is too small for the number would never end.
+const multiples = (low, high, step, most) => {
+  const first = Math.ceil(low / step - 1e-9), found = [];
+  for (let k = 0; k <= most + 1; ++k) {
+    const value = (first + k) * step;
+    if (!(value <= high + step * 1e-9)) break;
+    found.push(value);
   }
-  return ticks;
+  return found;
 };
 const tickText = (elapsed, step) => {
   if (step >= 86400) return Math.round(elapsed / 86400) + "d";
@@ -18,14 +27,15 @@ const tickText = (elapsed, step) => {
   return Math.floor(elapsed / 60 + 1e-9) + ":" + (elapsed % 60).toFixed(digits).padStart(3 + digits, "0");
 };
 
+// They differ by rounding at most.
+const isFlat = (low, high) => high - low <= 1e-9 * Math.max(Math.abs(low), Math.abs(high));
 // Round values for a vertical axis.
-const valueTicks = (low, high, most) => {
-  const span = high - low || 1;
+const valueTicks = (low, high, atMost) => {
+  if (isFlat(low, high)) return [+low.toPrecision(12)];
+  const most = Math.max(1, atMost), span = high - low;
   const power = 10 ** Math.floor(Math.log10(span / most));
-  const step = [1, 2, 5, 10].map(m => m * power).find(s => span / s <= most);
-  const ticks = [];
-  for (let i = Math.ceil(low / step - 1e-9); i * step <= high + step * 1e-9; ++i) ticks.push(+(i * step).toPrecision(12));
-  return ticks;
+  const step = [1, 2, 5, 10].map(m => m * power).find(s => span / s <= most) || span;
+  return multiples(low, high, step, most).map(value => +value.toPrecision(12));
 };
 
 // Which part of the job is shown. As long as nobody zooms it is all of it, and

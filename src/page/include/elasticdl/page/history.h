@@ -148,6 +148,8 @@ struct Changes {
   bool all = false;
   // How far the lanes of those that are there reach.
   double now = 0;
+  // What to add to the time of day to get that of the history.
+  double skew = 0;
   double resolution = 0;
   Totals totals;
   Summary summary;
@@ -179,6 +181,8 @@ class History {
   static constexpr size_t kMaxLine = 2000;
   static constexpr size_t kMaxMetrics = 32;
   static constexpr size_t kMaxFlags = 500;
+  // About the year 5000: what is later is not a time.
+  static constexpr double kLastTime = 1e11;
 
   // One line of an event log. INVALID_ARGUMENT: it is none; nothing changed.
   // Events and fields that are not known are left alone.
@@ -221,7 +225,7 @@ class History {
   void Enter(Key key, double time, LaneState state, const std::string& reason,
              int64_t replaces = -1);
   void Leave(Key key, double time, bool lost, const std::string& reason);
-  void NoteFailure(Key key);
+  void CorrectEnd(Key key, const Event& event);
   int64_t TakeRow(Key key, double time, int64_t replaces);
   size_t OpenSpan(const Span& span);
 
@@ -236,6 +240,7 @@ class History {
   // Cursors before this one get everything.
   uint64_t thinned_at_ = 0;
   uint64_t next_id_ = 1;
+  double skew_ = 0;  // By how much the clock was set back, in seconds.
   // Of spans and of worlds, in seconds; 0: nothing has been merged.
   double resolution_ = 0;
   double world_resolution_ = 0;
