@@ -79,8 +79,16 @@ void History::Thin() {
   }
 }
 
-// In each row a span is merged into the one before it.
+// The parts of a life first; then lives, which have become one span each.
 void History::MergeSpans() {
+  for (size_t before = spans_.size() + 1; spans_.size() < before;) {
+    before = spans_.size();
+    MergeSpansOnce();
+  }
+}
+
+// In each row a span is merged into the one before it.
+void History::MergeSpansOnce() {
   std::vector<std::optional<size_t>> last(rows_.size());
   size_t kept = 0;
   for (Span& span : spans_) {

@@ -98,7 +98,8 @@ bool MayReadData(const flags::JobFlags& flags) {
 }
 
 // Whether the name at the end of `text`, before a '=', is that of a secret.
-bool IsSecretName(const std::string& text) {
+bool IsSecretName(absl::string_view text) {
+  text = absl::StripTrailingAsciiWhitespace(text);
   const size_t before = text.find_last_of("=?&, \t\"'{");
   const std::string name = absl::AsciiStrToLower(
       before == text.npos ? text : text.substr(before + 1));

@@ -231,6 +231,7 @@ class History {
 
   void Thin();
   void MergeSpans();
+  void MergeSpansOnce();
   void MergeWorlds();
   void ThinPoints();
   void ThinEvaluations();
