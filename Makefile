@@ -8,6 +8,7 @@
 #   make asan tsan tests under the sanitizers
 #   make fuzz      makes up bytes for everything that reads them: MINUTES=10
 #   make chaos     random kills, stops and joins: MINUTES=10 SEED=any
+#   make page-pictures  the pictures of the page in docs/
 #   make testbed   a Kubernetes cluster, a Docker engine and a registry on this
 #                  machine (Debian 12, root); make testbed-down
 #   make test-kube all tests that need a cluster, on one that comes and goes
@@ -18,7 +19,7 @@ DATA_DIR ?= $(or $(XDG_CACHE_HOME),$(HOME)/.cache)/elasticdl/data
 CMAKE_FLAGS ?=
 
 .PHONY: all deps deps-dev configure build demo test install lint format asan asan-ci tsan \
-        bench chaos fuzz clean testbed testbed-down test-kube
+        bench chaos fuzz clean page-pictures testbed testbed-down test-kube
 
 all: build
 
@@ -90,6 +91,10 @@ chaos: configure
 
 fuzz: deps-dev
 	@scripts/fuzz.sh $(MINUTES)
+
+page-pictures: deps-dev build
+	@build/bin/elasticdl data fetch mnist --output=$(DATA_DIR)/mnist
+	@node tests/page/page_test.mjs build/bin --pictures=docs
 
 testbed:
 	@scripts/testbed/up.sh

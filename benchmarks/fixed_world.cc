@@ -83,7 +83,7 @@ void Train(const Setting& setting, std::shared_ptr<Communicator> world) {
   worker::KeepFreedMemory();
   torch::set_num_threads(1);
   const auto model = OrDie(model::Load(setting.model));
-  const auto replica = OrDie(worker::Replica::Create(*model, 1, true));
+  const auto replica = OrDie(worker::Replica::Create(*model, {1}, true));
   const auto reader = OrDie(data::OpenDataReader(setting.data, {}));
   Queue<std::shared_ptr<Minibatch>> minibatches(
       static_cast<size_t>(worker::PipelineOptions().depth));

@@ -60,7 +60,7 @@ generate() {
   done | sed -e :a -e '/^\n*$/{$d;N;ba' -e '}'
   echo '```'
   for command in 'data convert' 'data fetch' 'data generate' 'data info' 'data head' \
-    'data verify' 'ckpt info' 'ckpt diff' 'zoo init' 'zoo build' 'zoo push' list top scale logs \
+    'data verify' 'ckpt info' 'ckpt diff' 'zoo init' 'zoo build' 'zoo push' list top report scale logs \
     stop rbac completion; do
     echo
     echo "## elasticdl $command"

@@ -2,7 +2,8 @@
 # Installs missing Debian packages that ElasticDL needs.
 # Idempotent. Works as root or with sudo.
 #   scripts/install-deps.sh          build, run and test
-#   scripts/install-deps.sh --dev    also clang's tools for `make lint`, pre-commit, MPI
+#   scripts/install-deps.sh --dev    also clang's tools for `make lint`, pre-commit, MPI,
+#                                    chromium for the tests of the page
 #   scripts/install-deps.sh --programs   only what is needed to build the programs
 #   scripts/install-deps.sh --bench  also the alternatives that benchmarks/ measure
 set -euo pipefail
@@ -32,6 +33,8 @@ for argument in "$@"; do
       packages+=(clang clang-tidy clang-format libclang-rt-14-dev pre-commit)
       # --collective=mpi and its tests; without them both are left out.
       packages+=(libopenmpi-dev openmpi-bin)
+      # The tests of the page.
+      packages+=(chromium fonts-dejavu-core)
       ;;
     --bench)
       packages+=(python3-torch libopenmpi-dev openmpi-bin)

@@ -102,6 +102,7 @@ const std::vector<Command>& Commands() {
       {"zoo", "Make images of model zoos.", RunZoo},
       {"list", "List the jobs on this machine or on a cluster.", RunList},
       {"top", "Show what a job is doing.", RunTop},
+      {"report", "Save the page of a job as one file.", RunReport},
       {"scale", "Change the number of a job's workers or servers.", RunScale},
       {"logs", "Show the logs of a job's pods.", RunLogs},
       {"stop", "Stop a job.", RunStop},

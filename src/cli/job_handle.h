@@ -40,10 +40,12 @@ class JobHandle {
 
   virtual const std::string& name() const = 0;
 
-  // The response of /api/status. UNAVAILABLE if the master does not answer,
-  // FAILED_PRECONDITION if the job is not running; other errors have the
-  // master's message.
-  virtual absl::StatusOr<std::string> Status() = 0;
+  // The response of the master's /api/v1/<what>: status or update. An ended job
+  // on this machine has the update in its event log. UNAVAILABLE if the master
+  // does not answer, FAILED_PRECONDITION if the job is not running; other
+  // errors have the master's message.
+  virtual absl::StatusOr<std::string> Get(const std::string& what) = 0;
+  absl::StatusOr<std::string> Status() { return Get("status"); }
   // 0: as many as there are.
   virtual absl::Status Scale(int64_t num_workers, int64_t num_servers) = 0;
   // Asks the job to end, waits for that and removes everything except its

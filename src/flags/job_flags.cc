@@ -194,6 +194,12 @@ void AddEmbeddings(JobFlags* f, FlagSet* set) {
                .Choices({"age", "frequency"}));
   set->Add("embedding_min_count", &f->embedding_min_count,
            Info(kPs, "An id gets a row with its Nth push.").Min(1).Max(255));
+  set->Add("embedding_layer_limit", &f->embedding_layer_limit,
+           Info(kPs,
+                "Embedding layers of torch above this size live on servers. "
+                "0 = none does.")
+               .Value("SIZE")
+               .Grammar(ParseMemorySize));
   set->Add("embedding_dtype", &f->embedding_dtype,
            Info(kPs, "Type of the rows' values on servers.")
                .Value("NAME")

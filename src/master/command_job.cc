@@ -192,6 +192,8 @@ void CommandJob::CreatePod(const PodDecision& decision) {
               {"WORKER_NUM", absl::StrCat(options_.num_workers)}};
   spec.log_file = jobdir_.LogFile(decision.name);
   LogInfo("create ", decision.name, ": ", decision.reason);
+  reporter_->PodCreated(decision.name, decision.type, decision.id,
+                        decision.replaces, decision.reason);
   const absl::Status status = backend_->Create(spec);
   if (status.ok()) return;
   LogWarning("creating ", decision.name, ": ", status.message());

@@ -64,26 +64,38 @@ void EventLog::Write(const Line& line) {
   Json json;
   // Under the lock, so that times never go back from line to line.
   absl::Status error;
+  std::string text;
   {
     MutexLock lock(mu_);
     json["time"] =
         static_cast<double>(absl::ToUnixMicros(clock_.WallNow())) / 1e6;
     json["event"] = line.event;
     json.update(line.fields);
-    const std::string text = Dump(json);
+    text = Dump(json);
     for (LineWriter& writer : writers_) {
       const absl::Status status = writer.Append(text);
       if (!status.ok() && !std::exchange(failed_, true)) error = status;
     }
   }
+  if (listener_) listener_(text);
   if (!error.ok()) LogError("event log is incomplete: ", error.message());
 }
 
-void EventLog::JobStart(const std::string& job, const std::string& command) {
-  Write(Line("job_start")
-            .Add("job", job)
-            .Add("command", command)
-            .Add("pid", getpid()));
+void EventLog::JobStart(const std::string& job, const std::string& command,
+                        const std::vector<std::string>& flags) {
+  Line line("job_start");
+  line.Add("job", job).Add("command", command).Add("pid", getpid());
+  if (!flags.empty()) line.Add("flags", flags);
+  Write(line);
+}
+
+void EventLog::PodCreated(const std::string& pod, PodType type, int64_t id,
+                          int64_t replaces, const std::string& reason) {
+  Line line("pod_created");
+  line.Add("pod", pod).Add("type", PodTypeName(type)).Add("id", id);
+  if (replaces >= 0) line.Add("replaces", replaces);
+  line.Add("reason", reason);
+  Write(line);
 }
 
 void EventLog::PodStarted(const std::string& pod, PodType type, int64_t id,
@@ -144,10 +156,35 @@ void EventLog::CheckpointFailed(int64_t version, const std::string& path,
 }
 
 void EventLog::Evaluation(int64_t step,
-                          const std::map<std::string, double>& metrics) {
+                          const std::map<std::string, double>& metrics,
+                          int64_t records, absl::Duration duration) {
   Json values = Json::object();
   for (const auto& [name, value] : metrics) values[name] = Number(value);
-  Write(Line("evaluation").Add("step", step).Add("metrics", values));
+  Write(Line("evaluation")
+            .Add("step", step)
+            .Add("metrics", values)
+            .Add("records", records)
+            .Add("ms", Milliseconds(duration)));
+}
+
+void EventLog::Progress(const JobStatus& status) {
+  Line line("progress");
+  line.Add("step", status.step)
+      .Add("epoch", status.epoch)
+      .Add("num_epochs", status.num_epochs)
+      .Add("records_done", status.records_done)
+      .Add("records_total", status.records_total)
+      .Add("records_in_flight", status.ledger.in_flight)
+      .Add("records_returned", status.ledger.returned)
+      .Add("records_set_aside", status.ledger.set_aside)
+      .Add("records_per_s", Number(status.records_per_s))
+      .Add("workers", status.workers)
+      .Add("target_workers", status.target_workers);
+  if (status.loss.has_value()) line.Add("loss", Number(*status.loss));
+  if (status.learning_rate.has_value()) {
+    line.Add("learning_rate", Number(*status.learning_rate));
+  }
+  Write(line);
 }
 
 void EventLog::TaskQuarantined(const std::string& shard, int64_t begin,

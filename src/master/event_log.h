@@ -2,14 +2,16 @@
 // and outside tools; and the audit of committed records.
 //
 // Every line has "time" (seconds since 1970, with microseconds) and "event".
-//   job_start    job, command, pid
+//   job_start    job, command, pid [, flags]
+//   pod_created  pod, type, id [, replaces], reason
 //   pod_started  pod, type, id, pid [, replaces, reason]
 //   pod_ended    pod, id, reason, failure
 //   worker_ready worker_id
 //   worker_lost  worker_id, reason
 //   world        generation, members, cause, pause_ms
 //   checkpoint   version, path, ms | error
-//   evaluation   step, metrics
+//   evaluation   step, metrics, records, ms
+//   progress     step, epoch, loss, records_per_s, …: the numbers of the job
 //   task_quarantined  shard, begin, end, failures, reason
 //   scaled       from, to
 //   ps_scaling   from, to: buckets are about to move
@@ -18,6 +20,7 @@
 #pragma once
 
 #include <cstdint>
+#include <functional>
 #include <map>
 #include <memory>
 #include <string>
@@ -33,6 +36,7 @@
 #include "elasticdl/common/mutex.h"
 #include "part_change.h"
 #include "pod_backend.h"
+#include "status_board.h"
 
 namespace elasticdl::master {
 
@@ -45,8 +49,16 @@ class EventLog {
   static absl::StatusOr<std::unique_ptr<EventLog>> Open(
       const std::vector<std::string>& paths,
       const Clock& clock = Clock::Real());
+  // Gets every line that is written from now on, on the thread that writes it.
+  // Call it before other threads use the log.
+  void SetListener(std::function<void(const std::string& line)> listener) {
+    listener_ = std::move(listener);
+  }
 
-  void JobStart(const std::string& job, const std::string& command);
+  void JobStart(const std::string& job, const std::string& command,
+                const std::vector<std::string>& flags = {});
+  void PodCreated(const std::string& pod, PodType type, int64_t id,
+                  int64_t replaces, const std::string& reason);
   // `replaces` is -1 for a pod that replaces none.
   void PodStarted(const std::string& pod, PodType type, int64_t id, pid_t pid,
                   int64_t replaces = -1, const std::string& reason = "");
@@ -61,7 +73,9 @@ class EventLog {
                   absl::Duration duration);
   void CheckpointFailed(int64_t version, const std::string& path,
                         const absl::Status& error);
-  void Evaluation(int64_t step, const std::map<std::string, double>& metrics);
+  void Evaluation(int64_t step, const std::map<std::string, double>& metrics,
+                  int64_t records, absl::Duration duration);
+  void Progress(const JobStatus& status);
   void TaskQuarantined(const std::string& shard, int64_t begin, int64_t end,
                        int64_t failures, const std::string& reason);
   void Part(const PartChange& change);
@@ -78,6 +92,7 @@ class EventLog {
   void Write(const Line& line);
 
   const Clock& clock_;
+  std::function<void(const std::string& line)> listener_;
   Mutex mu_;
   std::vector<LineWriter> writers_ ABSL_GUARDED_BY(mu_);
   bool failed_ ABSL_GUARDED_BY(mu_) = false;

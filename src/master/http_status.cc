@@ -17,7 +17,7 @@
 #include "elasticdl/common/secret.h"
 #include "elasticdl/common/status.h"
 #include "elasticdl/common/thread.h"
-#include "status_page.h"
+#include "elasticdl/page/files.h"
 
 namespace elasticdl::master {
 namespace {
@@ -27,8 +27,13 @@ constexpr char kJson[] = "application/json";
 // again within that.
 constexpr absl::Duration kLooking = absl::Seconds(3);
 constexpr absl::Duration kLastLook = absl::Seconds(2);
-// A browser opens about six connections; each holds a thread while it lasts.
-constexpr size_t kThreads = 8;
+// A browser opens about six connections; each holds a thread while it lasts,
+// and so does a stream.
+constexpr size_t kThreads = 8 + HttpStatus::kMaxViewers;
+// A stream sends when something happens, or the numbers after this time; never
+// more often than twice a second.
+constexpr absl::Duration kStreamPeriod = absl::Seconds(1);
+constexpr absl::Duration kStreamSpacing = absl::Milliseconds(500);
 
 void ReplyError(httplib::Response& response, int code,
                 absl::string_view message) {
@@ -143,8 +148,9 @@ class HttpStatus::Server {
          {"Referrer-Policy", "no-referrer"},
          {"X-Content-Type-Options", "nosniff"},
          {"Content-Security-Policy",
-          "default-src 'none'; img-src data:; style-src 'unsafe-inline'; "
-          "script-src 'unsafe-inline'; connect-src 'self'"}});
+          "default-src 'none'; img-src data:; style-src 'self'; "
+          "script-src 'self'; connect-src 'self'; base-uri 'none'; "
+          "form-action 'none'; frame-ancestors 'none'"}});
     http_.set_pre_routing_handler(
         [this](const httplib::Request& request, httplib::Response& response) {
           if (Allowed(request)) {
@@ -165,6 +171,10 @@ class HttpStatus::Server {
   }
 
   bool Allowed(const httplib::Request& request) const {
+    if (request.method == "GET" && (request.path == page::Style().path ||
+                                    request.path == page::Script().path)) {
+      return true;
+    }
     const std::string header = request.get_header_value("Authorization");
     absl::string_view token = header;
     if (absl::ConsumePrefix(&token, "Bearer ")) {
@@ -178,26 +188,114 @@ class HttpStatus::Server {
     using httplib::Request;
     using httplib::Response;
     http_.Get("/", [](const Request&, Response& response) {
-      response.set_content(std::string(StatusPage()), "text/html");
+      response.set_content(std::string(page::Html().text),
+                           std::string(page::Html().type));
     });
-    http_.Get("/api/status", [this](const Request&, Response& response) {
-      NoteLook();
-      response.set_content(StatusToJson(board_.Get()), kJson);
-    });
+    for (const page::File* file : {&page::Style(), &page::Script()}) {
+      http_.Get(std::string(file->path),
+                [file](const Request& request, Response& response) {
+                  ReplyFile(request, *file, response);
+                });
+    }
+    for (const std::string api : {"/api/v1", "/api"}) AddApi(api);
+    http_.Get("/api/v1/update",
+              [this](const Request& request, Response& response) {
+                const auto since = Since(request);
+                if (!since.ok()) return Reply(response, since.status());
+                NoteLook();
+                response.set_content(
+                    board_.Update(*since, Clock::Real().WallNow()), kJson);
+              });
+    http_.Get("/api/v1/stream",
+              [this](const Request& request, Response& response) {
+                const auto since = Since(request);
+                if (!since.ok()) return Reply(response, since.status());
+                Stream(*since, response);
+              });
     http_.Get("/api/history", [this](const Request&, Response& response) {
-      response.set_content(HistoryToJson(board_.History()), kJson);
+      response.set_content(HistoryToJson(board_.Points()), kJson);
     });
     http_.Get("/metrics", [this](const Request&, Response& response) {
       response.set_content(StatusToMetrics(board_.Get()),
                            "text/plain; version=0.0.4");
     });
-    http_.Post("/api/stop", [this](const Request&, Response& response) {
+  }
+
+  void AddApi(const std::string& api) {
+    using httplib::Request;
+    using httplib::Response;
+    http_.Get(api + "/status", [this](const Request&, Response& response) {
+      NoteLook();
+      response.set_content(StatusToJson(board_.Get()), kJson);
+    });
+    http_.Post(api + "/stop", [this](const Request&, Response& response) {
       Reply(response, commands_.stop());
     });
-    http_.Post("/api/scale",
+    http_.Post(api + "/scale",
                [this](const Request& request, Response& response) {
                  Reply(response, Scale(request));
                });
+  }
+
+  // The files change with the program only.
+  static void ReplyFile(const httplib::Request& request, const page::File& file,
+                        httplib::Response& response) {
+    const std::string tag = absl::StrCat("\"", file.sha256, "\"");
+    response.set_header("ETag", tag);
+    response.headers.erase("Cache-Control");
+    response.set_header("Cache-Control", "no-cache");
+    if (request.get_header_value("If-None-Match") == tag) {
+      response.status = 304;
+      return;
+    }
+    response.set_content(std::string(file.text), std::string(file.type));
+  }
+
+  static absl::StatusOr<uint64_t> Since(const httplib::Request& request) {
+    uint64_t since = 0;
+    const std::string text = request.get_param_value("since");
+    if (text.empty() || absl::SimpleAtoi(text, &since)) return since;
+    return absl::InvalidArgumentError(
+        absl::StrCat("since='", text, "': want a cursor of an earlier answer"));
+  }
+
+  // Each viewer holds a thread of the server while it stays.
+  void Stream(uint64_t since, httplib::Response& response) {
+    {
+      MutexLock lock(mu_);
+      if (viewers_ >= kMaxViewers) {
+        return ReplyError(response, 503,
+                          "too many pages follow this job: ask for "
+                          "/api/v1/update instead");
+      }
+      ++viewers_;
+    }
+    // Buffering on the way would hold messages back.
+    response.set_header("X-Accel-Buffering", "no");
+    response.set_chunked_content_provider(
+        "text/event-stream",
+        [this, since, first = true](size_t, httplib::DataSink& sink) mutable {
+          if (!first &&
+              !board_.WaitNews(since, kStreamSpacing, kStreamPeriod)) {
+            sink.done();
+            return true;
+          }
+          first = false;
+          const uint64_t seen = board_.cursor();
+          const bool last = board_.ended();
+          const std::string message = absl::StrCat(
+              "data: ", board_.Update(since, Clock::Real().WallNow()), "\n\n");
+          since = seen;
+          const bool sent = sink.write(message.data(), message.size());
+          // Before the server hears that the end was seen, and goes.
+          if (last) sink.done();
+          if (sent) NoteLook();
+          return sent;
+        },
+        [this](bool) {
+          MutexLock lock(mu_);
+          --viewers_;
+        });
   }
 
   static absl::StatusOr<std::optional<int64_t>> Count(
@@ -251,6 +349,7 @@ class HttpStatus::Server {
   bool listening_ ABSL_GUARDED_BY(mu_) = false;
   absl::Time last_look_ ABSL_GUARDED_BY(mu_) = absl::InfinitePast();
   int64_t looks_ ABSL_GUARDED_BY(mu_) = 0;
+  int viewers_ ABSL_GUARDED_BY(mu_) = 0;
 
   Mutex stop_mu_;  // Join is not thread-safe
   Thread thread_;

@@ -1,16 +1,22 @@
 // The master's status page, JSON API and Prometheus metrics.
 //
-//   GET  /             page with charts; ?token=… instead of the header
-//   GET  /api/status   JobStatus as JSON
-//   GET  /api/history  [[seconds, step, loss, records_per_s], …]
-//   GET  /metrics      Prometheus text
-//   POST /api/stop
-//   POST /api/scale?num_workers=N&num_ps_pods=M (one of them, or both)
+//   GET  /                   the page; ?token=… instead of the header
+//   GET  /page.css, /page.js its files
+//   GET  /api/v1/status      JobStatus as JSON
+//   GET  /api/v1/update      status and history; ?since=CURSOR: what is new
+//   GET  /api/v1/stream      the same as server-sent events, as it happens
+//   GET  /metrics            Prometheus text
+//   POST /api/v1/stop
+//   POST /api/v1/scale?num_workers=N&num_ps_pods=M (one of them, or both)
+//
+// docs/api.md has the fields. /api/status, /api/stop, /api/scale and
+// /api/history ([[seconds, step, loss, records_per_s], …]) are old names.
 //
 // Every request needs the job's token: "Authorization: Bearer <token>", or
 // ?token=<token>, since links hold no headers and a Kubernetes API server,
 // which is between the client and a master in a pod, passes that header not on.
-// One without it gets 401 and is logged, without its query.
+// One without it gets 401 and is logged, without its query. Only the files of
+// the page, which hold nothing of the job, need none.
 #pragma once
 
 #include <cstdint>
@@ -53,6 +59,10 @@ class HttpStatus {
     std::function<absl::Status(const ScaleRequest& request)> scale;
   };
 
+  // So many pages may follow the stream at a time; others are told to ask
+  // now and then.
+  static constexpr int kMaxViewers = 4;
+
   // Listens. `board` must outlive the server. UNAVAILABLE when the address
   // cannot be had.
   static absl::StatusOr<std::unique_ptr<HttpStatus>> Start(
@@ -70,7 +80,8 @@ class HttpStatus {
   // job ended; two seconds at most.
   void ShowEnd();
 
-  // Waits for requests in progress (about two seconds at most). Idempotent.
+  // Waits for requests in progress (about two seconds at most). Close the board
+  // first, or streams hold it up. Idempotent.
   void Stop();
 
  private:

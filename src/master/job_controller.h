@@ -192,6 +192,7 @@ class JobController {
   bool continues() const { return !options_.replay.empty(); }
 
   TaskProgress progress() const { return tasks_.progress(); }
+  LedgerCounts ledger_counts() const { return tasks_.ledger_counts(); }
   // How much of each worker's file of predictions is reported.
   const std::map<int64_t, int64_t>& prediction_bytes() const {
     return tasks_.output_bytes();

@@ -3,6 +3,8 @@
 #include <unistd.h>
 
 #include <algorithm>
+#include <fstream>
+#include <ios>
 #include <utility>
 
 #include "absl/strings/str_cat.h"
@@ -14,6 +16,12 @@
 
 namespace elasticdl::master {
 namespace {
+
+// The page of a restarted master goes back so many bytes of the event log:
+// workers wait for the master, so it takes a fraction of a second at most.
+constexpr std::streamoff kMostEvents = 8 << 20;
+// In each e-fold of the job's time.
+constexpr int64_t kProgressLines = 500;
 
 std::string PhaseOf(const v1::JobSpec& job) {
   switch (job.job_type()) {
@@ -63,6 +71,12 @@ absl::StatusOr<std::unique_ptr<JobReporter>> JobReporter::Create(
       reporter->tensorboard_,
       TensorBoard::Open(options.tensorboard_log_dir, options.job.job_name(),
                         Clock::Real().WallNow()));
+  // Of a job that goes on after its master was restarted.
+  reporter->ReadEvents(jobdir.EventsFile());
+  reporter->events_->SetListener(
+      [board = &reporter->board_](const std::string& line) {
+        board->AddEvent(line);
+      });
   reporter->display_ = MakeDisplay(options);
   HttpStatus::Options http;
   http.token = options.token;
@@ -85,6 +99,18 @@ absl::Status JobReporter::Publish(const jobdir::JobDir& jobdir) const {
   return jobdir.WriteHttpAddress(http_->address());
 }
 
+void JobReporter::ReadEvents(const std::string& path) {
+  std::ifstream file(path, std::ios::ate | std::ios::binary);
+  const std::streamoff size = file.tellg();
+  if (size <= 0) return;
+  const std::streamoff skipped =
+      std::max<std::streamoff>(0, size - kMostEvents);
+  file.seekg(skipped);
+  std::string line;
+  if (skipped > 0) std::getline(file, line);  // a part of one
+  while (std::getline(file, line)) board_.AddEvent(line);
+}
+
 void JobReporter::Say(const std::string& text) {
   // In a pod, log and display are one stream.
   if (!options_.cluster.has_value()) LogInfo(text);
@@ -94,7 +120,16 @@ void JobReporter::Say(const std::string& text) {
 void JobReporter::JobStarted(int64_t num_workers) {
   target_workers_ = num_workers;
   status_.state = "running";
-  events_->JobStart(options_.job.job_name(), PhaseOf(options_.job));
+  started_ = Clock::Real().Now();
+  events_->JobStart(
+      options_.job.job_name(),
+      options_.job_command.empty() ? PhaseOf(options_.job) : "command",
+      options_.shown_flags);
+}
+
+void JobReporter::PodCreated(const std::string& pod, PodType type, int64_t id,
+                             int64_t replaces, const std::string& reason) {
+  events_->PodCreated(pod, type, id, replaces, reason);
 }
 
 void JobReporter::PodStarted(const std::string& pod, PodType type, int64_t id,
@@ -192,6 +227,7 @@ void JobReporter::OnProgress(const v1::Progress& progress, int64_t records) {
   const absl::Time now = Clock::Real().Now();
   rate_.Add(now, records);
   status_.loss = progress.loss();
+  status_.learning_rate = progress.learning_rate();
   TensorBoard::TrainingPoint point;
   point.step = progress.step();
   point.loss = progress.loss();
@@ -217,7 +253,8 @@ void JobReporter::OnCheckpoint(const v1::CheckpointDone& done) {
 
 void JobReporter::OnEvaluation(const EvaluationResult& result) {
   if (!result.status.ok()) return;
-  events_->Evaluation(result.version, result.metrics);
+  events_->Evaluation(result.version, result.metrics, result.records,
+                      result.duration);
   CheckTensorBoard(tensorboard_->Evaluation(result.version, result.metrics,
                                             Clock::Real().WallNow()));
   status_.evaluations.push_back({result.version, result.metrics});
@@ -259,7 +296,8 @@ void JobReporter::JobEnded(int exit_code, const std::string& message) {
                                                 : "failed";
   status_.reason = message;
   const absl::Time now = Clock::Real().Now();
-  board_.Set(status_, now);
+  board_.Set(status_);
+  LogProgress(now, /*last=*/true);
   if (const std::string line = checkpoint_lines_.Rest(); !line.empty()) {
     LogInfo(line);
   }
@@ -276,6 +314,7 @@ void JobReporter::JobEnded(int exit_code, const std::string& message) {
   }
   events_->JobEnd(status_.state, message, exit_code, status_.step);
   http_->ShowEnd();
+  board_.Close();
   http_->Stop();
 }
 
@@ -285,7 +324,8 @@ void JobReporter::Publish(absl::Time now, const TaskProgress& tasks,
                           const std::optional<EvaluationProgress>& evaluation,
                           int ready_workers, const std::vector<PodInfo>& pods) {
   UpdateStatus(now, tasks, ready_workers, pods);
-  board_.Set(status_, now);
+  board_.Set(status_);
+  LogProgress(now, /*last=*/false);
   // Of a command it is only known whether it runs.
   if (options_.job_command.empty()) display_->Update(Shown(evaluation), now);
 }
@@ -298,6 +338,16 @@ void JobReporter::Tick(absl::Time now, const TaskProgress& tasks,
     Publish(now, tasks, evaluation, ready_workers, pods);
   }
   display_->Tick(now);
+}
+
+// The longer the job runs, the further apart: a log of a week has some
+// thousand of these lines.
+void JobReporter::LogProgress(absl::Time now, bool last) {
+  if (now < next_progress_ && !last) return;
+  if (!options_.job_command.empty()) return;
+  next_progress_ =
+      now + std::max(absl::Seconds(1), (now - started_) / kProgressLines);
+  events_->Progress(status_);
 }
 
 void JobReporter::UpdateStatus(absl::Time now, const TaskProgress& tasks,

@@ -47,6 +47,9 @@ class JobReporter : public JobObserver {
   absl::Status Publish(const jobdir::JobDir& jobdir) const;
 
   void JobStarted(int64_t num_workers);
+  // `replaces` is -1 for a pod that replaces none.
+  void PodCreated(const std::string& pod, PodType type, int64_t id,
+                  int64_t replaces, const std::string& reason);
   void PodStarted(const std::string& pod, PodType type, int64_t id, pid_t pid);
   void PodEnded(const std::string& pod, int64_t id, const std::string& reason,
                 bool failure);
@@ -65,6 +68,10 @@ class JobReporter : public JobObserver {
   void Publish(absl::Time now, const TaskProgress& tasks,
                const std::optional<EvaluationProgress>& evaluation,
                int ready_workers, const std::vector<PodInfo>& pods);
+  // Is it time for Tick to publish?
+  bool due(absl::Time now) const { return now >= next_publish_; }
+  // Counts to publish next.
+  void Ledger(const LedgerCounts& counts) { status_.ledger = counts; }
   // What goes on while no data is worked on (Progress::activity).
   void Activity(std::string text) { activity_ = std::move(text); }
   // Publishes when it is due, and draws.
@@ -95,6 +102,8 @@ class JobReporter : public JobObserver {
   void Say(const std::string& text);
   void CheckAudit(const absl::Status& status);
   void CheckTensorBoard(const absl::Status& status);
+  void ReadEvents(const std::string& path);
+  void LogProgress(absl::Time now, bool last);
   void UpdateStatus(absl::Time now, const TaskProgress& tasks,
                     int ready_workers, const std::vector<PodInfo>& pods);
   master::Progress Shown(
@@ -111,6 +120,8 @@ class JobReporter : public JobObserver {
   CheckpointLines checkpoint_lines_;
   JobStatus status_;
   absl::Time next_publish_ = absl::InfinitePast();
+  absl::Time started_ = absl::InfinitePast();
+  absl::Time next_progress_ = absl::InfinitePast();
   bool audit_failed_ = false;
   bool tensorboard_failed_ = false;
 

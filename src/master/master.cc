@@ -106,6 +106,7 @@ int MasterImpl::Run() {
     if (!removed.ok()) LogWarning("the servers' logs: ", removed.message());
   }
   reporter_->Activity("");
+  reporter_->Ledger(controller_->ledger_counts());
   reporter_->Publish(now, controller_->progress(), std::nullopt,
                      controller_->num_ready_workers(), {});
   reporter_->JobEnded(result.exit_code, result.message);
@@ -129,6 +130,7 @@ void MasterImpl::OnTimers(absl::Time now) {
   ReplaceHangingServers(now);
   servers_->OnTimer(now);
   reporter_->Activity(controller_->Activity());
+  if (reporter_->due(now)) reporter_->Ledger(controller_->ledger_counts());
   reporter_->Tick(now, controller_->progress(),
                   controller_->evaluation_progress(),
                   controller_->num_ready_workers(),

@@ -222,6 +222,8 @@ void MasterImpl::CreatePod(const PodDecision& decision) {
         absl::StrCat("starting server ", decision.id, " again"));
   }
   LogInfo("create ", decision.name, ": ", decision.reason);
+  reporter_->PodCreated(decision.name, decision.type, decision.id,
+                        decision.replaces, decision.reason);
   const absl::Status status = backend_->Create(spec);
   if (status.ok()) return;
   LogWarning("creating ", decision.name, ": ", status.message());

@@ -2,12 +2,15 @@
 
 #include <utility>
 
+#include "elasticdl/common/clock.h"
+#include "elasticdl/common/log.h"
+#include "http_status.h"
+
 namespace elasticdl::master {
 
-void StatusBoard::Set(JobStatus status, absl::Time now) {
+void StatusBoard::Set(JobStatus status) {
   MutexLock lock(mu_);
   status_ = std::move(status);
-  AddPoint(now);
 }
 
 JobStatus StatusBoard::Get() const {
@@ -15,22 +18,78 @@ JobStatus StatusBoard::Get() const {
   return status_;
 }
 
-std::vector<StatusPoint> StatusBoard::History() const {
-  MutexLock lock(mu_);
-  return points_;
+void StatusBoard::AddEvent(const std::string& line) {
+  absl::Status added;
+  {
+    MutexLock lock(mu_);
+    added = history_.Add(line);
+  }
+  changed_.NotifyAll();
+  if (!added.ok()) LogWarning("event log: ", added.message());
 }
 
-void StatusBoard::AddPoint(absl::Time now) {
-  if (first_ == absl::InfiniteFuture()) first_ = now;
-  const double seconds = absl::ToDoubleSeconds(now - first_);
-  if (!points_.empty() && seconds < points_.back().seconds + spacing_) return;
-  if (points_.size() >= kMaxPoints) {
-    for (size_t i = 0; 2 * i < points_.size(); ++i) points_[i] = points_[2 * i];
-    points_.resize((points_.size() + 1) / 2);
-    spacing_ *= 2;
+std::string StatusBoard::Update(uint64_t since, absl::Time now) const {
+  page::Changes changes;
+  JobStatus status;
+  {
+    // Copied here, written as text without the lock: the job's thread must not
+    // wait for that.
+    MutexLock lock(mu_);
+    changes = history_.Since(since);
+    status = status_;
   }
-  points_.push_back(
-      {seconds, status_.step, status_.loss, status_.records_per_s});
+  if (!changes.summary.end.has_value()) {
+    changes.now = absl::ToDoubleSeconds(now - absl::UnixEpoch());
+  }
+  return page::ChangesToJson(changes, StatusToJson(status));
+}
+
+std::vector<StatusPoint> StatusBoard::Points() const {
+  page::Changes changes;
+  {
+    MutexLock lock(mu_);
+    changes = history_.Since(0);
+  }
+  std::vector<StatusPoint> points;
+  for (const page::Point& point : changes.points) {
+    points.push_back({point.time - changes.points[0].time, point.step,
+                      point.loss, point.records_per_s});
+  }
+  return points;
+}
+
+bool StatusBoard::WaitNews(uint64_t cursor, absl::Duration spacing,
+                           absl::Duration period) const {
+  const absl::Time begin = Clock::Real().Now();
+  MutexLock lock(mu_);
+  while (!closed_) {
+    // The end is told at once: the server goes when it has been seen.
+    const bool changed = history_.cursor() > cursor;
+    if (changed && history_.summary().end.has_value()) break;
+    const absl::Duration left =
+        begin + (changed ? spacing : period) - Clock::Real().Now();
+    if (left <= absl::ZeroDuration()) break;
+    changed_.WaitFor(mu_, left);
+  }
+  return !closed_;
+}
+
+uint64_t StatusBoard::cursor() const {
+  MutexLock lock(mu_);
+  return history_.cursor();
+}
+
+bool StatusBoard::ended() const {
+  MutexLock lock(mu_);
+  return history_.summary().end.has_value();
+}
+
+void StatusBoard::Close() {
+  {
+    MutexLock lock(mu_);
+    closed_ = true;
+  }
+  changed_.NotifyAll();
 }
 
 }  // namespace elasticdl::master

@@ -1,4 +1,4 @@
-// The data of the status page, the JSON API and the metrics.
+// The data of the page, the JSON API and the metrics.
 #pragma once
 
 #include <sys/types.h>
@@ -11,6 +11,8 @@
 
 #include "absl/time/time.h"
 #include "elasticdl/common/mutex.h"
+#include "elasticdl/page/history.h"
+#include "task_types.h"
 
 namespace elasticdl::master {
 
@@ -43,13 +45,15 @@ struct JobStatus {
   int64_t records_total = 0;
   double records_per_s = 0;
   std::optional<double> loss;
+  std::optional<double> learning_rate;
+  LedgerCounts ledger;
   int64_t workers = 0;
   int64_t target_workers = 0;
   std::vector<StatusPod> pods;
   std::vector<StatusEvaluation> evaluations;
 };
 
-// One point of the charts.
+// One point of /api/history.
 struct StatusPoint {
   double seconds = 0;  // since the first
   int64_t step = 0;
@@ -57,25 +61,34 @@ struct StatusPoint {
   double records_per_s = 0;
 };
 
-// The last status and the history of its numbers. Thread-safe.
+// The last status and the history of the job. Thread-safe.
 class StatusBoard {
  public:
-  void Set(JobStatus status, absl::Time now);
+  void Set(JobStatus status);
   JobStatus Get() const;
-  // At most kMaxPoints over the whole job, wider apart the older the job is.
-  std::vector<StatusPoint> History() const;
 
-  static constexpr size_t kMaxPoints = 512;
+  // A line of the event log. Lines that are none are left out.
+  void AddEvent(const std::string& line);
+  // The answer of /api/v1/update; `now` is the time of day.
+  std::string Update(uint64_t since, absl::Time now) const;
+  std::vector<StatusPoint> Points() const;
+
+  // Waits until there is news: for `period`, or until the history has changed
+  // after `cursor`, but at least for `spacing`. False: nothing more will come.
+  bool WaitNews(uint64_t cursor, absl::Duration spacing,
+                absl::Duration period) const;
+  uint64_t cursor() const;
+  // The end of the job is in the history.
+  bool ended() const;
+  // Nobody waits any longer.
+  void Close();
 
  private:
-  void AddPoint(absl::Time now) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
-
   mutable Mutex mu_;
+  mutable CondVar changed_;
   JobStatus status_ ABSL_GUARDED_BY(mu_);
-  std::vector<StatusPoint> points_ ABSL_GUARDED_BY(mu_);
-  absl::Time first_ ABSL_GUARDED_BY(mu_) = absl::InfiniteFuture();
-  // Seconds between two points; doubles whenever the points are thinned.
-  double spacing_ ABSL_GUARDED_BY(mu_) = 0.5;
+  page::History history_ ABSL_GUARDED_BY(mu_);
+  bool closed_ ABSL_GUARDED_BY(mu_) = false;
 };
 
 }  // namespace elasticdl::master

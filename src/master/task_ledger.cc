@@ -256,6 +256,20 @@ TaskProgress TaskManager::progress() const {
   return progress;
 }
 
+LedgerCounts TaskManager::ledger_counts() const {
+  LedgerCounts counts;
+  for (const auto& [id, held] : held_) {
+    if (held.type == v1::TRAINING) counts.in_flight += held.range.size();
+  }
+  for (const Range& range : training_.returned()) {
+    counts.returned += range.size();
+  }
+  for (const QuarantinedRange& bad : quarantined_) {
+    counts.set_aside += bad.range.end() - bad.range.begin();
+  }
+  return counts;
+}
+
 TaskSummary TaskManager::Summary() const {
   TaskSummary summary;
   summary.finished = Finished();

@@ -132,6 +132,8 @@ class TaskManager {
   // Nothing is left to do.
   bool Finished() const;
   TaskProgress progress() const;
+  // Of the training data. Takes time for each task that is held.
+  LedgerCounts ledger_counts() const;
   TaskSummary Summary() const;
 
   // The training's ledger as of now.

@@ -113,6 +113,17 @@ struct TaskProgress {
   int64_t tasks_held = 0;
 };
 
+// Records that are neither in the model nor still to be handed out for the
+// first time.
+struct LedgerCounts {
+  // Workers have them.
+  int64_t in_flight = 0;
+  // They came back from workers and are handed out next.
+  int64_t returned = 0;
+  // Quarantined.
+  int64_t set_aside = 0;
+};
+
 struct TaskSummary {
   bool finished = false;
   // Finished and nothing was set aside.

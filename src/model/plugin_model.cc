@@ -3,15 +3,18 @@
 
 #include <dlfcn.h>
 
+#include <optional>
 #include <sstream>
 #include <utility>
 
 #include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
+#include "deferred_weight.h"
 #include "elasticdl/common/file.h"
 #include "elasticdl/common/status.h"
 #include "elasticdl/model/plugin.h"
 #include "expression.h"
+#include "layer_tables.h"
 #include "model_base.h"
 #include "resolve.h"
 
@@ -23,10 +26,16 @@ using plugin::Table;
 class PluginNetwork : public Network {
  public:
   PluginNetwork(std::string path, const Table& table,
-                std::unique_ptr<plugin::AnyNetwork> network)
-      : path_(std::move(path)), table_(table), network_(std::move(network)) {
+                std::unique_ptr<plugin::AnyNetwork> network,
+                const NetworkOptions& options)
+      : path_(std::move(path)),
+        table_(table),
+        network_(std::move(network)),
+        tables_(network_->tables()) {
     const auto module = network_->module();
+    layers_ = LayerTables(*module, options, tables_);
     for (const auto& item : module->named_parameters()) {
+      if (layers_.Has(item.value())) continue;
       parameters_.emplace_back(item.key(), item.value());
     }
     for (const auto& item : module->named_buffers()) {
@@ -48,11 +57,10 @@ class PluginNetwork : public Network {
     return FunctionError(path_, "forward", error);
   }
 
-  const std::vector<ShardedTable>& tables() const override {
-    return network_->tables();
-  }
+  const std::vector<ShardedTable>& tables() const override { return tables_; }
   void SetRowSource(RowSource* source) override {
     network_->SetRowSource(source);
+    layers_.SetRowSource(source);
   }
 
   absl::StatusOr<std::string> Serialize() const override {
@@ -66,6 +74,8 @@ class PluginNetwork : public Network {
   const std::string path_;
   const Table& table_;
   const std::unique_ptr<plugin::AnyNetwork> network_;
+  std::vector<ShardedTable> tables_;
+  LayerTables layers_;
   Tensors parameters_;
   Tensors buffers_;
 };
@@ -117,13 +127,20 @@ class PluginModel : public ModelBase {
     std::unique_ptr<plugin::AnyNetwork> network;
     std::string error;
     torch::manual_seed(options.seed);
+    std::optional<DeferScope> scope;
+    if (MovesLayers(options)) {
+      // Of which name a weight will be is not known when it is made.
+      scope.emplace(options.layers.empty() ? options.layer_limit + 1 : 1);
+    }
     if (!table_.create_network(&params_, options.sharded_embeddings, &network,
                                &error)) {
       return FunctionError(path(), symbol_, error);
     }
+    scope.reset();
     std::unique_ptr<Network> out;
     ELASTICDL_RETURN_IF_ERROR(CallUser(path(), symbol_, [&] {
-      out = std::make_unique<PluginNetwork>(path(), table_, std::move(network));
+      out = std::make_unique<PluginNetwork>(path(), table_, std::move(network),
+                                            options);
     }));
     return out;
   }

@@ -5,6 +5,7 @@
 #include <optional>
 #include <string>
 #include <utility>
+#include <vector>
 
 #include "elasticdl/common/file.h"
 #include "elasticdl/common/log.h"
@@ -33,12 +34,14 @@ absl::StatusOr<std::string> SetToken(const flags::JobFlags& flags,
 }
 
 absl::StatusOr<int> RunJob(const flags::JobFlags& flags,
+                           std::vector<std::string> shown_flags,
                            const jobdir::JobDir& dir,
                            process::SignalWatcher& signals) {
   ELASTICDL_ASSIGN_OR_RETURN(
       master::MasterOptions options,
       MakeMasterOptions(flags, ExecutablePath(), flags::Environment()));
   options.job_dir = dir.path();
+  options.shown_flags = std::move(shown_flags);
   options.terminal = flags::GetEnv("TERM");
   ELASTICDL_ASSIGN_OR_RETURN(options.token, SetToken(flags, dir));
   options.worker_argv.push_back("--token_file=" + dir.TokenFile());
@@ -67,6 +70,7 @@ absl::StatusOr<int> RunJob(const flags::JobFlags& flags,
 }  // namespace
 
 absl::StatusOr<int> RunMaster(const flags::JobFlags& flags,
+                              std::vector<std::string> shown_flags,
                               process::SignalWatcher& signals,
                               std::unique_ptr<LogCopier>& copier) {
   // The client has this program write to the job's folder, from where the line
@@ -82,7 +86,8 @@ absl::StatusOr<int> RunMaster(const flags::JobFlags& flags,
     ELASTICDL_ASSIGN_OR_RETURN(
         copier, LogCopier::Start(dir.LogsDir(), flags.log_file_path));
   }
-  absl::StatusOr<int> exit_code = RunJob(flags, dir, signals);
+  absl::StatusOr<int> exit_code =
+      RunJob(flags, std::move(shown_flags), dir, signals);
   if (!exit_code.ok()) {
     master::RecordRefusedJob(dir.path(), flags.event_log, exit_code.status(),
                              MakeClusterOptions(flags));

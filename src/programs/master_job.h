@@ -15,6 +15,7 @@ namespace elasticdl::programs {
 // `copier` is set with --log_file_path; it outlives the job, so that the job's
 // last lines are copied too.
 absl::StatusOr<int> RunMaster(const flags::JobFlags& flags,
+                              std::vector<std::string> shown_flags,
                               process::SignalWatcher& signals,
                               std::unique_ptr<LogCopier>& copier);
 

@@ -10,6 +10,7 @@
 #include "elasticdl/signals.h"
 #include "log_copier.h"
 #include "master_job.h"
+#include "master_options.h"
 #include "program.h"
 
 namespace elasticdl::programs {
@@ -26,7 +27,8 @@ int Main(const std::vector<std::string>& args) {
       flags::ParseJobFlags(flags::JobCommand::kMaster, args, &flags, &set);
   if (code >= 0) return code;
   std::unique_ptr<LogCopier> copier;
-  const absl::StatusOr<int> exit_code = RunMaster(flags, signals, copier);
+  const absl::StatusOr<int> exit_code =
+      RunMaster(flags, ShownFlags(set), signals, copier);
   if (exit_code.ok()) return *exit_code;
   std::cerr << "elasticdl-master: " << exit_code.status().message() << "\n";
   return 1;

@@ -77,6 +77,9 @@ v1::JobSpec MakeJobSpec(const flags::JobFlags& flags, v1::JobType type) {
     job.set_embedding_min_count(
         static_cast<int32_t>(flags.embedding_min_count));
     job.set_embedding_dtype(flags.embedding_dtype);
+    // Its text was checked with the flags.
+    job.set_embedding_layer_limit(
+        flags::ParseMemorySize(flags.embedding_layer_limit).value_or(0));
     job.set_ps_backup(flags.ps_backup != 0);
   }
   return job;
@@ -179,6 +182,14 @@ absl::StatusOr<master::MasterOptions> MakeMasterOptions(
   options.ledger_audit = flags.ledger_audit;
   options.tensorboard_log_dir = flags.tensorboard_log_dir;
   return options;
+}
+
+std::vector<std::string> ShownFlags(const flags::FlagSet& set) {
+  std::vector<std::string> shown = set.ToArgs();
+  for (std::string& flag : shown) {
+    if (absl::StartsWith(flag, "--envs=")) flag = "--envs=(not shown)";
+  }
+  return shown;
 }
 
 }  // namespace elasticdl::programs

@@ -23,4 +23,8 @@ absl::StatusOr<master::MasterOptions> MakeMasterOptions(
 std::optional<master::ClusterOptions> MakeClusterOptions(
     const flags::JobFlags& flags);
 
+// The flags that were given, to show to people: without the values of
+// environment variables, which may be secrets.
+std::vector<std::string> ShownFlags(const flags::FlagSet& set);
+
 }  // namespace elasticdl::programs

@@ -7,7 +7,6 @@
 
 #include "absl/strings/str_cat.h"
 #include "elasticdl/common/status.h"
-#include "elasticdl/ps/bucket.h"
 
 namespace elasticdl::worker {
 
@@ -17,10 +16,8 @@ absl::StatusOr<std::unique_ptr<CheckpointRows>> CheckpointRows::Create(
   std::vector<Table> made;
   for (const ShardedTable& info : tables) {
     Table& table = made.emplace_back();
-    table.hash = ps::HashName(info.name);
     table.dim = static_cast<size_t>(info.dim);
-    ELASTICDL_ASSIGN_OR_RETURN(table.initializer,
-                               ps::Initializer::Parse(info.initializer));
+    ELASTICDL_ASSIGN_OR_RETURN(table.initial, InitialRows::Of(info, seed));
     const size_t row_bytes = table.dim * sizeof(float);
     bool found = false;
     for (const checkpoint::EmbeddingRows& part : loaded.embedding_tables) {
@@ -41,8 +38,7 @@ absl::StatusOr<std::unique_ptr<CheckpointRows>> CheckpointRows::Create(
           loaded.path, " is of another model: it has no table ", info.name));
     }
   }
-  return std::unique_ptr<CheckpointRows>(
-      new CheckpointRows(std::move(made), seed));
+  return std::unique_ptr<CheckpointRows>(new CheckpointRows(std::move(made)));
 }
 
 torch::Tensor CheckpointRows::Rows(size_t number, const torch::Tensor& ids) {
@@ -57,8 +53,7 @@ torch::Tensor CheckpointRows::Rows(size_t number, const torch::Tensor& ids) {
     if (found != table.rows.end()) {
       std::memcpy(to, found->second, table.dim * sizeof(float));
     } else {
-      table.initializer.Fill(seed_, ps::HashRow(table.hash, from[i]), to,
-                             table.dim);
+      table.initial.Fill(from[i], to);
     }
   }
   return rows;

@@ -14,7 +14,7 @@
 #include "absl/status/statusor.h"
 #include "elasticdl/checkpoint/snapshot.h"
 #include "elasticdl/model/sharding.h"
-#include "elasticdl/ps/initializer.h"
+#include "initial_rows.h"
 
 namespace elasticdl::worker {
 
@@ -32,18 +32,16 @@ class CheckpointRows : public RowSource {
 
  private:
   struct Table {
-    uint64_t hash = 0;
     size_t dim = 0;
-    ps::Initializer initializer;
+    InitialRows initial;
     // id -> its values in the file, at any address.
     std::unordered_map<int64_t, const char*> rows;
   };
 
-  CheckpointRows(std::vector<Table> tables, uint64_t seed)
-      : tables_(std::move(tables)), seed_(seed) {}
+  explicit CheckpointRows(std::vector<Table> tables)
+      : tables_(std::move(tables)) {}
 
   const std::vector<Table> tables_;
-  const uint64_t seed_;
 };
 
 }  // namespace elasticdl::worker

@@ -50,10 +50,11 @@ absl::Status JobRunner::SetUp(const v1::Welcome& welcome) {
         SendStuck(where, age);
       });
   if (IsTraining(job_)) {
-    ELASTICDL_ASSIGN_OR_RETURN(
-        replica_, Replica::Create(deps_.model, job_.seed(),
-                                  /*with_optimizer=*/true,
-                                  /*sharded_embeddings=*/HasServers(job_)));
+    ELASTICDL_ASSIGN_OR_RETURN(replica_,
+                               Replica::Create(deps_.model,
+                                               {job_.seed(), HasServers(job_),
+                                                job_.embedding_layer_limit()},
+                                               /*with_optimizer=*/true));
     ELASTICDL_RETURN_IF_ERROR(SetUpTraining(welcome));
   } else {
     ELASTICDL_RETURN_IF_ERROR(SetUpTrained(welcome.restore_from()));
@@ -81,9 +82,13 @@ absl::Status JobRunner::SetUpTrained(const std::string& path) {
   }
   // Ids of any value have rows of their own there, as they had on the servers.
   const bool tables = !trained_.embedding_tables.empty();
-  ELASTICDL_ASSIGN_OR_RETURN(replica_,
-                             Replica::Create(deps_.model, job_.seed(),
-                                             /*with_optimizer=*/false, tables));
+  model::NetworkOptions options{job_.seed(), tables};
+  for (const checkpoint::EmbeddingRows& rows : trained_.embedding_tables) {
+    options.layers.insert(rows.name);
+  }
+  ELASTICDL_ASSIGN_OR_RETURN(
+      replica_,
+      Replica::Create(deps_.model, options, /*with_optimizer=*/false));
   if (path.empty()) return absl::OkStatus();
   ELASTICDL_RETURN_IF_ERROR(replica_->Restore(trained_));
   if (tables) {

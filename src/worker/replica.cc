@@ -3,6 +3,8 @@
 #include <algorithm>
 #include <cmath>
 #include <cstring>
+#include <set>
+#include <string>
 #include <utility>
 
 #include "absl/strings/str_join.h"
@@ -52,10 +54,9 @@ absl::Span<const char> Bytes(const void* data, size_t size) {
 }  // namespace
 
 absl::StatusOr<std::unique_ptr<Replica>> Replica::Create(
-    model::Model& model, uint64_t seed, bool with_optimizer,
-    bool sharded_embeddings) {
-  ELASTICDL_ASSIGN_OR_RETURN(auto network,
-                             model.CreateNetwork({seed, sharded_embeddings}));
+    model::Model& model, const model::NetworkOptions& options,
+    bool with_optimizer) {
+  ELASTICDL_ASSIGN_OR_RETURN(auto network, model.CreateNetwork(options));
   // Views below need contiguous tensors; buffers are rarely anything else.
   for (const auto& [name, tensor] : network->buffers()) {
     if (!tensor.is_contiguous() ||
@@ -66,7 +67,7 @@ absl::StatusOr<std::unique_ptr<Replica>> Replica::Create(
     }
   }
   std::unique_ptr<Replica> replica(
-      new Replica(model, std::move(network), seed));
+      new Replica(model, std::move(network), options.seed));
   if (with_optimizer) ELASTICDL_RETURN_IF_ERROR(replica->SetUpOptimizer());
   return replica;
 }
@@ -193,20 +194,33 @@ checkpoint::Snapshot Replica::View() const {
 }
 
 absl::Status Replica::FitTables(checkpoint::Loaded& loaded) const {
-  if (!network_->tables().empty()) {
-    return SplitTables(network_->tables(), loaded);
+  const auto is_table = [this](const std::string& name) {
+    const std::vector<ShardedTable>& tables = network_->tables();
+    return std::any_of(
+        tables.begin(), tables.end(),
+        [&](const ShardedTable& table) { return table.name == name; });
+  };
+  ELASTICDL_RETURN_IF_ERROR(SplitTables(network_->tables(), loaded));
+  std::set<std::string> parameters;
+  for (const checkpoint::EmbeddingRows& rows : loaded.embedding_tables) {
+    if (!is_table(rows.name)) parameters.insert(rows.name);
   }
-  if (loaded.embedding_tables.empty()) return absl::OkStatus();
-  // Only such a network knows which of its parameters are tables.
+  if (parameters.empty()) return absl::OkStatus();
+  // Only a network in which they are tables knows how their rows begin.
   ELASTICDL_ASSIGN_OR_RETURN(
       const auto sharded,
-      model_.CreateNetwork({seed_, /*sharded_embeddings=*/true}));
+      model_.CreateNetwork({seed_, /*sharded_embeddings=*/true,
+                            /*layer_limit=*/0, std::move(parameters)}));
+  std::vector<ShardedTable> tables;
+  for (const ShardedTable& table : sharded->tables()) {
+    if (!is_table(table.name)) tables.push_back(table);
+  }
   std::vector<std::pair<std::string, float>> slots;
   for (size_t i = 0; i < slots_.size(); ++i) {
     slots.emplace_back(optimizer_->slot_names()[i],
                        optimizer_->initial_slot_value(i));
   }
-  return JoinTables(sharded->tables(), seed_, slots, loaded);
+  return JoinTables(tables, seed_, slots, loaded);
 }
 
 absl::Status Replica::Restore(checkpoint::Loaded& loaded) {

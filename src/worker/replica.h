@@ -24,8 +24,8 @@ class Replica {
   // and prediction, where a model file needs no optimizer. With
   // `sharded_embeddings`, rows of embeddings come from SetRowSource.
   static absl::StatusOr<std::unique_ptr<Replica>> Create(
-      model::Model& model, uint64_t seed, bool with_optimizer,
-      bool sharded_embeddings = false);
+      model::Model& model, const model::NetworkOptions& options,
+      bool with_optimizer);
 
   // Must be set before anything is computed with sharded embeddings, and
   // outlive the replica.

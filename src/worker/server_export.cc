@@ -14,8 +14,7 @@
 #include "elasticdl/common/file.h"
 #include "elasticdl/common/log.h"
 #include "elasticdl/common/status.h"
-#include "elasticdl/ps/bucket.h"
-#include "elasticdl/ps/initializer.h"
+#include "initial_rows.h"
 
 namespace elasticdl::worker {
 namespace {
@@ -38,14 +37,19 @@ absl::Status FillTable(const ServerModel& served, uint32_t number,
                        torch::Tensor parameter) {
   const ShardedTable& table = served.network.tables()[number];
   const auto dim = static_cast<size_t>(table.dim);
-  ELASTICDL_ASSIGN_OR_RETURN(const ps::Initializer initializer,
-                             ps::Initializer::Parse(table.initializer));
-  torch::Tensor whole = torch::empty({table.input_dim, table.dim});
+  ELASTICDL_ASSIGN_OR_RETURN(const InitialRows initial,
+                             InitialRows::Of(table, served.seed));
+  if (parameter.scalar_type() != torch::kFloat ||
+      parameter.sizes() != torch::IntArrayRef({table.input_dim, table.dim})) {
+    return absl::InternalError(
+        absl::StrCat("the model without parameter servers has another ",
+                     table.name, ": ", c10::str(parameter.sizes())));
+  }
+  // Mostly the parameter itself: a table may be large.
+  const torch::Tensor whole = parameter.contiguous();
   auto* values = whole.data_ptr<float>();
-  const uint64_t hash = ps::HashName(table.name);
   for (int64_t id = 0; id < table.input_dim; ++id) {
-    initializer.Fill(served.seed, ps::HashRow(hash, id),
-                     values + static_cast<size_t>(id) * dim, dim);
+    initial.Fill(id, values + static_cast<size_t>(id) * dim);
   }
   ELASTICDL_RETURN_IF_ERROR(
       served.client
@@ -60,15 +64,16 @@ absl::Status FillTable(const ServerModel& served, uint32_t number,
                        return absl::OkStatus();
                      })
           .status());
-  parameter.copy_(whole);
+  if (!whole.is_same(parameter)) parameter.copy_(whole);
   return absl::OkStatus();
 }
 
-absl::Status ExportWhole(const std::string& dir, const ServerModel& served) {
-  ELASTICDL_ASSIGN_OR_RETURN(const auto whole,
-                             served.model.CreateNetwork({served.seed}));
+// Copies the model into `whole`. Returns the numbers of the tables that are no
+// parameters there.
+absl::StatusOr<std::vector<size_t>> Fill(const ServerModel& served,
+                                         const model::Network& whole) {
   const torch::NoGradGuard no_grad;
-  Tensors to = ByName(*whole);
+  Tensors to = ByName(whole);
   for (const auto& [name, tensor] : ByName(served.network)) {
     const auto found = to.find(name);
     if (found == to.end()) {
@@ -77,17 +82,18 @@ absl::Status ExportWhole(const std::string& dir, const ServerModel& served) {
     }
     found->second.copy_(tensor);
   }
+  std::vector<size_t> rest;
   const std::vector<ShardedTable>& tables = served.network.tables();
   for (size_t i = 0; i < tables.size(); ++i) {
     const auto found = to.find(tables[i].name);
     if (found == to.end()) {
-      return absl::InternalError(absl::StrCat(
-          "the model without parameter servers has no ", tables[i].name));
+      rest.push_back(i);
+      continue;
     }
     ELASTICDL_RETURN_IF_ERROR(
         FillTable(served, static_cast<uint32_t>(i), found->second));
   }
-  return model::ExportTo(dir, *whole);
+  return rest;
 }
 
 // Rows of one table, in files of a bounded size.
@@ -127,11 +133,12 @@ class RowFiles {
   size_t total_ = 0;
 };
 
-absl::Status ExportRows(const std::string& dir, const ServerModel& served) {
+absl::Status ExportRows(const std::string& dir, const ServerModel& served,
+                        const std::vector<size_t>& numbers) {
   ELASTICDL_RETURN_IF_ERROR(RemoveTree(dir));
   ELASTICDL_RETURN_IF_ERROR(MakeDirectories(dir));
   const std::vector<ShardedTable>& tables = served.network.tables();
-  for (size_t i = 0; i < tables.size(); ++i) {
+  for (const size_t i : numbers) {
     RowFiles files(
         JoinPath(dir, absl::StrReplaceAll(tables[i].name, {{"/", "_"}})),
         tables[i].dim);
@@ -158,9 +165,15 @@ absl::Status ExportFromServers(const std::string& dir,
   const bool bounded = std::all_of(
       tables.begin(), tables.end(),
       [](const ShardedTable& table) { return table.input_dim > 0; });
-  if (bounded) return ExportWhole(dir, served);
-  ELASTICDL_RETURN_IF_ERROR(model::ExportTo(dir, served.network));
-  return ExportRows(JoinPath(dir, "tables"), served);
+  // Layers of torch are ordinary ones in both.
+  ELASTICDL_ASSIGN_OR_RETURN(
+      const auto whole, served.model.CreateNetwork(
+                            {served.seed, /*sharded_embeddings=*/!bounded}));
+  ELASTICDL_ASSIGN_OR_RETURN(const std::vector<size_t> rest,
+                             Fill(served, *whole));
+  ELASTICDL_RETURN_IF_ERROR(model::ExportTo(dir, *whole));
+  return rest.empty() ? absl::OkStatus()
+                      : ExportRows(JoinPath(dir, "tables"), served, rest);
 }
 
 }  // namespace elasticdl::worker

@@ -20,8 +20,8 @@ struct ServerModel {
 
 // If the ids of all tables are bounded (input_dim), the files of ExportTo with
 // the whole model, as any other strategy writes them. Otherwise these files
-// have no tables; `tables/<table>-<i>.pt` have their rows: dictionaries
-// of `ids` and `rows`.
+// have no tables of elasticdl::Embedding; `tables/<table>-<i>.pt` have their
+// rows: dictionaries of `ids` and `rows`.
 absl::Status ExportFromServers(const std::string& dir,
                                const ServerModel& served);
 

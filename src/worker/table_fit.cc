@@ -9,8 +9,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "elasticdl/common/status.h"
-#include "elasticdl/ps/bucket.h"
-#include "elasticdl/ps/initializer.h"
+#include "initial_rows.h"
 
 namespace elasticdl::worker {
 namespace {
@@ -110,17 +109,17 @@ absl::Status JoinTables(const std::vector<ShardedTable>& tables, uint64_t seed,
                         const std::vector<std::pair<std::string, float>>& slots,
                         Loaded& loaded) {
   for (const ShardedTable& table : tables) {
+    if (loaded.FindVariable(table.name) != nullptr) continue;
     if (table.input_dim == 0) return NeedsServers(loaded, table);
     const auto rows = static_cast<size_t>(table.input_dim);
     const auto dim = static_cast<size_t>(table.dim);
     std::vector<Array> arrays(1 + slots.size());
     arrays[0] = {table.name, std::vector<float>(rows * dim)};
-    ELASTICDL_ASSIGN_OR_RETURN(const ps::Initializer initializer,
-                               ps::Initializer::Parse(table.initializer));
-    const uint64_t hash = ps::HashName(table.name);
+    ELASTICDL_ASSIGN_OR_RETURN(const InitialRows initial,
+                               InitialRows::Of(table, seed));
     for (size_t id = 0; id < rows; ++id) {
-      initializer.Fill(seed, ps::HashRow(hash, static_cast<int64_t>(id)),
-                       arrays[0].values.data() + id * dim, dim);
+      initial.Fill(static_cast<int64_t>(id),
+                   arrays[0].values.data() + id * dim);
     }
     for (size_t i = 0; i < slots.size(); ++i) {
       arrays[i + 1] = {checkpoint::SlotName(table.name, slots[i].first),
@@ -151,8 +150,13 @@ absl::Status JoinTables(const std::vector<ShardedTable>& tables, uint64_t seed,
       tensor.bytes = absl::MakeConstSpan(bytes.data(), bytes.size());
       Insert(std::move(tensor), i == 0 ? loaded.variables : loaded.slots);
     }
+    auto& parts = loaded.embedding_tables;
+    parts.erase(std::remove_if(parts.begin(), parts.end(),
+                               [&](const EmbeddingRows& part) {
+                                 return part.name == table.name;
+                               }),
+                parts.end());
   }
-  loaded.embedding_tables.clear();
   return absl::OkStatus();
 }
 

@@ -19,10 +19,11 @@ namespace elasticdl::worker {
 absl::Status SplitTables(const std::vector<ShardedTable>& tables,
                          checkpoint::Loaded& loaded);
 
-// For a network without: rows become a parameter. Rows that are not in the
-// checkpoint get the initial values that follow from `seed`, as on a server,
-// and in `slots` (name, initial value) theirs. FAILED_PRECONDITION for a table
-// whose ids may be anything.
+// For a network in which they are parameters: rows become one, unless the
+// checkpoint has it already. Rows that are not in the checkpoint get the
+// initial values that follow from `seed`, as on a server, and in `slots` (name,
+// initial value) theirs. FAILED_PRECONDITION for a table whose ids may be
+// anything.
 absl::Status JoinTables(const std::vector<ShardedTable>& tables, uint64_t seed,
                         const std::vector<std::pair<std::string, float>>& slots,
                         checkpoint::Loaded& loaded);

@@ -312,13 +312,14 @@ TEST_F(ClusterJobTest, StatusAndScaleGoThroughTheServer) {
   const auto job = Open();
   EXPECT_EQ(*job->Status(), "{\"job\":\"j\"}");
   EXPECT_TRUE(job->Scale(3, 0).ok());
-  EXPECT_THAT(asked,
-              ElementsAre("GET elasticdl-master-j:8080/api/status token=s3cret",
-                          "POST elasticdl-master-j:8080/api/scale "
-                          "num_workers=3 token=s3cret"));
+  EXPECT_THAT(
+      asked,
+      ElementsAre("GET elasticdl-master-j:8080/api/v1/status token=s3cret",
+                  "POST elasticdl-master-j:8080/api/v1/scale "
+                  "num_workers=3 token=s3cret"));
   EXPECT_TRUE(job->Scale(0, 2).ok());
   EXPECT_EQ(asked.back(),
-            "POST elasticdl-master-j:8080/api/scale num_ps_pods=2 "
+            "POST elasticdl-master-j:8080/api/v1/scale num_ps_pods=2 "
             "token=s3cret");
   answer = {409, R"({"error":"the job is ending"})"};
   const absl::Status status = job->Scale(3, 0);

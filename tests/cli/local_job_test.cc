@@ -299,7 +299,7 @@ TEST_F(JobCommandsTest, TopPrintsTheJsonOfTheMaster) {
   ::testing::internal::CaptureStdout();
   EXPECT_EQ(RunTop(Args({"--job_name=j", "--json"})), 0);
   EXPECT_EQ(::testing::internal::GetCapturedStdout(), body_ + "\n");
-  EXPECT_THAT(requests_, ::testing::ElementsAre("GET /api/status"));
+  EXPECT_THAT(requests_, ::testing::ElementsAre("GET /api/v1/status"));
 }
 
 TEST_F(JobCommandsTest, TopIsReadableAndFindsTheOnlyJob) {
@@ -321,6 +321,51 @@ TEST_F(JobCommandsTest, TopTellsTheAddressOfTheStatusPage) {
   EXPECT_THAT(requests_, ::testing::IsEmpty());
 }
 
+TEST_F(JobCommandsTest, ReportHoldsTheAnswerOfTheMaster) {
+  const std::string file = JoinPath(root_.path(), "r.html");
+  ::testing::internal::CaptureStdout();
+  EXPECT_EQ(RunReport(Args({"--job_name=j", "--output=" + file})), 0);
+  EXPECT_THAT(::testing::internal::GetCapturedStdout(), HasSubstr(file));
+  EXPECT_THAT(requests_, ::testing::ElementsAre("GET /api/v1/update"));
+  const std::string text = *ReadFile(file);
+  EXPECT_THAT(text, HasSubstr(body_));
+  EXPECT_THAT(text, ::testing::Not(HasSubstr(*dir_.ReadToken())));
+}
+
+TEST_F(LocalJobTest, ReportOfAnEndedJobComesFromItsEvents) {
+  ASSERT_TRUE(jobdir::JobLock::Acquire(dir_).ok());
+  ASSERT_TRUE(WriteFileAtomic(
+                  dir_.EventsFile(),
+                  R"({"time":1,"event":"job_start","job":"j","command":"train"}
+{"time":9,"event":"job_end","state":"succeeded","reason":"finished"}
+{"time":10,"eve)")
+                  .ok());
+  const std::string file = JoinPath(root_.path(), "r.html");
+  ::testing::internal::CaptureStdout();
+  EXPECT_EQ(RunReport({"--job_name=j", "--output=" + file,
+                       "--state_dir=" + root_.path()}),
+            0);
+  ::testing::internal::GetCapturedStdout();
+  EXPECT_THAT(*ReadFile(file), HasSubstr(R"("state":"succeeded")"));
+}
+
+TEST_F(LocalJobTest, ReportNamesTheLineThatIsNoEvent) {
+  const std::string log = JoinPath(root_.path(), "log");
+  for (const auto& [text, error] :
+       std::vector<std::pair<std::string, std::string>>{
+           {"{\"time\":1,\"event\":\"scaled\"}\nx\n", "log, line 2: "},
+           {"x", "log, line 1: "},
+           {"", "log has no events"}}) {
+    ASSERT_TRUE(WriteFileAtomic(log, text).ok());
+    ::testing::internal::CaptureStderr();
+    EXPECT_EQ(RunReport({"--event_log=" + log, "--output=/dev/null"}), 1);
+    EXPECT_THAT(::testing::internal::GetCapturedStderr(), HasSubstr(error));
+  }
+  ::testing::internal::CaptureStderr();
+  EXPECT_EQ(RunReport({"--event_log=" + log + ".not"}), 1);
+  EXPECT_THAT(::testing::internal::GetCapturedStderr(), HasSubstr("log.not"));
+}
+
 TEST_F(JobCommandsTest, AnswersThatAreNotJsonDoNotCrash) {
   for (const char* body : {"", "x", "[]", "{\"pods\":[1,null]}"}) {
     body_ = body;
@@ -333,11 +378,11 @@ TEST_F(JobCommandsTest, AnswersThatAreNotJsonDoNotCrash) {
 TEST_F(JobCommandsTest, ScaleAsksTheMaster) {
   EXPECT_EQ(RunScale(Args({"--num_workers=4"})), 0);
   EXPECT_THAT(requests_,
-              ::testing::ElementsAre("POST /api/scale?num_workers=4"));
+              ::testing::ElementsAre("POST /api/v1/scale?num_workers=4"));
   EXPECT_EQ(RunScale(Args({"--num_ps_pods=3"})), 0);
-  EXPECT_EQ(requests_.back(), "POST /api/scale?num_ps_pods=3");
+  EXPECT_EQ(requests_.back(), "POST /api/v1/scale?num_ps_pods=3");
   EXPECT_EQ(RunScale(Args({"--num_workers=4", "--num_ps_pods=3"})), 0);
-  EXPECT_EQ(requests_.back(), "POST /api/scale?num_workers=4&num_ps_pods=3");
+  EXPECT_EQ(requests_.back(), "POST /api/v1/scale?num_workers=4&num_ps_pods=3");
   EXPECT_EQ(RunScale(Args()), 2);
   EXPECT_EQ(RunScale(Args({"--num_workers=0"})), 2);
   EXPECT_EQ(RunScale(Args({"--num_ps_pods=1025"})), 2);
@@ -363,7 +408,7 @@ TEST_F(JobCommandsTest, StopAsksAndWaitsForTheEnd) {
   kill(master, SIGKILL);
   EXPECT_EQ(RunStop(Args()), 0);
   waitpid(master, nullptr, 0);
-  EXPECT_THAT(requests_, ::testing::Each(std::string("POST /api/stop")));
+  EXPECT_THAT(requests_, ::testing::Each(std::string("POST /api/v1/stop")));
 }
 
 TEST_F(JobCommandsTest, JobsThatDoNotRunAreNamed) {

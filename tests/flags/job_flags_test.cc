@@ -114,6 +114,7 @@ const Row kRows[] = {
     {"embedding_eviction", "string", "age", "tm", "frequency", "lru"},
     {"embedding_min_count", "int", "1", "tm", "3", "0"},
     {"embedding_dtype", "string", "float32", "tm", "bfloat16", "int8"},
+    {"embedding_layer_limit", "string", "2Mi", "tm", "1Gi", "2"},
     {"ps_backup", "int", "0", "tm", "1", "2"},
     {"need_elasticdl_job_service", "bool", "false", kTrain, "true", "-"},
     {"need_task_manager", "bool", "true", kTrain, "false", "x"},

@@ -56,7 +56,8 @@ TEST_F(EventLogTest, WritesEveryEventWithItsFields) {
   (*log)->Checkpoint(100, "/c/version-100", absl::Milliseconds(7));
   (*log)->CheckpointFailed(200, "/c/version-200",
                            absl::ResourceExhaustedError("disk full"));
-  (*log)->Evaluation(100, {{"accuracy", 0.5}, {"auc", std::nan("")}});
+  (*log)->Evaluation(100, {{"accuracy", 0.5}, {"auc", std::nan("")}},
+                     /*records=*/10, absl::Milliseconds(20));
   (*log)->TaskQuarantined("f", 10, 20, 3, "worker crashed");
   (*log)->Scaled(2, 4);
   (*log)->JobEnd("succeeded", "the work is done", 0, 1000);
@@ -80,6 +81,30 @@ TEST_F(EventLogTest, WritesEveryEventWithItsFields) {
   EXPECT_EQ(lines[10]["end"], 20);
   EXPECT_EQ(lines[11]["to"], 4);
   EXPECT_EQ(lines[12]["exit_code"], 0);
+}
+
+TEST_F(EventLogTest, TellsItsListenerWhatItWrites) {
+  auto log = EventLog::Open({path_}, clock_);
+  ASSERT_TRUE(log.ok()) << log.status();
+  std::string told;
+  (*log)->SetListener([&](const std::string& line) { told += line + "\n"; });
+  (*log)->JobStart("j", "train", {"--num_workers=2"});
+  (*log)->PodCreated("elasticdl-ps-j-0", PodType::kPs, 0, 0, "it ended");
+  JobStatus status;
+  status.step = 7;
+  status.loss = std::nan("");
+  status.ledger.in_flight = 64;
+  (*log)->Progress(status);
+  EXPECT_EQ(told, *ReadFile(path_));
+  const std::vector<Json> lines = ReadLines(path_);
+  ASSERT_EQ(lines.size(), 3u);
+  EXPECT_EQ(lines[0]["flags"], Json({"--num_workers=2"}));
+  EXPECT_EQ(lines[1]["type"], "ps");
+  EXPECT_EQ(lines[1]["replaces"], 0);
+  EXPECT_EQ(lines[2]["step"], 7);
+  EXPECT_EQ(lines[2]["records_in_flight"], 64);
+  EXPECT_TRUE(lines[2]["loss"].is_null());
+  EXPECT_FALSE(lines[2].contains("learning_rate"));
 }
 
 TEST_F(EventLogTest, StartsEachLineWithTimeAndEvent) {

@@ -12,6 +12,7 @@
 #include <string>
 #include <vector>
 
+#include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
 #include "elasticdl/common/thread.h"
 
@@ -38,6 +39,11 @@ JobStatus Example() {
   status.evaluations = {{100, {{"accuracy", 0.9}}}};
   return status;
 }
+
+constexpr char kReady[] = R"({"time":5,"event":"worker_ready","worker_id":3})";
+constexpr char kProgress[] =
+    R"({"time":5,"event":"progress","step":100,"loss":0.25,)"
+    R"("records_per_s":12.5})";
 
 TEST(StatusTextTest, JsonHasTheFieldsOfTheApi) {
   const Json json = Json::parse(StatusToJson(Example()));
@@ -76,27 +82,31 @@ TEST(StatusTextTest, MetricsAreInPrometheusFormat) {
   EXPECT_THAT(text, HasSubstr("metric=\"accuracy\"} 0.9\n"));
 }
 
-TEST(StatusBoardTest, HistoryIsThinnedNotCut) {
+TEST(StatusBoardTest, WaitsForNewsOrForThePeriod) {
   StatusBoard board;
-  for (int i = 0; i < 5000; ++i) {
-    JobStatus status;
-    status.step = i;
-    board.Set(status, absl::UnixEpoch() + absl::Seconds(i));
-  }
-  const std::vector<StatusPoint> points = board.History();
-  EXPECT_LE(points.size(), StatusBoard::kMaxPoints);
-  EXPECT_GT(points.size(), StatusBoard::kMaxPoints / 4);
-  EXPECT_EQ(points.front().step, 0);
-  EXPECT_GT(points.back().step, 4900);
-  for (size_t i = 1; i < points.size(); ++i) {
-    EXPECT_LT(points[i - 1].seconds, points[i].seconds);
-  }
+  EXPECT_TRUE(board.WaitNews(0, absl::ZeroDuration(), absl::Milliseconds(1)));
+  Thread event("event", [&] { board.AddEvent(kReady); });
+  EXPECT_TRUE(board.WaitNews(0, absl::ZeroDuration(), absl::Hours(1)));
+  event.Join();
+  EXPECT_EQ(board.cursor(), 1u);
+  // The end is told at once.
+  board.AddEvent(R"({"time":7,"event":"job_end","state":"failed"})");
+  EXPECT_TRUE(board.WaitNews(1, absl::Hours(1), absl::Hours(1)));
+  Thread close("close", [&] { board.Close(); });
+  EXPECT_FALSE(board.WaitNews(2, absl::ZeroDuration(), absl::Hours(1)));
+}
+
+TEST(StatusBoardTest, LinesThatAreNoEventsAreLeftOut) {
+  StatusBoard board;
+  board.AddEvent("x");
+  EXPECT_EQ(board.cursor(), 0u);
 }
 
 class HttpStatusTest : public ::testing::Test {
  protected:
   HttpStatusTest() {
-    board_.Set(Example(), absl::UnixEpoch());
+    board_.Set(Example());
+    board_.AddEvent(kProgress);
     HttpStatus::Commands commands;
     commands.stop = [this] {
       ++stops_;
@@ -137,6 +147,9 @@ TEST_F(HttpStatusTest, ServesStatusHistoryAndMetrics) {
   reply = client_->Get("/api/history", auth_);
   ASSERT_TRUE(reply);
   EXPECT_EQ(reply->body, "[[0.0,100,0.25,12.5]]");
+  reply = client_->Get("/api/v1/status", auth_);
+  ASSERT_TRUE(reply);
+  EXPECT_EQ(reply->body, StatusToJson(Example()));
   reply = client_->Get("/metrics", auth_);
   ASSERT_TRUE(reply);
   EXPECT_EQ(reply->body, StatusToMetrics(Example()));
@@ -148,14 +161,16 @@ TEST_F(HttpStatusTest, ServesStatusHistoryAndMetrics) {
 TEST_F(HttpStatusTest, EveryPathNeedsTheToken) {
   const httplib::Headers wrong = {{"Authorization", "Bearer Secret"}};
   for (const char* path :
-       {"/", "/api/status", "/api/history", "/metrics", "/nothing"}) {
+       {"/", "/api/status", "/api/history", "/api/v1/status", "/api/v1/update",
+        "/api/v1/stream", "/metrics", "/nothing", "/page.html"}) {
     for (const httplib::Headers& headers : {httplib::Headers(), wrong}) {
       const auto reply = client_->Get(path, headers);
       ASSERT_TRUE(reply) << path;
       EXPECT_EQ(reply->status, 401) << path;
     }
   }
-  for (const char* path : {"/api/stop", "/api/scale?num_workers=2",
+  for (const char* path : {"/api/v1/stop", "/api/v1/scale?num_workers=2",
+                           "/page.js", "/api/stop", "/api/scale?num_workers=2",
                            "/api/stop?token=wrong", "/api/stop?token="}) {
     const auto reply = client_->Post(path);
     ASSERT_TRUE(reply) << path;
@@ -191,6 +206,127 @@ TEST_F(HttpStatusTest, PageOpensByItsLink) {
   EXPECT_THAT(reply->body, HasSubstr("<!doctype html>"));
   EXPECT_THAT(reply->body, ::testing::Not(HasSubstr("secret")));
   EXPECT_EQ(client_->Get("/?token=wrong")->status, 401);
+}
+
+TEST_F(HttpStatusTest, FilesOfThePageNeedNoTokenAndAreCached) {
+  for (const char* path : {"/page.js", "/page.css"}) {
+    auto reply = client_->Get(path);
+    ASSERT_TRUE(reply);
+    EXPECT_EQ(reply->status, 200);
+    EXPECT_GT(reply->body.size(), 1000u);
+    EXPECT_THAT(reply->get_header_value("Content-Type"),
+                HasSubstr(absl::StrContains(path, "js") ? "text/javascript"
+                                                        : "text/css"));
+    EXPECT_EQ(reply->get_header_value("X-Content-Type-Options"), "nosniff");
+    EXPECT_EQ(reply->get_header_value_count("Cache-Control"), 1u);
+    const std::string tag = reply->get_header_value("ETag");
+    reply = client_->Get(path, httplib::Headers{{"If-None-Match", tag}});
+    ASSERT_TRUE(reply);
+    EXPECT_EQ(reply->status, 304);
+    EXPECT_EQ(reply->body, "");
+  }
+}
+
+TEST_F(HttpStatusTest, PolicyAllowsNoInlineScript) {
+  const auto reply = client_->Get("/?token=secret");
+  ASSERT_TRUE(reply);
+  const std::string policy = reply->get_header_value("Content-Security-Policy");
+  EXPECT_THAT(policy, HasSubstr("default-src 'none'"));
+  EXPECT_THAT(policy, HasSubstr("script-src 'self'"));
+  EXPECT_THAT(policy, ::testing::Not(HasSubstr("unsafe")));
+}
+
+TEST_F(HttpStatusTest, UpdateHasWhatIsNew) {
+  auto reply = client_->Get("/api/v1/update", auth_);
+  ASSERT_TRUE(reply);
+  Json all = Json::parse(reply->body);
+  EXPECT_EQ(all["all"], true);
+  EXPECT_EQ(all["points"].size(), 1u);
+  EXPECT_EQ(all["status"], Json::parse(StatusToJson(Example())));
+  board_.AddEvent(kReady);
+  reply = client_->Get(
+      absl::StrCat("/api/v1/update?since=", all["cursor"].get<uint64_t>()),
+      auth_);
+  ASSERT_TRUE(reply);
+  const Json news = Json::parse(reply->body);
+  EXPECT_EQ(news["all"], false);
+  EXPECT_EQ(news["points"].size(), 0u);
+  EXPECT_EQ(news["spans"].size(), 1u);
+  EXPECT_EQ(news["spans"][0]["member"], 3);
+  for (const char* bad : {"x", "-1", "1.5", "99999999999999999999999"}) {
+    reply = client_->Get(absl::StrCat("/api/v1/update?since=", bad), auth_);
+    ASSERT_TRUE(reply);
+    EXPECT_EQ(reply->status, 400) << bad;
+  }
+}
+
+// Reads messages until there are `count` of them.
+std::vector<Json> ReadStream(const std::string& address, size_t count) {
+  httplib::Client client("http://" + address);
+  std::vector<Json> messages;
+  std::string text;
+  client.Get("/api/v1/stream?token=secret", [&](const char* data, size_t size) {
+    text.append(data, size);
+    for (size_t end = text.find("\n\n"); end != std::string::npos;
+         end = text.find("\n\n")) {
+      EXPECT_EQ(text.substr(0, 6), "data: ");
+      messages.push_back(Json::parse(text.substr(6, end - 6)));
+      text.erase(0, end + 2);
+    }
+    return messages.size() < count;
+  });
+  return messages;
+}
+
+TEST_F(HttpStatusTest, StreamTellsWhatHappens) {
+  std::vector<Json> messages;
+  Thread reader("reader",
+                [&] { messages = ReadStream(server_->address(), 2); });
+  // The first message is everything; this one comes with it or after it.
+  board_.AddEvent(kReady);
+  reader.Join();
+  ASSERT_EQ(messages.size(), 2u);
+  EXPECT_EQ(messages[0]["all"], true);
+  EXPECT_EQ(messages[1]["all"], false);
+  EXPECT_EQ(messages[0]["spans"].size() + messages[1]["spans"].size(), 1u);
+}
+
+TEST_F(HttpStatusTest, StreamEndsWithTheBoard) {
+  Thread reader("reader", [&] { ReadStream(server_->address(), 1000); });
+  board_.AddEvent(kReady);
+  board_.Close();
+  reader.Join();
+  server_->Stop();
+}
+
+TEST_F(HttpStatusTest, StreamEndsWithTheJob) {
+  board_.AddEvent(R"({"time":7,"event":"job_end","state":"failed"})");
+  const std::vector<Json> messages = ReadStream(server_->address(), 1000);
+  ASSERT_EQ(messages.size(), 1u);
+  EXPECT_EQ(messages[0]["ended"], true);
+}
+
+TEST_F(HttpStatusTest, ViewersAreLimited) {
+  std::vector<std::unique_ptr<Thread>> readers;
+  for (int i = 0; i < 2 * HttpStatus::kMaxViewers; ++i) {
+    readers.push_back(std::make_unique<Thread>(
+        "reader", [&] { ReadStream(server_->address(), 1000); }));
+  }
+  // Others are still answered; who is one too many is told so.
+  int status = 0;
+  while (status != 503) {
+    EXPECT_EQ(client_->Get("/api/v1/status", auth_)->status, 200);
+    httplib::Client client("http://" + server_->address());
+    client.Get(
+        "/api/v1/stream", auth_,
+        [&](const httplib::Response& response) {
+          status = response.status;
+          return false;
+        },
+        [](const char*, size_t) { return false; });
+  }
+  board_.Close();
+  for (auto& reader : readers) reader->Join();
 }
 
 TEST_F(HttpStatusTest, CommandsReachTheMaster) {

@@ -257,7 +257,7 @@ TEST_F(ForeignLibraryTest, WrongAbiVersion) {
 
 TEST_F(ForeignLibraryTest, WrongTorchVersion) {
   EXPECT_THAT(
-      LoadMessage(Table("sizeof(T), 0x4d444c45, 3, 0, \"0.4.1\", \"1\"")),
+      LoadMessage(Table("sizeof(T), 0x4d444c45, 4, 0, \"0.4.1\", \"1\"")),
       HasSubstr("libtorch 0.4.1"));
 }
 

@@ -33,7 +33,7 @@ class EvaluatorTest : public testing::Test {
       : reports_([this](v1::WorkerMessage message) {
           sent_.push_back(std::move(message));
         }) {
-    auto replica = Replica::Create(model_, 1, /*with_optimizer=*/false);
+    auto replica = Replica::Create(model_, {1}, /*with_optimizer=*/false);
     EXPECT_TRUE(replica.ok());
     replica_ = *std::move(replica);
     auto metrics = model_.CreateMetrics();

@@ -158,7 +158,7 @@ class Member {
   Member(int64_t id, SimNetwork& network, const CountedData& data,
          TrainingSession::Options options = {})
       : id(id), data_(data), model(data) {
-    auto made = Replica::Create(model, 1, /*with_optimizer=*/true);
+    auto made = Replica::Create(model, {1}, /*with_optimizer=*/true);
     EXPECT_TRUE(made.ok()) << made.status();
     replica = *std::move(made);
     rendezvous::WorldLink::Options link_options;

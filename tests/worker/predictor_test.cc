@@ -42,7 +42,7 @@ class PredictorTest : public testing::Test {
       : reports_([this](v1::WorkerMessage message) {
           sent_.push_back(std::move(message));
         }) {
-    auto replica = Replica::Create(model_, 1, /*with_optimizer=*/false);
+    auto replica = Replica::Create(model_, {1}, /*with_optimizer=*/false);
     EXPECT_TRUE(replica.ok());
     replica_ = *std::move(replica);
   }

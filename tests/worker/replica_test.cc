@@ -69,7 +69,7 @@ class SmallModel : public FaultyModel {
 class ReplicaTest : public testing::Test {
  protected:
   void Make() {
-    auto replica = Replica::Create(model_, 1, /*with_optimizer=*/true);
+    auto replica = Replica::Create(model_, {1}, /*with_optimizer=*/true);
     ASSERT_TRUE(replica.ok()) << replica.status();
     replica_ = *std::move(replica);
   }
@@ -106,10 +106,10 @@ TEST_F(ReplicaTest, ALossOfSeveralNumbersIsRefused) {
 TEST_F(ReplicaTest, ABufferThatCannotBeSavedIsRefused) {
   model_.make_buffer = [] { return torch::zeros({2}, torch::kComplexFloat); };
   EXPECT_TRUE(absl::IsInvalidArgument(
-      Replica::Create(model_, 1, /*with_optimizer=*/true).status()));
+      Replica::Create(model_, {1}, /*with_optimizer=*/true).status()));
   model_.make_buffer = [] { return torch::zeros({2, 3}).t(); };
   EXPECT_TRUE(absl::IsInvalidArgument(
-      Replica::Create(model_, 1, /*with_optimizer=*/true).status()));
+      Replica::Create(model_, {1}, /*with_optimizer=*/true).status()));
 }
 
 TEST_F(ReplicaTest, ARestoredModelIsTheOneThatWasSaved) {

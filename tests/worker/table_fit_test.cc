@@ -73,6 +73,32 @@ TEST(TableFitTest, RowsBecomeAParameter) {
   EXPECT_THAT(Values(*loaded.FindVariable("z")), ElementsAre(6));
 }
 
+TEST(TableFitTest, WhatIsAParameterStaysOne) {
+  Loaded loaded = OfServers();
+  loaded.variables.push_back(Tensor("other", {2, 2}, {1, 2, 3, 4}, loaded));
+  std::swap(loaded.variables[1], loaded.variables[2]);
+  checkpoint::EmbeddingRows kept;
+  kept.name = "kept";
+  loaded.embedding_tables.push_back(kept);
+  std::vector<ShardedTable> tables = Tables(3);
+  tables.push_back({"other", /*dim=*/2, /*input_dim=*/2, "zeros"});
+  ASSERT_EQ(JoinTables(tables, 1, {}, loaded), absl::OkStatus());
+  EXPECT_THAT(Values(*loaded.FindVariable("other")), ElementsAre(1, 2, 3, 4));
+  ASSERT_NE(loaded.FindVariable("e.embeddings"), nullptr);
+  // Tables that nobody asked for are left alone.
+  ASSERT_THAT(loaded.embedding_tables, SizeIs(1));
+  EXPECT_EQ(loaded.embedding_tables[0].name, "kept");
+}
+
+TEST(TableFitTest, ARowOfPaddingIsZero) {
+  Loaded loaded = OfServers();
+  std::vector<ShardedTable> tables = Tables(3);
+  tables[0].zero_row = 1;
+  ASSERT_EQ(JoinTables(tables, 1, {}, loaded), absl::OkStatus());
+  EXPECT_THAT(Values(*loaded.FindVariable("e.embeddings")),
+              ElementsAre(3, 4, 0, 0, 1, 2));
+}
+
 TEST(TableFitTest, AParameterBecomesRows) {
   Loaded loaded = OfServers();
   ASSERT_TRUE(JoinTables(Tables(3), 1, {{"m", 0.5F}}, loaded).ok());

@@ -16,6 +16,7 @@
 #include "elasticdl/flags/grammar.h"
 #include "elasticdl/flags/yaml_json.h"
 #include "job_commands.h"
+#include "report.h"
 
 namespace elasticdl::cli {
 namespace {
@@ -178,6 +179,9 @@ int RunClusterList(const std::vector<std::string>& args) {
 
 int RunClusterTop(const std::vector<std::string>& args) {
   return TopCommand(args, FindClusterJob);
+}
+int RunClusterReport(const std::vector<std::string>& args) {
+  return ReportCommand(args, FindClusterJob);
 }
 int RunClusterScale(const std::vector<std::string>& args) {
   return ScaleCommand(args, FindClusterJob);

@@ -29,8 +29,8 @@ class ClusterJobHandle : public JobHandle {
 
   const std::string& name() const override { return name_; }
 
-  absl::StatusOr<std::string> Status() override {
-    return Ask("GET", {"api", "status"}, {});
+  absl::StatusOr<std::string> Get(const std::string& what) override {
+    return Ask("GET", {"api", "v1", what}, {});
   }
 
   absl::Status Scale(int64_t num_workers, int64_t num_servers) override {
@@ -41,7 +41,7 @@ class ClusterJobHandle : public JobHandle {
     if (num_servers > 0) {
       query.emplace_back("num_ps_pods", absl::StrCat(num_servers));
     }
-    return Ask("POST", {"api", "scale"}, query).status();
+    return Ask("POST", {"api", "v1", "scale"}, query).status();
   }
 
   absl::StatusOr<std::string> Stop(const StopRequest& request) override {
@@ -63,7 +63,7 @@ class ClusterJobHandle : public JobHandle {
                           " has been removed; its master was not running",
                           master->waiting.empty() ? "" : ": ", master->waiting);
     }
-    const auto answer = Ask("POST", {"api", "stop"}, {});
+    const auto answer = Ask("POST", {"api", "v1", "stop"}, {});
     if (!answer.ok()) {
       return Annotate(
           answer.status(),

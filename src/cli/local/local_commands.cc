@@ -1,5 +1,5 @@
-// elasticdl list, top, scale, stop and logs: for local jobs here, for all
-// others in the program for clusters.
+// elasticdl list, top, report, scale, stop and logs: for local jobs here, for
+// all others in the program for clusters.
 #include "local/local_commands.h"
 
 #include <poll.h>
@@ -19,6 +19,7 @@
 #include "job_commands.h"
 #include "job_handle.h"
 #include "local/client.h"
+#include "report.h"
 
 namespace elasticdl::cli {
 namespace {
@@ -39,8 +40,11 @@ class LocalJobHandle : public JobHandle {
 
   const std::string& name() const override { return dir_.job_name(); }
 
-  absl::StatusOr<std::string> Status() override {
-    return HttpGet(dir_, "/api/status");
+  absl::StatusOr<std::string> Get(const std::string& what) override {
+    if (what == "update" && !dir_.IsRunning()) {
+      return ReadEventLog(dir_.EventsFile());
+    }
+    return HttpGet(dir_, absl::StrCat("/api/v1/", what));
   }
   absl::Status Scale(int64_t num_workers, int64_t num_servers) override {
     std::vector<std::string> query;
@@ -51,11 +55,11 @@ class LocalJobHandle : public JobHandle {
       query.push_back(absl::StrCat("num_ps_pods=", num_servers));
     }
     return HttpPost(dir_,
-                    absl::StrCat("/api/scale?", absl::StrJoin(query, "&")))
+                    absl::StrCat("/api/v1/scale?", absl::StrJoin(query, "&")))
         .status();
   }
   absl::StatusOr<std::string> Stop(const StopRequest& request) override {
-    ELASTICDL_RETURN_IF_ERROR(HttpPost(dir_, "/api/stop").status());
+    ELASTICDL_RETURN_IF_ERROR(HttpPost(dir_, "/api/v1/stop").status());
     ELASTICDL_RETURN_IF_ERROR(WaitStopped(*this, request.timeout));
     return absl::StrCat("job ", name(), " has been stopped");
   }
@@ -136,6 +140,9 @@ int RunScale(const Args& args) {
 }
 int RunStop(const Args& args) {
   return StopCommand(args, LocalFirst("stop", args));
+}
+int RunReport(const Args& args) {
+  return ReportCommand(args, LocalFirst("report", args));
 }
 int RunLogs(const Args& args) {
   return LogsCommand(args, LocalFirst("logs", args));

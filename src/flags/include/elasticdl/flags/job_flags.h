@@ -77,6 +77,7 @@ struct JobFlags {
   std::string embedding_eviction = "age";
   int64_t embedding_min_count = 1;
   std::string embedding_dtype = "float32";
+  std::string embedding_layer_limit = "2Mi";
   int64_t ps_backup = 0;
 
   // Evaluation.

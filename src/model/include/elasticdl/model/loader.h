@@ -7,6 +7,7 @@
 #include <map>
 #include <memory>
 #include <optional>
+#include <set>
 #include <string>
 #include <utility>
 #include <vector>
@@ -37,7 +38,8 @@ class Network {
   // torch::NoGradGuard. INTERNAL with the exception's text.
   virtual absl::StatusOr<Outputs> Forward(const Features& features) = 0;
   // Tables of this network on parameter servers, in an order that depends only
-  // on the definition; empty unless NetworkOptions.sharded_embeddings.
+  // on the definition and the options; empty unless
+  // NetworkOptions.sharded_embeddings.
   virtual const std::vector<ShardedTable>& tables() const = 0;
   // Must be called before Forward when there are tables. The source must
   // outlive the network or be replaced first.
@@ -104,6 +106,11 @@ struct NetworkOptions {
   // The rows of each elasticdl::Embedding live on parameter servers: it has no
   // parameter, and is one of Network::tables().
   bool sharded_embeddings = false;
+  // If they do: so do those of each torch::nn::Embedding and EmbeddingBag of
+  // more bytes than this. 0: none.
+  int64_t layer_limit = 0;
+  // If they do: so do those of the layers whose weights have these names.
+  std::set<std::string> layers = {};
 };
 
 // A loaded definition. Thread-safe: Feed may run in reader threads while

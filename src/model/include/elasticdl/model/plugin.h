@@ -23,7 +23,7 @@ namespace elasticdl::plugin {
 // "ELDM"
 inline constexpr uint32_t kMagic = 0x4d444c45;
 // Changes whenever Table or a type that crosses the boundary changes.
-inline constexpr uint32_t kAbiVersion = 3;
+inline constexpr uint32_t kAbiVersion = 4;
 // Sizes of the types that cross the boundary, in case a change of kAbiVersion
 // was forgotten.
 inline constexpr uint32_t kLayout =

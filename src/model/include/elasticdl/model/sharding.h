@@ -21,6 +21,8 @@ struct ShardedTable {
   int64_t input_dim = 0;
   // Text for elasticdl::ps::Initializer::Parse.
   std::string initializer;
+  // Id of a row that is 0 and is never asked for nor trained. -1: none.
+  int64_t zero_row = -1;
 };
 
 // Where layers find their rows. Implemented by the worker. Runs on the thread

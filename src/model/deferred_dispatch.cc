@@ -1,0 +1,308 @@
+// The part of deferred_weight.h that libtorch calls: operations on deferred
+// weights and tables, and the making of tensors inside a DeferScope. All of it
+// is boxed, so that it does not depend on libtorch's version how the arguments
+// of an operation are passed.
+#include <ATen/core/dispatch/Dispatcher.h>
+#include <c10/core/CPUAllocator.h>
+#include <sys/mman.h>
+#include <torch/library.h>
+#include <torch/torch.h>
+
+#include <memory>
+#include <optional>
+#include <utility>
+#include <vector>
+
+#include "absl/strings/string_view.h"
+#include "deferred_weight.h"
+
+namespace elasticdl::model {
+namespace {
+
+using torch::Tensor;
+using torch::jit::IValue;
+using torch::jit::Stack;
+using Values = DeferredWeight::Values;
+using Kind = Values::Kind;
+
+// libtorch calls what is registered for these two before its own autograd, and
+// registers nothing itself. The first is on while a DeferScope lives, the other
+// belongs to the tensors.
+constexpr auto kScope = c10::DispatchKey::TESTING_ONLY_GenericMode;
+constexpr auto kWeight = c10::DispatchKey::TESTING_ONLY_GenericWrapper;
+
+// Of this thread's DeferScope. A variable of the thread, because nothing can be
+// passed through libtorch's calls.
+int64_t& MinBytes() {
+  thread_local int64_t bytes = 0;
+  return bytes;
+}
+
+// ---- storage ----
+
+struct Mapping {
+  void* data;
+  size_t bytes;
+};
+
+void Unmap(void* context) {
+  const std::unique_ptr<Mapping> mapping(static_cast<Mapping*>(context));
+  munmap(mapping->data, mapping->bytes);
+}
+
+void DeleteWeight(void* context) {
+  delete static_cast<DeferredWeight*>(context);
+}
+
+Tensor MakeTensor(c10::Storage storage, c10::DispatchKeySet keys,
+                  torch::IntArrayRef sizes, int64_t offset) {
+  Tensor tensor = at::detail::make_tensor<c10::TensorImpl>(
+      std::move(storage), keys, caffe2::TypeMeta::Make<float>());
+  tensor.unsafeGetTensorImpl()->set_sizes_contiguous(sizes);
+  tensor.unsafeGetTensorImpl()->set_storage_offset(offset);
+  return tensor;
+}
+
+Tensor MakeDeferred(c10::Storage storage, torch::IntArrayRef sizes,
+                    int64_t offset) {
+  return MakeTensor(std::move(storage),
+                    c10::DispatchKeySet({kWeight, c10::DispatchKey::CPU}),
+                    sizes, offset);
+}
+
+c10::Storage MakeStorage(size_t bytes, void* data, void* context,
+                         c10::DeleterFnPtr deleter) {
+  return {c10::Storage::use_byte_size_t(), bytes,
+          c10::DataPtr(data, context, deleter, torch::kCPU),
+          c10::GetCPUAllocator(), /*resizable=*/true};
+}
+
+// Memory that costs nothing before it is written, even if there is not as much.
+Tensor Reserve(const std::vector<int64_t>& sizes, size_t bytes) {
+  void* data = mmap(nullptr, bytes, PROT_READ | PROT_WRITE,
+                    MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
+  if (data == MAP_FAILED) return {};
+  return MakeTensor(MakeStorage(bytes, data, new Mapping{data, bytes}, &Unmap),
+                    c10::DispatchKeySet(c10::DispatchKey::CPU), sizes, 0);
+}
+
+// ---- in a DeferScope ----
+
+// Of arguments of torch::empty: undefined if they do not make a float matrix
+// that is large enough.
+Tensor ReserveIfLarge(torch::ArrayRef<IValue> args) {
+  if (!args[0].isIntList()) return {};
+  const std::vector<int64_t> sizes = args[0].toIntVector();
+  const auto type = args[1].isNone() ? torch::get_default_dtype_as_scalartype()
+                                     : args[1].toScalarType();
+  if (sizes.size() != 2 || type != torch::kFloat ||
+      (!args[2].isNone() && args[2].toLayout() != torch::kStrided) ||
+      (!args[3].isNone() && !args[3].toDevice().is_cpu()) ||
+      (!args[4].isNone() && args[4].toBool()) ||
+      (!args[5].isNone() &&
+       args[5].toMemoryFormat() != torch::MemoryFormat::Contiguous)) {
+    return {};
+  }
+  constexpr int64_t kFloatBytes = sizeof(float);
+  int64_t bytes = 0;
+  if (sizes[0] <= 0 || sizes[1] <= 0 ||
+      __builtin_mul_overflow(sizes[0], sizes[1], &bytes) ||
+      __builtin_mul_overflow(bytes, kFloatBytes, &bytes) ||
+      bytes < MinBytes()) {
+    return {};
+  }
+  return Reserve(sizes, static_cast<size_t>(bytes));
+}
+
+// Takes its memory away, if it is all of what Reserve has made.
+void Defer(const Tensor& tensor) {
+  if (tensor.key_set().has(kWeight) || !tensor.has_storage() ||
+      tensor.dim() != 2 || !tensor.is_contiguous()) {
+    return;
+  }
+  const auto* mapping =
+      tensor.storage().data_ptr().cast_context<Mapping>(&Unmap);
+  if (mapping == nullptr || tensor.nbytes() != mapping->bytes) return;
+  auto weight =
+      std::make_unique<DeferredWeight>(tensor.size(0), tensor.size(1));
+  const Tensor deferred =
+      MakeDeferred(MakeStorage(0, nullptr, weight.release(), &DeleteWeight),
+                   tensor.sizes().vec(), 0);
+  tensor.unsafeGetTensorImpl()->shallow_copy_from(deferred.getIntrusivePtr());
+}
+
+// Every operation that custom_model calls; those that it calls in turn are left
+// alone.
+void InScope(const c10::OperatorHandle& op, Stack* stack) {
+  const c10::impl::ExcludeDispatchKeyGuard once(kScope);
+  const size_t count = op.schema().arguments().size();
+  const absl::string_view name = op.schema().name();
+  if (name == "aten::empty" && op.schema().overload_name() == "memory_format") {
+    Tensor tensor = ReserveIfLarge(torch::jit::last(*stack, count));
+    if (tensor.defined()) {
+      torch::jit::drop(*stack, count);
+      torch::jit::push(*stack, std::move(tensor));
+      return;
+    }
+  } else if (name == "aten::normal_") {
+    Defer(torch::jit::peek(*stack, 0, count).toTensor());
+  }
+  op.callBoxed(stack);
+}
+
+// ---- on deferred weights and tables ----
+
+// The values that an initializing operation makes; nothing if it is another
+// one, or has random numbers of its own.
+std::optional<Values> ValuesOf(const c10::FunctionSchema& schema,
+                               torch::ArrayRef<IValue> args) {
+  const absl::string_view name = schema.name();
+  if (name == "aten::zero_") return Values{Kind::kConstant, 0, 0};
+  if (name == "aten::fill_" && schema.overload_name() == "Scalar") {
+    return Values{Kind::kConstant, args[1].toScalar().toDouble(), 0};
+  }
+  const bool normal = name == "aten::normal_";
+  if ((normal || name == "aten::uniform_") && args[3].isNone()) {
+    const double first = args[1].toDouble();
+    const double second = args[2].toDouble();
+    return normal ? Values{Kind::kNormal, second, first}
+                  : Values{Kind::kUniform, first, second};
+  }
+  return std::nullopt;
+}
+
+// Row `index`, for filling it; undefined if it is none.
+Tensor SelectRow(const DeferredWeight& weight, const Tensor& tensor,
+                 int64_t dimension, int64_t index) {
+  if (index < 0) index += weight.rows();
+  if (tensor.dim() != 2 || (dimension != 0 && dimension != -2) || index < 0 ||
+      index >= weight.rows()) {
+    return {};
+  }
+  return MakeDeferred(tensor.storage(), {weight.dim()}, index * weight.dim());
+}
+
+Tensor Detach(const Tensor& tensor) {
+  return Tensor(tensor.unsafeGetTensorImpl()->shallow_copy_and_detach(
+      tensor.unsafeGetTensorImpl()->version_counter(),
+      /*allow_tensor_metadata_change=*/true));
+}
+
+// What a deferred weight can do; undefined if it needs its values.
+Tensor OnDeferred(DeferredWeight& weight, const c10::FunctionSchema& schema,
+                  torch::ArrayRef<IValue> args) {
+  const Tensor& tensor = args[0].toTensor();
+  if (const auto values = ValuesOf(schema, args); values.has_value()) {
+    return weight.Record(tensor, *values) ? tensor : Tensor();
+  }
+  if (schema.name() == "aten::select" && schema.overload_name() == "int") {
+    return SelectRow(weight, tensor, args[1].toInt(), args[2].toInt());
+  }
+  return schema.name() == "aten::detach" ? Detach(tensor) : Tensor();
+}
+
+DeferredWeight::BagOptions BagOptions(const DeferredWeight& weight,
+                                      torch::ArrayRef<IValue> args) {
+  DeferredWeight::BagOptions options;
+  options.offsets = args[2].toTensor();
+  options.scale_grad_by_freq = args[3].toBool();
+  options.mode = args[4].toInt();
+  if (args[6].isTensor()) options.per_sample_weights = args[6].toTensor();
+  options.include_last_offset = args[7].toBool();
+  if (args.size() > 8 && !args[8].isNone()) {
+    options.padding = args[8].toInt();
+    if (options.padding < 0) options.padding += weight.rows();
+  }
+  return options;
+}
+
+// What a table can do; empty if it cannot do this.
+Stack OnTable(const DeferredWeight& weight, const c10::FunctionSchema& schema,
+              torch::ArrayRef<IValue> args) {
+  const absl::string_view name = schema.name();
+  if (name == "aten::detach") return {Detach(args[0].toTensor())};
+  if (name == "aten::embedding" && schema.overload_name().empty()) {
+    return {weight.Embedding(args[1].toTensor(), args[2].toInt(),
+                             args[3].toBool())};
+  }
+  if (name == "aten::embedding_bag") {
+    auto [bags, numbers, sizes, largest] =
+        weight.Bags(args[1].toTensor(), BagOptions(weight, args));
+    return {bags, numbers, sizes, largest};
+  }
+  return {};
+}
+
+void MakeAll(const IValue& value, const c10::FunctionSchema& schema) {
+  if (value.isTensor()) {
+    const Tensor& tensor = value.toTensor();
+    const DeferredWeight* weight = DeferredWeight::Of(tensor);
+    if (weight == nullptr) return;
+    TORCH_CHECK(!weight->attached(), "'", weight->table().name,
+                "' lives on the parameter servers, where ", schema.name(),
+                " cannot use it; --embedding_layer_limit=0 keeps it on the "
+                "workers");
+    DeferredWeight::Make(tensor);
+  } else if (value.isList()) {
+    for (const IValue& element : value.toListRef()) MakeAll(element, schema);
+  }
+}
+
+// Every operation that has a deferred weight or a table among its arguments.
+void OnWeight(const c10::OperatorHandle& op, Stack* stack) {
+  const c10::FunctionSchema& schema = op.schema();
+  const size_t count = schema.arguments().size();
+  const auto args = torch::jit::last(*stack, count);
+  DeferredWeight* weight =
+      args[0].isTensor() ? DeferredWeight::Of(args[0].toTensor()) : nullptr;
+  Stack results;
+  if (weight != nullptr && weight->attached()) {
+    results = OnTable(*weight, schema, args);
+  } else if (weight != nullptr) {
+    Tensor tensor = OnDeferred(*weight, schema, args);
+    if (tensor.defined()) results.emplace_back(std::move(tensor));
+  }
+  if (results.empty()) {
+    for (const IValue& arg : args) MakeAll(arg, schema);
+    op.callBoxed(stack);
+    return;
+  }
+  torch::jit::drop(*stack, count);
+  for (IValue& result : results) {
+    torch::jit::push(*stack, std::move(result));
+  }
+}
+
+// All operations with this key that have no kernel of their own, which is all
+// of them. The library must not be destroyed: that would undo it.
+void Register(c10::DispatchKey key, torch::CppFunction function) {
+  auto* library =
+      new torch::Library(torch::Library::IMPL, "_", key, __FILE__, __LINE__);
+  library->fallback(std::move(function));
+}
+
+// With the first scope: other jobs use libtorch as it is.
+c10::DispatchKeySet RegisterOnce() {
+  static const c10::DispatchKeySet keys = [] {
+    Register(kScope, torch::CppFunction::makeFromBoxedFunction<&InScope>());
+    Register(kWeight, torch::CppFunction::makeFromBoxedFunction<&OnWeight>());
+    return c10::DispatchKeySet(kScope);
+  }();
+  return keys;
+}
+
+}  // namespace
+
+DeferScope::DeferScope(int64_t min_bytes) : guard_(RegisterOnce()) {
+  MinBytes() = min_bytes;
+}
+
+DeferScope::~DeferScope() { MinBytes() = 0; }
+
+DeferredWeight* DeferredWeight::Of(const torch::Tensor& tensor) {
+  if (!tensor.defined() || !tensor.key_set().has(kWeight)) return nullptr;
+  return tensor.storage().data_ptr().cast_context<DeferredWeight>(
+      &DeleteWeight);
+}
+
+}  // namespace elasticdl::model

@@ -1,0 +1,429 @@
+#include "elasticdl/page/history.h"
+
+#include <algorithm>
+#include <cmath>
+#include <nlohmann/json.hpp>
+#include <utility>
+
+#include "absl/strings/match.h"
+#include "absl/strings/str_cat.h"
+#include "elasticdl/common/text.h"
+
+namespace elasticdl::page {
+namespace {
+
+using Json = nlohmann::ordered_json;
+
+// More members than this are only counted in the list of events.
+constexpr size_t kMaxListed = 32;
+
+std::string Cut(std::string text, size_t most = History::kMaxText) {
+  if (text.size() <= most) return text;
+  // Not in the middle of a character of UTF-8.
+  while (most > 0 && (text[most] & 0xC0) == 0x80) --most;
+  text.resize(most);
+  return text + "…";
+}
+
+}  // namespace
+
+const char* LaneStateName(LaneState state) {
+  switch (state) {
+    case LaneState::kStarting:
+      return "starting";
+    case LaneState::kJoining:
+      return "joining";
+    case LaneState::kTraining:
+      return "training";
+    case LaneState::kWorking:
+      return "working";
+    case LaneState::kServing:
+      return "serving";
+  }
+  return "";
+}
+
+// A line with typed access: what is missing or of another type is empty.
+struct History::Event {
+  double time = 0;
+  std::string name;
+  Json json;
+
+  std::string Text(const char* key) const {
+    const auto it = json.find(key);
+    return it != json.end() && it->is_string() ? Cut(it->get<std::string>())
+                                               : "";
+  }
+  std::optional<double> Real(const char* key) const {
+    const auto it = json.find(key);
+    if (it == json.end() || !it->is_number()) return std::nullopt;
+    const double value = it->get<double>();
+    return std::isfinite(value) ? std::optional(value) : std::nullopt;
+  }
+  double Number(const char* key) const { return Real(key).value_or(0); }
+  int64_t Whole(const char* key, int64_t otherwise = 0) const {
+    const auto it = json.find(key);
+    return it != json.end() && it->is_number_integer() ? it->get<int64_t>()
+                                                       : otherwise;
+  }
+  bool Is(const char* key) const {
+    const auto it = json.find(key);
+    return it != json.end() && it->is_boolean() && it->get<bool>();
+  }
+};
+
+absl::Status History::Add(absl::string_view line) {
+  Event event;
+  event.json = Json::parse(line, nullptr, /*allow_exceptions=*/false);
+  if (!event.json.is_object()) {
+    return absl::InvalidArgumentError("not a JSON object");
+  }
+  event.name = event.Text("event");
+  const std::optional<double> time = event.Real("time");
+  if (event.name.empty() || !time.has_value()) {
+    return absl::InvalidArgumentError(
+        "no event: \"time\" or \"event\" missing");
+  }
+  // A clock that was set back must not make lanes that end before they begin.
+  event.time = std::max(*time, summary_.last);
+  summary_.last = event.time;
+  if (summary_.begin == 0) summary_.begin = event.time;
+  ++cursor_;
+  Apply(event);
+  if (event.name != "progress") Keep(event);
+  Thin();
+  return absl::OkStatus();
+}
+
+void History::Apply(const Event& event) {
+  const std::string& name = event.name;
+  if (name == "progress") return ApplyProgress(event);
+  if (name == "world") return ApplyWorld(event);
+  if (name == "checkpoint") return ApplyCheckpoint(event);
+  if (name == "evaluation") return ApplyEvaluation(event);
+  if (name == "job_start" || name == "job_end") return ApplyJob(event);
+  if (name == "worker_ready" || name == "worker_lost") {
+    return ApplyWorker(event);
+  }
+  if (name == "pod_created" || name == "pod_started" || name == "pod_ended") {
+    return ApplyPod(event);
+  }
+  if (name == "scaled") {
+    summary_.target_workers = event.Whole("to");
+    return AddMark(event,
+                   absl::StrCat("scaled from ", event.Whole("from"), " to ",
+                                Count(event.Whole("to"), "worker")));
+  }
+  if (name == "ps_scaling") {
+    return AddMark(event, absl::StrCat("from ", event.Whole("from"), " to ",
+                                       Count(event.Whole("to"), "server"),
+                                       ": moves begin"));
+  }
+  if (name == "ps_scaled") {
+    return AddMark(event,
+                   absl::StrCat("the model is on ",
+                                Count(event.Whole("servers"), "server")));
+  }
+  if (name == "ps_takeover" || name == "ps_backup_lost") {
+    const std::string server = absl::StrCat("server ", event.Whole("server"));
+    const std::string part = absl::StrCat("part ", event.Whole("part"));
+    return AddMark(
+        event,
+        name == "ps_takeover"
+            ? absl::StrCat(server, " has taken over ", part)
+            : absl::StrCat(server, " goes on without a backup of ", part));
+  }
+  if (name == "task_quarantined") {
+    return AddMark(
+        event, Cut(absl::StrCat("records ", event.Whole("begin"), " to ",
+                                event.Whole("end"), " of ", event.Text("shard"),
+                                " set aside: ", event.Text("reason"))));
+  }
+}
+
+void History::ApplyPod(const Event& event) {
+  const int64_t id = event.Whole("id", -1);
+  if (id < 0) return;
+  // Lines of ended pods do not say their type, their names do.
+  const bool server = event.Text("type") == "ps" ||
+                      absl::StartsWith(event.Text("pod"), "elasticdl-ps-");
+  const Key key = {server, id};
+  if (event.name == "pod_ended") {
+    return Leave(key, event.time, event.Is("failure"), event.Text("reason"));
+  }
+  LaneState state = LaneState::kStarting;
+  if (event.name == "pod_started") {
+    if (server) state = LaneState::kServing;
+    if (!server && summary_.command == "command") state = LaneState::kWorking;
+  }
+  Enter(key, event.time, state, event.Text("reason"),
+        event.Whole("replaces", -1));
+}
+
+// What a worker does from when it is ready.
+LaneState History::ReadyState() const {
+  if (summary_.command == "evaluate" || summary_.command == "predict") {
+    return LaneState::kWorking;
+  }
+  // Workers of parameter servers train without a world.
+  const bool alone = std::any_of(rows_.begin(), rows_.end(),
+                                 [](const Row& row) { return row.server; });
+  return alone ? LaneState::kTraining : LaneState::kJoining;
+}
+
+void History::ApplyWorker(const Event& event) {
+  const int64_t id = event.Whole("worker_id", -1);
+  if (id < 0) return;
+  const Key key = {/*server=*/false, id};
+  if (event.name == "worker_lost") {
+    return Leave(key, event.time, /*lost=*/false, event.Text("reason"));
+  }
+  Enter(key, event.time, ReadyState(), "");
+}
+
+void History::ApplyWorld(const Event& event) {
+  WorldMark world;
+  world.id = next_id_++;
+  world.time = event.time;
+  world.generation = event.Whole("generation");
+  world.cause = event.Text("cause");
+  world.pause_ms = std::max(0.0, event.Number("pause_ms"));
+  world.total_pause_ms = world.pause_ms;
+  world.changed = cursor_;
+  summary_.generation = world.generation;
+  ++totals_.worlds;
+  totals_.pause_ms += world.pause_ms;
+  totals_.longest_pause_ms = std::max(totals_.longest_pause_ms, world.pause_ms);
+  const auto members = event.json.find("members");
+  if (members != event.json.end() && members->is_array()) {
+    world.size = static_cast<int64_t>(members->size());
+    for (const Json& member : *members) {
+      if (!member.is_number_integer()) continue;
+      Enter({false, member.get<int64_t>()}, event.time, LaneState::kTraining,
+            "");
+    }
+  }
+  worlds_.push_back(std::move(world));
+}
+
+void History::ApplyProgress(const Event& event) {
+  Summary& now = summary_;
+  now.step = event.Whole("step");
+  now.epoch = event.Whole("epoch");
+  now.num_epochs = event.Whole("num_epochs");
+  now.records_done = event.Whole("records_done");
+  now.records_total = event.Whole("records_total");
+  now.records_in_flight = event.Whole("records_in_flight");
+  now.records_returned = event.Whole("records_returned");
+  now.records_set_aside = event.Whole("records_set_aside");
+  now.records_per_s = event.Number("records_per_s");
+  now.loss = event.Real("loss");
+  now.learning_rate = event.Real("learning_rate");
+  now.workers = event.Whole("workers");
+  now.target_workers = event.Whole("target_workers");
+  if (!points_.empty() && event.time < points_.back().time + spacing_) return;
+  points_.push_back({event.time, now.step, now.loss, now.learning_rate,
+                     now.records_per_s, now.workers, cursor_});
+}
+
+void History::ApplyCheckpoint(const Event& event) {
+  checkpoints_.push_back({event.time, event.Whole("version"),
+                          event.Number("ms"), event.Text("path"),
+                          event.Text("error"), cursor_});
+  if (checkpoints_.back().error.empty()) ++totals_.checkpoints;
+  if (checkpoints_.size() > kMaxCheckpoints) checkpoints_.pop_front();
+}
+
+void History::ApplyEvaluation(const Event& event) {
+  EvaluationMark mark;
+  mark.time = event.time;
+  mark.step = event.Whole("step");
+  mark.ms = event.Number("ms");
+  mark.changed = cursor_;
+  ++totals_.evaluations;
+  const auto metrics = event.json.find("metrics");
+  if (metrics != event.json.end() && metrics->is_object()) {
+    for (const auto& [name, value] : metrics->items()) {
+      if (!value.is_number() || mark.metrics.size() >= kMaxMetrics) continue;
+      mark.metrics[Cut(name)] = value.get<double>();
+    }
+  }
+  evaluations_.push_back(std::move(mark));
+}
+
+void History::ApplyJob(const Event& event) {
+  if (event.name == "job_start") {
+    summary_.job = event.Text("job");
+    summary_.command = event.Text("command");
+    // A master that was started again goes on.
+    summary_.state.clear();
+    summary_.end.reset();
+    const auto flags = event.json.find("flags");
+    if (flags == event.json.end() || !flags->is_array()) return;
+    summary_.flags.clear();
+    for (const Json& flag : *flags) {
+      if (!flag.is_string() || summary_.flags.size() >= kMaxFlags) continue;
+      summary_.flags.push_back(Cut(flag.get<std::string>(), kMaxLine));
+    }
+    return;
+  }
+  summary_.state = event.Text("state");
+  summary_.reason = event.Text("reason");
+  summary_.end = event.time;
+  summary_.records_per_s = 0;
+  summary_.workers = 0;
+  const std::map<Key, Member> left = members_;
+  for (const auto& [key, member] : left) {
+    Leave(key, event.time, /*lost=*/false, "the job has ended");
+  }
+}
+
+void History::AddMark(const Event& event, std::string text) {
+  marks_.push_back({event.time, event.name, std::move(text), cursor_});
+  if (marks_.size() > kMaxMarks) marks_.pop_front();
+}
+
+void History::Keep(const Event& event) {
+  ++totals_.events;
+  Json json = event.json;
+  const auto members = json.find("members");
+  if (members != json.end() && members->size() > kMaxListed) {
+    *members = members->size();
+  }
+  // The page shows the flags in a place of their own.
+  json.erase("flags");
+  std::string text = json.dump(-1, ' ', false, Json::error_handler_t::replace);
+  if (text.size() > kMaxLine) {
+    const Json brief = {{"time", event.time},
+                        {"event", event.name},
+                        {"reason", event.Text("reason")}};
+    text = brief.dump(-1, ' ', false, Json::error_handler_t::replace);
+  }
+  events_.push_back({cursor_, std::move(text)});
+  if (events_.size() > kMaxEvents) events_.pop_front();
+}
+
+void History::Enter(Key key, double time, LaneState state,
+                    const std::string& reason, int64_t replaces) {
+  const auto known = members_.find(key);
+  if (known != members_.end()) {
+    Span& span = spans_[known->second.span];
+    if (span.state == state) return;
+    // It has come further before this line was written.
+    if (state == LaneState::kStarting) return;
+    if (state == LaneState::kJoining && span.state == LaneState::kTraining) {
+      return;
+    }
+    span.end = time;
+    span.changed = cursor_;
+  } else {
+    Member member;
+    member.row = TakeRow(key, time, replaces);
+    members_[key] = member;
+  }
+  if (state == LaneState::kTraining || state == LaneState::kWorking) {
+    ++totals_.joined;
+  }
+  Member& member = members_[key];
+  Span span;
+  span.row = member.row;
+  span.server = key.first;
+  span.member = key.second;
+  span.state = state;
+  span.begin = time;
+  span.reason = reason;
+  member.span = OpenSpan(span);
+}
+
+void History::Leave(Key key, double time, bool lost,
+                    const std::string& reason) {
+  const auto known = members_.find(key);
+  if (known == members_.end()) return lost ? NoteFailure(key) : void();
+  Span& span = spans_[known->second.span];
+  span.end = time;
+  // A kill from outside is no failure of the program, but nobody asked for it.
+  const bool killed = absl::StrContains(reason, "signal ") &&
+                      !absl::StrContains(reason, "SIGTERM");
+  const bool gone = lost || killed;
+  span.ended = gone ? LaneEnd::kLost : LaneEnd::kLeft;
+  span.lost += gone ? 1 : 0;
+  span.reason = reason;
+  span.changed = cursor_;
+  ++(gone ? totals_.lost : totals_.left);
+  rows_[static_cast<size_t>(known->second.row)].occupant.reset();
+  members_.erase(known);
+}
+
+// Its stream broke before its process was known to have failed.
+void History::NoteFailure(Key key) {
+  const auto last =
+      std::find_if(spans_.rbegin(), spans_.rend(), [&](const Span& span) {
+        return span.server == key.first && span.member == key.second;
+      });
+  if (last == spans_.rend() || last->ended != LaneEnd::kLeft) return;
+  last->ended = LaneEnd::kLost;
+  ++last->lost;
+  last->changed = cursor_;
+  --totals_.left;
+  ++totals_.lost;
+}
+
+int64_t History::TakeRow(Key key, double time, int64_t replaces) {
+  const auto take = [&](size_t i) {
+    rows_[i].occupant = rows_[i].last = key.second;
+    return static_cast<int64_t>(i);
+  };
+  for (size_t i = 0; i < rows_.size(); ++i) {
+    if (rows_[i].server != key.first || replaces < 0) continue;
+    if (rows_[i].last != replaces) continue;
+    if (rows_[i].occupant.has_value()) {
+      Leave({key.first, replaces}, time, /*lost=*/true, "replaced");
+    }
+    return take(i);
+  }
+  // A server that was started again keeps its number, and with it its row; so
+  // does a worker that comes back.
+  for (size_t i = 0; i < rows_.size(); ++i) {
+    const Row& row = rows_[i];
+    if (row.server == key.first && row.last == key.second) return take(i);
+  }
+  for (size_t i = 0; i < rows_.size() && !key.first; ++i) {
+    if (!rows_[i].server && !rows_[i].occupant.has_value()) return take(i);
+  }
+  rows_.push_back({key.first, key.second, key.second});
+  return static_cast<int64_t>(rows_.size()) - 1;
+}
+
+size_t History::OpenSpan(const Span& span) {
+  spans_.push_back(span);
+  spans_.back().id = next_id_++;
+  spans_.back().changed = cursor_;
+  return spans_.size() - 1;
+}
+
+Changes History::Since(uint64_t cursor) const {
+  Changes changes;
+  changes.cursor = cursor_;
+  changes.now = summary_.end.value_or(summary_.last);
+  changes.all = cursor == 0 || cursor < thinned_at_ || cursor > cursor_;
+  changes.resolution = resolution_;
+  changes.totals = totals_;
+  changes.summary = summary_;
+  const auto copy = [&](const auto& from, auto& to) {
+    for (const auto& item : from) {
+      if (changes.all || item.changed > cursor) to.push_back(item);
+    }
+  };
+  copy(spans_, changes.spans);
+  copy(worlds_, changes.worlds);
+  copy(points_, changes.points);
+  copy(checkpoints_, changes.checkpoints);
+  copy(evaluations_, changes.evaluations);
+  copy(marks_, changes.marks);
+  for (const EventLine& event : events_) {
+    if (changes.all || event.id > cursor) changes.events.push_back(event);
+  }
+  return changes;
+}
+
+}  // namespace elasticdl::page

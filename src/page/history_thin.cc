@@ -1,0 +1,167 @@
+// How a History stays small.
+#include <algorithm>
+
+#include "elasticdl/page/history.h"
+
+namespace elasticdl::page {
+namespace {
+
+// The first resolution: shorter lives than this cannot be seen in a view of
+// some hours.
+constexpr double kFirstResolution = 1;
+// A hundred years.
+constexpr double kLastResolution = 3e9;
+
+// Which of two states a merged span shows.
+LaneState Further(LaneState a, LaneState b) { return std::max(a, b); }
+
+bool IsShort(const Span& span, double resolution) {
+  return span.end.has_value() && *span.end - span.begin < resolution;
+}
+
+// `b` follows `a` in the same row. Whoever was there for a long time keeps a
+// span of its own, without the time that it took to start.
+bool MayMerge(const Span& a, const Span& b, double resolution) {
+  if (!IsShort(a, resolution) || b.begin - *a.end >= resolution) return false;
+  const bool same = a.member == b.member && a.ended == LaneEnd::kNone;
+  return IsShort(b, resolution) || (same && a.members == 1);
+}
+
+double Coarser(double resolution) {
+  return resolution == 0 ? kFirstResolution : 2 * resolution;
+}
+
+void MergeInto(Span& a, const Span& b) {
+  const bool same = a.member == b.member && a.ended == LaneEnd::kNone;
+  a.members += b.members - (same ? 1 : 0);
+  a.lost += b.lost;
+  a.state = Further(a.state, b.state);
+  a.member = b.member;
+  a.end = b.end;
+  a.ended = b.ended;
+  a.reason = b.reason;
+}
+
+size_t Heap(const std::string& text) {
+  return text.capacity() > 15 ? text.capacity() + 1 : 0;
+}
+
+}  // namespace
+
+size_t History::MostSpans() const {
+  return std::max(kMaxSpans, 4 * rows_.size());
+}
+
+void History::Thin() {
+  if (points_.size() > kMaxPoints) ThinPoints();
+  if (evaluations_.size() > kMaxEvaluations) ThinEvaluations();
+  // What is new is brought to the present resolution first. Half of the room
+  // must be free afterwards, or it would be done again and again.
+  if (spans_.size() > MostSpans()) {
+    MergeSpans();
+    while (spans_.size() > MostSpans() / 2 && resolution_ < kLastResolution) {
+      resolution_ = Coarser(resolution_);
+      MergeSpans();
+    }
+    thinned_at_ = cursor_;
+  }
+  if (worlds_.size() > kMaxWorlds) {
+    MergeWorlds();
+    while (worlds_.size() > kMaxWorlds / 2 &&
+           world_resolution_ < kLastResolution) {
+      world_resolution_ = Coarser(world_resolution_);
+      MergeWorlds();
+    }
+    thinned_at_ = cursor_;
+  }
+}
+
+// In each row a span is merged into the one before it.
+void History::MergeSpans() {
+  std::vector<std::optional<size_t>> last(rows_.size());
+  size_t kept = 0;
+  for (Span& span : spans_) {
+    std::optional<size_t>& before = last[static_cast<size_t>(span.row)];
+    if (before.has_value() && MayMerge(spans_[*before], span, resolution_)) {
+      MergeInto(spans_[*before], span);
+      continue;
+    }
+    before = kept;
+    if (&spans_[kept] != &span) spans_[kept] = std::move(span);
+    ++kept;
+  }
+  spans_.resize(kept);
+  for (auto& [key, member] : members_) {
+    member.span = last[static_cast<size_t>(member.row)].value();
+  }
+}
+
+void History::MergeWorlds() {
+  size_t kept = 0;
+  for (WorldMark& world : worlds_) {
+    if (kept > 0 && world.time - worlds_[kept - 1].time < world_resolution_) {
+      WorldMark& before = worlds_[kept - 1];
+      before.generation = world.generation;
+      before.size = world.size;
+      before.total_pause_ms += world.total_pause_ms;
+      before.worlds += world.worlds;
+      if (world.pause_ms > before.pause_ms) {
+        before.pause_ms = world.pause_ms;
+        before.cause = world.cause;
+      }
+      continue;
+    }
+    if (&worlds_[kept] != &world) worlds_[kept] = std::move(world);
+    ++kept;
+  }
+  worlds_.resize(kept);
+}
+
+void History::ThinPoints() {
+  for (size_t i = 0; 2 * i < points_.size(); ++i) points_[i] = points_[2 * i];
+  points_.resize((points_.size() + 1) / 2);
+  spacing_ *= 2;
+  thinned_at_ = cursor_;
+}
+
+// The newest one stays.
+void History::ThinEvaluations() {
+  const size_t first = (evaluations_.size() + 1) % 2;
+  size_t kept = 0;
+  for (size_t i = first; i < evaluations_.size(); i += 2) {
+    if (kept != i) evaluations_[kept] = std::move(evaluations_[i]);
+    ++kept;
+  }
+  evaluations_.resize(kept);
+  thinned_at_ = cursor_;
+}
+
+size_t History::bytes() const {
+  size_t bytes = sizeof(*this) + rows_.capacity() * sizeof(Row) +
+                 members_.size() * (sizeof(Key) + sizeof(Member) + 48) +
+                 spans_.capacity() * sizeof(Span) +
+                 worlds_.capacity() * sizeof(WorldMark) +
+                 points_.capacity() * sizeof(Point) +
+                 checkpoints_.size() * sizeof(CheckpointMark) +
+                 evaluations_.capacity() * sizeof(EvaluationMark) +
+                 marks_.size() * sizeof(JobMark) +
+                 events_.size() * sizeof(EventLine);
+  for (const Span& span : spans_) bytes += Heap(span.reason);
+  for (const WorldMark& world : worlds_) bytes += Heap(world.cause);
+  for (const CheckpointMark& mark : checkpoints_) {
+    bytes += Heap(mark.path) + Heap(mark.error);
+  }
+  for (const EvaluationMark& mark : evaluations_) {
+    for (const auto& [name, value] : mark.metrics) {
+      bytes += Heap(name) + sizeof(std::string) + sizeof(value) + 40;
+    }
+  }
+  for (const JobMark& mark : marks_) bytes += Heap(mark.kind) + Heap(mark.text);
+  for (const EventLine& event : events_) bytes += Heap(event.json);
+  for (const std::string& flag : summary_.flags) {
+    bytes += sizeof(std::string) + Heap(flag);
+  }
+  return bytes;
+}
+
+}  // namespace elasticdl::page

@@ -1,0 +1,260 @@
+// What happened in a job, small enough to keep for as long as it runs: the
+// lanes, worlds, curves and events that the page shows. Made from the lines of
+// an event log (docs/formats.md), of a job that runs or of one that has ended.
+#pragma once
+
+#include <cstdint>
+#include <deque>
+#include <map>
+#include <optional>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "absl/status/status.h"
+#include "absl/strings/string_view.h"
+
+namespace elasticdl::page {
+
+// In the order in which they follow each other. Workers that evaluate or
+// predict work, and those of a --job_command.
+enum class LaneState { kStarting, kJoining, kTraining, kWorking, kServing };
+const char* LaneStateName(LaneState state);
+
+// How the life of a worker or server ended.
+enum class LaneEnd { kNone, kLeft, kLost };
+
+// A stretch of time in a row of the lanes. A row is a place for a worker or a
+// server: who replaces somebody takes its row.
+struct Span {
+  uint64_t id = 0;
+  int64_t row = 0;
+  bool server = false;
+  // The worker or server; of a merged span the last one.
+  int64_t member = 0;
+  LaneState state = LaneState::kStarting;
+  double begin = 0;
+  std::optional<double> end;
+  LaneEnd ended = LaneEnd::kNone;
+  // Why it came (starting), or why it ended.
+  std::string reason;
+  // More than 1: so many workers or servers were here, each for a short time.
+  int64_t members = 1;
+  // How many of them were lost.
+  int64_t lost = 0;
+  uint64_t changed = 0;
+};
+
+// A world, or several that followed each other closely.
+struct WorldMark {
+  uint64_t id = 0;
+  double time = 0;
+  int64_t generation = 0;
+  int64_t size = 0;
+  std::string cause;
+  // Of several: the longest, and the sum of all.
+  double pause_ms = 0;
+  double total_pause_ms = 0;
+  int64_t worlds = 1;
+  uint64_t changed = 0;
+};
+
+// A point of the curves.
+struct Point {
+  double time = 0;
+  int64_t step = 0;
+  std::optional<double> loss;
+  std::optional<double> learning_rate;
+  double records_per_s = 0;
+  int64_t workers = 0;
+  uint64_t changed = 0;
+};
+
+struct CheckpointMark {
+  double time = 0;
+  int64_t version = 0;
+  double ms = 0;
+  std::string path;
+  std::string error;
+  uint64_t changed = 0;
+};
+
+struct EvaluationMark {
+  double time = 0;
+  int64_t step = 0;
+  // 0: not known.
+  double ms = 0;
+  std::map<std::string, double> metrics;
+  uint64_t changed = 0;
+};
+
+// Scalings, and whatever else is of the whole job.
+struct JobMark {
+  double time = 0;
+  std::string kind;
+  std::string text;
+  uint64_t changed = 0;
+};
+
+// One line of the event log, shortened.
+struct EventLine {
+  uint64_t id = 0;
+  std::string json;
+};
+
+// Exact, however much was thinned.
+struct Totals {
+  int64_t worlds = 0;
+  int64_t joined = 0;
+  int64_t left = 0;
+  int64_t lost = 0;
+  int64_t checkpoints = 0;
+  int64_t evaluations = 0;
+  int64_t events = 0;
+  double pause_ms = 0;
+  double longest_pause_ms = 0;
+};
+
+// What the last events say of the whole job.
+struct Summary {
+  std::string job;
+  std::string command;
+  // Empty: the log has no end. Otherwise succeeded, failed, stopped.
+  std::string state;
+  std::string reason;
+  std::vector<std::string> flags;
+  double begin = 0;
+  double last = 0;
+  std::optional<double> end;
+  int64_t generation = 0;
+  int64_t step = 0;
+  int64_t epoch = 0;
+  int64_t num_epochs = 0;
+  int64_t records_done = 0;
+  int64_t records_total = 0;
+  int64_t records_in_flight = 0;
+  int64_t records_returned = 0;
+  int64_t records_set_aside = 0;
+  double records_per_s = 0;
+  std::optional<double> loss;
+  std::optional<double> learning_rate;
+  int64_t workers = 0;
+  int64_t target_workers = 0;
+};
+
+// What is new since a cursor, or everything (`all`).
+struct Changes {
+  uint64_t cursor = 0;
+  bool all = false;
+  // How far the lanes of those that are there reach.
+  double now = 0;
+  double resolution = 0;
+  Totals totals;
+  Summary summary;
+  std::vector<Span> spans;
+  std::vector<WorldMark> worlds;
+  std::vector<Point> points;
+  std::vector<CheckpointMark> checkpoints;
+  std::vector<EvaluationMark> evaluations;
+  std::vector<JobMark> marks;
+  std::vector<EventLine> events;
+};
+
+// Thread-compatible; the time comes with the events. Bounded: when one of the
+// limits is reached, the resolution of spans or worlds is doubled, and those
+// that are shorter and closer than that become one. Checkpoints and events are
+// forgotten beginning with the oldest, points and evaluations are thinned.
+class History {
+ public:
+  // More rows than a quarter of this raise it: four spans for each.
+  static constexpr size_t kMaxSpans = 16384;
+  static constexpr size_t kMaxWorlds = 4096;
+  static constexpr size_t kMaxPoints = 2048;
+  static constexpr size_t kMaxCheckpoints = 512;
+  static constexpr size_t kMaxEvaluations = 1024;
+  static constexpr size_t kMaxMarks = 1024;
+  static constexpr size_t kMaxEvents = 1000;
+  // Longer texts are cut, and so are lines.
+  static constexpr size_t kMaxText = 200;
+  static constexpr size_t kMaxLine = 2000;
+  static constexpr size_t kMaxMetrics = 32;
+  static constexpr size_t kMaxFlags = 500;
+
+  // One line of an event log. INVALID_ARGUMENT: it is none; nothing changed.
+  // Events and fields that are not known are left alone.
+  absl::Status Add(absl::string_view line);
+
+  // What changed after `cursor` (of an earlier answer; 0 = from the beginning).
+  Changes Since(uint64_t cursor) const;
+
+  uint64_t cursor() const { return cursor_; }
+  const Summary& summary() const { return summary_; }
+  // About how much memory it takes.
+  size_t bytes() const;
+
+ private:
+  struct Event;
+  // Who is there: its row and its open span.
+  struct Member {
+    int64_t row = 0;
+    size_t span = 0;
+  };
+  struct Row {
+    bool server = false;
+    std::optional<int64_t> occupant;
+    int64_t last = -1;
+  };
+  using Key = std::pair<bool, int64_t>;  // server, id
+
+  void Apply(const Event& event);
+  void ApplyPod(const Event& event);
+  void ApplyWorker(const Event& event);
+  void ApplyWorld(const Event& event);
+  void ApplyProgress(const Event& event);
+  void ApplyCheckpoint(const Event& event);
+  void ApplyEvaluation(const Event& event);
+  void ApplyJob(const Event& event);
+  void AddMark(const Event& event, std::string text);
+  void Keep(const Event& event);
+
+  LaneState ReadyState() const;
+  void Enter(Key key, double time, LaneState state, const std::string& reason,
+             int64_t replaces = -1);
+  void Leave(Key key, double time, bool lost, const std::string& reason);
+  void NoteFailure(Key key);
+  int64_t TakeRow(Key key, double time, int64_t replaces);
+  size_t OpenSpan(const Span& span);
+
+  void Thin();
+  void MergeSpans();
+  void MergeWorlds();
+  void ThinPoints();
+  void ThinEvaluations();
+  size_t MostSpans() const;
+
+  uint64_t cursor_ = 0;
+  // Cursors before this one get everything.
+  uint64_t thinned_at_ = 0;
+  uint64_t next_id_ = 1;
+  // Of spans and of worlds, in seconds; 0: nothing has been merged.
+  double resolution_ = 0;
+  double world_resolution_ = 0;
+  double spacing_ = 0.5;  // Between points, in seconds.
+  Totals totals_;
+  Summary summary_;
+  std::vector<Row> rows_;
+  std::map<Key, Member> members_;
+  std::vector<Span> spans_;
+  std::vector<WorldMark> worlds_;
+  std::vector<Point> points_;
+  std::deque<CheckpointMark> checkpoints_;
+  std::vector<EvaluationMark> evaluations_;
+  std::deque<JobMark> marks_;
+  std::deque<EventLine> events_;
+};
+
+// The answer of /api/v1/update. `status` is the one of /api/v1/status, as
+// JSON; empty: made from the summary.
+std::string ChangesToJson(const Changes& changes, absl::string_view status);
+
+}  // namespace elasticdl::page

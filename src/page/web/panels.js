@@ -1,0 +1,177 @@
+// Records, pods, evaluations, checkpoints, events, configuration.
+const panelHead = (title, ...more) => make("div", {class: "head"}, make("h2", {}, title), ...more);
+
+// Rewrites a table only if its rows have changed, so that a selection of text
+// and the place in a list stay.
+const table = (parent, head, rows, none) => {
+  const key = JSON.stringify([head, rows]);
+  if (parent.dataset.key === key) return;
+  parent.dataset.key = key;
+  const number = cell => typeof cell === "number";
+  if (!rows.length) return fill(parent, make("p", {class: "soft"}, none));
+  const cells = (row, tag) => make("tr", {}, ...row.map((cell, i) => {
+    const right = rows.every(r => number(r[i]) || r[i] === "–") ? {class: "number"} : {};
+    return make(tag, tag === "th" ? {scope: "col", ...right} : right, number(cell) ? readable(cell) : cell);
+  }));
+  fill(parent, make("table", {}, make("thead", {}, cells(head, "th")), make("tbody", {}, ...rows.map(r => cells(r, "td")))));
+};
+const readable = n => Number.isInteger(n) && Math.abs(n) < 1e15 ? n.toLocaleString("en-US") : brief(n);
+
+const showLedger = () => {
+  const s = store.status, panel = at("ledger");
+  if (!panel.firstChild) {
+    panel.append(panelHead("Records"), make("div", {id: "stack", role: "img"}), make("div", {class: "rows"}), make("div", {class: "epochs"}));
+  }
+  const total = s.records_total > 0 ? s.records_total : s.records_done + (s.records_in_flight || 0);
+  const parts = [["in the model", s.records_done, "training"], ["with workers", s.records_in_flight || 0, "joined"],
+    ["returned by workers, next in line", s.records_returned || 0, "returned"],
+    ["set aside after failures", s.records_set_aside || 0, "lost"]];
+  const known = parts.reduce((sum, part) => sum + part[1], 0);
+  parts.push(["still to be handed out", Math.max(0, total - known), "rest"]);
+  const stack = panel.children[1];
+  while (stack.children.length < parts.length) stack.append(make("div"));
+  parts.forEach(([, count, color], i) => {
+    stack.children[i].className = "c-" + color;
+    stack.children[i].style.width = (total > 0 ? count / total * 100 : 0).toFixed(3) + "%";
+  });
+  stack.setAttribute("aria-label", parts.map(([name, count]) => grouped(count) + " " + name).join(", "));
+  const body = panel.children[2], key = JSON.stringify(parts);
+  if (body.dataset.key !== key) {
+    body.dataset.key = key;
+    fill(body, make("table", {}, make("tbody", {}, ...parts.map(([name, count, color]) =>
+      make("tr", {}, make("td", {}, make("span", {class: "dot c-" + color}), name), make("td", {class: "number"}, grouped(count)))))));
+  }
+  showEpochs(panel.children[3], s);
+};
+const showEpochs = (parent, s) => {
+  if (!(s.num_epochs > 1 && s.num_epochs <= 100 && s.records_total > 0)) return fill(parent);
+  const each = s.records_total / s.num_epochs;
+  while (parent.children.length < s.num_epochs) parent.append(make("span", {}, make("i")));
+  [...parent.children].forEach((span, i) => {
+    const share = clamp(s.records_done / each - i, 0, 1);
+    span.firstChild.style.width = (share * 100).toFixed(1) + "%";
+    span.title = "epoch " + (i + 1) + ": " + Math.round(share * 100) + " %";
+  });
+};
+
+const listPanel = (id, title) => {
+  const panel = at(id);
+  if (!panel.firstChild) panel.append(panelHead(title), make("div", {class: "list"}));
+  return panel.lastChild;
+};
+const showTables = () => {
+  const s = store.status;
+  const last = [...store.lanes()].flatMap(row => row.spans).filter(span => span.end === null);
+  const state = pod => {
+    const span = last.find(one => one.member === pod.id && one.type === pod.type);
+    return (pod.state || "") + (span && pod.state === "Running" ? ", " + span.state : "") + (pod.message ? ": " + pod.message : "");
+  };
+  at("pods").hidden = !s.pods || !s.pods.length;
+  table(listPanel("pods", "Pods"), ["pod", "state", "pid"],
+    (s.pods || []).map(p => [p.name, state(p), p.pid ? String(p.pid) : "–"]), "none");
+  const names = [...new Set(store.evaluations.flatMap(e => Object.keys(e.metrics)))];
+  table(listPanel("evaluations", "Evaluations"), ["at", "step", ...names, "took"],
+    [...store.evaluations].reverse().map(e => [duration(e.time - store.begin), e.step,
+      ...names.map(name => e.metrics[name] ?? "–"), e.ms ? milliseconds(e.ms) : "–"]), "none yet");
+  table(listPanel("checkpoints", "Checkpoints"), ["at", "version", "took", "folder"],
+    [...store.checkpoints].reverse().map(c => [duration(c.time - store.begin), c.version,
+      c.error ? "failed" : milliseconds(c.ms), c.error || c.path]), "none yet");
+};
+
+// Workers that were asked to go, or said that they would.
+const orderly = /^left|scaled away|announced|exit code 0|has ended/;
+const eventGroups = {
+  "all": () => true,
+  "workers": e => /^(pod_|worker_|scaled|ps_)/.test(e.event),
+  "worlds": e => /^(world|first_step)/.test(e.event),
+  "data": e => /^(evaluation|checkpoint|task_)/.test(e.event),
+  "trouble": e => (e.event === "worker_lost" && !orderly.test(e.reason || "")) || e.event === "task_quarantined" || Boolean(e.error) ||
+    e.failure === true || (e.event === "pod_ended" && /signal/.test(e.reason || "")) || (e.event === "job_end" && e.state === "failed"),
+};
+const eventColor = e => ({world: "training", first_step: "training", checkpoint: e.error ? "lost" : "checkpoint",
+  evaluation: "evaluation", worker_ready: "joined", pod_created: "starting", pod_started: "starting",
+  scaled: "training", task_quarantined: "lost"})[e.event] || (eventGroups.trouble(e) ? "lost" : "left");
+// A sentence for each kind that is known; the fields of others.
+const eventTexts = {
+  job_start: e => "job " + e.job + " begins (" + e.command + ", master's pid " + e.pid + ")",
+  job_end: e => e.state + ": " + e.reason + " (step " + e.step + ", exit code " + e.exit_code + ")",
+  pod_created: e => e.pod + ": " + e.reason + (e.replaces >= 0 && e.type === "worker" ? ", in place of worker " + e.replaces : ""),
+  pod_started: e => e.pod + (e.pid ? " runs with pid " + e.pid : " runs"),
+  pod_ended: e => e.pod + ": " + e.reason,
+  worker_ready: e => "worker " + e.worker_id + " is ready",
+  worker_lost: e => "worker " + e.worker_id + ": " + e.reason,
+  world: e => "generation " + e.generation + ": " + (e.cause || "start") + ", paused for " + milliseconds(e.pause_ms) +
+    (Array.isArray(e.members) ? "; workers " + e.members.join(", ") : "; " + e.members + " workers"),
+  first_step: e => "generation " + e.generation + " has committed step " + e.step,
+  checkpoint: e => "version " + e.version + (e.error ? " failed: " + e.error : " saved in " + milliseconds(e.ms) + " to " + e.path),
+  evaluation: e => "step " + e.step + ": " + Object.entries(e.metrics || {}).map(([name, value]) => name + " " + brief(value)).join(", ") +
+    (e.ms ? " (" + readable(e.records) + " records in " + milliseconds(e.ms) + ")" : ""),
+  scaled: e => "from " + e.from + " to " + plural(e.to, "worker"),
+  ps_scaling: e => "from " + e.from + " to " + plural(e.to, "parameter server") + ": asked for",
+  ps_takeover: e => "server " + e.server + " has taken over part " + e.part + " (term " + e.term + ")",
+  ps_backup_current: e => "the backup of part " + e.part + " has all that server " + e.server + " has",
+  ps_backup_lost: e => "server " + e.server + " goes on without a backup of part " + e.part,
+  ps_scaled: e => "the model is on " + plural(e.servers, "parameter server"),
+  task_quarantined: e => "records " + e.begin + " to " + e.end + " of " + e.shard + " set aside: " + e.reason,
+};
+const eventFields = e => {
+  const show = value => Array.isArray(value) ? value.join(" ") : value && typeof value === "object" ? JSON.stringify(value) : String(value);
+  return Object.entries(e).filter(([key]) => key !== "time" && key !== "event")
+    .map(([key, value]) => key.replace(/_/g, " ") + " " + show(value)).join(" · ");
+};
+const eventText = e => (Object.hasOwn(eventTexts, e.event) ? eventTexts[e.event] : eventFields)(e);
+const events = {group: "all", text: "", most: 200};
+const showEvents = () => {
+  const panel = at("events");
+  if (!panel.firstChild) {
+    const search = make("input", {type: "search", placeholder: "Filter", "aria-label": "Filter events by text",
+      oninput: () => { events.text = search.value.toLowerCase(); showEvents(); }});
+    const chips = Object.keys(eventGroups).map(name => make("button", {type: "button", "aria-pressed": String(name === "all"), onclick: () => {
+      events.group = name;
+      chips.forEach(chip => chip.setAttribute("aria-pressed", String(chip.textContent === name)));
+      showEvents();
+    }}, name));
+    panel.append(panelHead("Events", make("div", {class: "filters"}, ...chips, search)), make("div", {class: "list long"}),
+      make("p", {class: "small"}));
+  }
+  const found = store.events.filter(e => eventGroups[events.group](e) &&
+    (!events.text || (e.event + " " + eventText(e)).toLowerCase().includes(events.text)));
+  const shown = found.slice(-events.most).reverse();
+  const key = [events.group, events.text, found.length, store.cursor && shown[0] && shown[0].time].join("|");
+  const body = panel.children[1];
+  if (body.dataset.key !== key) {
+    body.dataset.key = key;
+    fill(body, make("table", {}, make("tbody", {}, ...shown.map(e => make("tr", {},
+      make("td", {title: clock(e.time)}, tickText(e.time - store.begin, 0.1)),
+      make("td", {}, make("span", {class: "dot c-" + eventColor(e)}), e.event.replace(/_/g, " ")),
+      make("td", {}, eventText(e)))))));
+  }
+  setText(panel.children[2], shown.length + " of " + found.length + " shown, newest first; the job had " +
+    plural(store.totals.events, "event") + ".");
+};
+
+// What the client adds for its master is not of interest.
+const inner = /^--(pod_backend|port|state_dir|display|http_port|token_file)=/;
+const quoted = text => /^[\w@%+=:,./-]*$/.test(text) ? text : "'" + text.replace(/'/g, "'\\''") + "'";
+const showConfiguration = () => {
+  const panel = at("configuration");
+  const flags = store.flags.filter(flag => !inner.test(flag));
+  panel.hidden = !flags.length;
+  const text = ["elasticdl " + (store.command || "train"), ...flags.map(quoted)].join(" \\\n  ");
+  if (panel.dataset.key === text) return;
+  panel.dataset.key = text;
+  const copy = make("button", {type: "button", onclick: async () => {
+    let done = "Copied";
+    try { await navigator.clipboard.writeText(text); } catch { done = selectText(code) ? "Press Ctrl+C" : "Select it below"; }
+    copy.textContent = done;
+    setTimeout(() => { copy.textContent = "Copy"; }, 2000);
+  }}, "Copy");
+  const code = make("pre", {tabindex: "0"}, text);
+  fill(panel, panelHead("Configuration", make("div", {class: "tools"}, copy)), code);
+};
+const selectText = element => {
+  const selection = getSelection();
+  if (!selection) return false;
+  selection.selectAllChildren(element);
+  return true;
+};

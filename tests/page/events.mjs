@@ -1,0 +1,62 @@
+// Event logs for the tests: made up, but of the same form as real ones.
+const begin = 1800000000;
+
+export const line = (time, event, fields = {}) => JSON.stringify({time: begin + time, event, ...fields});
+const pod = (job, id) => ({pod: `elasticdl-worker-${job}-${id}`, type: "worker", id});
+
+// A job with many workers, some of which are killed and replaced.
+export const manyWorkers = (job, count, seconds) => {
+  const lines = [line(0, "job_start", {job, command: "train", pid: 1, flags: ["--num_workers=" + count]})];
+  let seed = 7, generation = 0, next = count;
+  const random = () => (seed = (seed * 48271) % 2147483647) / 2147483647;
+  const there = [];
+  for (let id = 0; id < count; ++id) {
+    lines.push(line(0.1, "pod_created", {...pod(job, id), reason: "wanted"}));
+    there.push(id);
+  }
+  const ready = there.map(id => [2 + random() * 6, id]).sort((a, b) => a[0] - b[0]);
+  const members = [];
+  for (const [time, id] of ready) {
+    lines.push(line(time, "worker_ready", {worker_id: id}));
+    members.push(id);
+  }
+  lines.push(line(8.2, "world", {generation: ++generation, members: [...members], cause: "start", pause_ms: 0}));
+  for (let time = 12; time < seconds; time += 6 + random() * 10) {
+    const victim = members.splice(Math.floor(random() * members.length), 1)[0];
+    const reason = "signal 9 (SIGKILL)";
+    lines.push(line(time, "world", {generation: ++generation, members: [...members],
+      cause: `worker ${victim} lost: its process died`, pause_ms: 20 + random() * 30}));
+    lines.push(line(time, "worker_lost", {worker_id: victim, reason}));
+    lines.push(line(time, "pod_created", {...pod(job, next), replaces: victim, reason}));
+    lines.push(line(time + 2, "worker_ready", {worker_id: next}));
+    members.push(next);
+    lines.push(line(time + 2.3, "world", {generation: ++generation, members: [...members],
+      cause: `worker ${next} joined`, pause_ms: 2 + random() * 5}));
+    ++next;
+    lines.push(line(time + 2.4, "progress", {step: Math.round(time * 40), epoch: 1, num_epochs: 2, records_done: Math.round(time * 9000),
+      records_total: seconds * 20000, records_per_s: 9000 + random() * 800, workers: members.length,
+      target_workers: count, loss: 2 / Math.sqrt(time) + random() * 0.1, learning_rate: 0.1}));
+  }
+  return lines.join("\n") + "\n";
+};
+
+// Every text that a user or a model can choose tries to become markup.
+export const hostile = () => {
+  const bad = `<img src=x onerror="window.hit=1"></script><script>window.hit=1</script>'"&amp;`;
+  return [
+    line(0, "job_start", {job: bad, command: bad, pid: 1, flags: ["--model_def=" + bad]}),
+    line(1, "pod_started", {pod: bad, type: "worker", id: 0, pid: 2}),
+    line(2, "worker_ready", {worker_id: 0}),
+    line(3, "world", {generation: 1, members: [0], cause: bad, pause_ms: 1}),
+    line(4, "progress", {step: 1, epoch: 1, num_epochs: 1, records_done: 5, records_total: 10, records_per_s: 1, loss: 1}),
+    line(5, "evaluation", {step: 1, metrics: {[bad]: 0.5, constructor: 1, ["__proto__"]: 2}, ms: 3, records: 1}),
+    line(5.5, "evaluation", {step: 2, metrics: {[bad]: 0.6}, ms: 3, records: 1}),
+    line(6, "checkpoint", {version: 1, path: bad, ms: 3}),
+    line(6.5, "checkpoint", {version: 2, path: bad, error: bad}),
+    line(7, "task_quarantined", {shard: bad, begin: 0, end: 5, failures: 3, reason: bad}),
+    line(8, bad, {[bad]: bad}),
+    line(8.5, "toString", {x: 1}),
+    line(9, "pod_ended", {pod: bad, id: 0, reason: bad, failure: true}),
+    line(10, "job_end", {state: bad, reason: bad, exit_code: 1, step: 1}),
+  ].join("\n") + "\n";
+};

@@ -1,0 +1,223 @@
+// The page in a real browser.
+//   node page_test.mjs BIN_DIR [--pictures=DIR]
+// Exit code 77: skipped, there is no browser. With --pictures it writes the
+// pictures of the documentation: those of a real job that is killed about.
+import assert from "node:assert/strict";
+import {mkdirSync, mkdtempSync, rmSync, writeFileSync, readFileSync} from "node:fs";
+import {spawnSync} from "node:child_process";
+import {tmpdir} from "node:os";
+import {join} from "node:path";
+import {Browser, findChromium} from "./browser.mjs";
+import {hostile, manyWorkers} from "./events.mjs";
+import {Job, fakeMaster} from "./job.mjs";
+
+const bin = process.argv[2];
+const pictures = (process.argv[3] || "").replace(/^--pictures=/, "");
+const program = findChromium();
+if (!program) {
+  console.log("skipped: no chromium on this machine (make deps-dev installs it)");
+  process.exit(77);
+}
+const folder = mkdtempSync(join(tmpdir(), "elasticdl-page-test-"));
+if (pictures) mkdirSync(pictures, {recursive: true});
+const browser = new Browser(program);
+const tests = [];
+const test = (name, body) => tests.push({name, body});
+const keep = async (page, name, clip, height) => {
+  if (pictures) writeFileSync(join(pictures, name + ".png"), await page.picture(clip, height));
+};
+
+// A report made from lines of an event log.
+const report = (name, lines) => {
+  const log = join(folder, name + ".jsonl"), file = join(folder, name + ".html");
+  writeFileSync(log, lines);
+  const {status, stderr} = spawnSync(join(bin, "elasticdl"), ["report", "--event_log=" + log, "--output=" + file], {encoding: "utf8"});
+  assert.equal(status, 0, stderr);
+  return "file://" + file;
+};
+const ready = page => page.until("document.getElementById('lanes').dataset.rows !== undefined");
+const viewOf = page => page.run("const d = document.getElementById('lanes').dataset; return [Number(d.from), Number(d.to)]");
+const frame = page => page.run("await new Promise(d => requestAnimationFrame(() => requestAnimationFrame(d)))");
+const textOf = (page, id) => page.run(`return document.getElementById("${id}").innerText`);
+
+test("a report shows all panels, without a request and without an error", async () => {
+  const page = await browser.open();
+  await page.go(report("many", manyWorkers("many", 12, 240)));
+  await ready(page);
+  assert.equal(await page.run("return document.getElementById('lanes').dataset.rows"), "12");
+  for (const [id, text] of [["progress", "records"], ["cards", "paused in all"], ["ledger", "in the model"],
+      ["events", "worker"], ["configuration", "--num_workers=12"], ["footer", "a report"]]) {
+    assert.match(await textOf(page, id), new RegExp(text), id);
+  }
+  const charts = await page.run("return [...document.querySelectorAll('.chart')].map(c => c.getAttribute('aria-label'))");
+  assert.ok(charts.includes("Loss") && charts.includes("Records per second"), String(charts));
+  assert.equal(await page.run("return document.getElementById('scale').hidden && document.getElementById('stop').hidden"), true);
+  assert.deepEqual(page.requests.filter(url => !/^(file|data):/.test(url)), []);
+  assert.deepEqual(page.errors, []);
+});
+
+test("zoom, move and keys change the view; hover says what is there", async () => {
+  const page = await browser.open();
+  await page.go(report("zoom", manyWorkers("zoom", 4, 300)));
+  await ready(page);
+  const [from, to] = await viewOf(page);
+  const box = await page.run("const b = document.getElementById('lanes').getBoundingClientRect(); return {x: b.x, y: b.y, w: b.width, h: b.height}");
+  const middle = [box.x + box.w / 2, box.y + 50];
+  await page.mouse("mouseWheel", ...middle, {deltaX: 0, deltaY: -120, modifiers: 2});
+  await page.until(`Number(document.getElementById('lanes').dataset.to) < ${to} - 1`);
+  const zoomed = await viewOf(page);
+  assert.ok(zoomed[0] > from && zoomed[1] < to);
+  await page.mouse("mousePressed", ...middle);
+  await page.mouse("mouseMoved", middle[0] + 100, middle[1], {buttons: 1, button: "left"});
+  await page.mouse("mouseReleased", middle[0] + 100, middle[1]);
+  await frame(page);
+  const moved = await viewOf(page);
+  assert.ok(moved[0] < zoomed[0], "dragging to the right shows what was before");
+  await page.mouse("mouseMoved", middle[0], middle[1]);
+  await page.until("!document.getElementById('tip').hidden");
+  assert.match(await textOf(page, "tip"), /worker \d+: training/);
+  await page.run("document.getElementById('lanes').focus()");
+  await page.key("+");
+  await frame(page);
+  const nearer = await viewOf(page);
+  assert.ok(nearer[1] - nearer[0] < moved[1] - moved[0]);
+  await page.key("n");
+  await page.until("/generation \\d+/.test(document.getElementById('lanes-said').textContent)");
+  await page.key("ArrowDown");
+  await page.until("/^Row 1 of 4/.test(document.getElementById('lanes-said').textContent)");
+  await page.key("0");
+  await frame(page);
+  assert.deepEqual(await viewOf(page), [from, to]);
+  assert.deepEqual(page.errors, []);
+});
+
+test("events are filtered", async () => {
+  const page = await browser.open();
+  await page.go(report("filter", manyWorkers("filter", 4, 120)));
+  await ready(page);
+  const names = () => page.run("return [...new Set([...document.querySelectorAll('#events tbody td:nth-child(2)')].map(c => c.innerText.trim()))]");
+  assert.ok((await names()).includes("world"));
+  await page.run("[...document.querySelectorAll('#events button')].find(b => b.textContent === 'trouble').click()");
+  assert.deepEqual(await names(), ["worker lost"]);
+  await page.run("const f = document.querySelector('#events input'); f.value = 'no such thing'; f.dispatchEvent(new Event('input'))");
+  assert.deepEqual(await names(), []);
+});
+
+test("names that want to be markup stay text", async () => {
+  const page = await browser.open();
+  await page.go(report("hostile", hostile()));
+  await ready(page);
+  await frame(page);
+  const canvas = await page.run("const b = document.getElementById('lanes').getBoundingClientRect(); return {x: b.x, y: b.y, w: b.width}");
+  for (let x = 100; x < canvas.w; x += 40) {
+    await page.mouse("mouseMoved", canvas.x + x, canvas.y + 40);
+    await page.mouse("mouseMoved", canvas.x + x, canvas.y + 75);
+  }
+  assert.equal(await page.run("return window.hit === undefined"), true);
+  assert.equal(await page.run("return document.querySelectorAll('img').length"), 0);
+  assert.equal(await page.run("return document.scripts.length"), 2);
+  assert.match(await textOf(page, "job"), /<img src=x/);
+  assert.match(await textOf(page, "configuration"), /<script>/);
+  assert.deepEqual(page.errors, []);
+});
+
+test("two hundred workers are readable, on a phone and in the dark", async () => {
+  const url = report("big", manyWorkers("big", 200, 1800));
+  const page = await browser.open({dark: true});
+  await page.go(url);
+  await ready(page);
+  assert.equal(await page.run("return document.getElementById('lanes').dataset.rows"), "200");
+  assert.equal(await page.run("return document.documentElement.dataset.theme"), "dark");
+  assert.ok(await page.run("return document.getElementById('lanes').clientHeight < 1200"));
+  await keep(page, "page-200-workers", "#lanes-panel");
+  const phone = await browser.open({width: 390, height: 844, touch: true, scale: 2});
+  await phone.go(url);
+  await ready(phone);
+  assert.equal(await phone.run("return document.documentElement.scrollWidth"), 390);
+  assert.deepEqual([...page.errors, ...phone.errors], []);
+});
+
+test("a page follows the stream, and asks where there is none", async () => {
+  for (const streams of [true, false]) {
+    const master = await fakeMaster(bin, folder, streams);
+    try {
+      const page = await browser.open();
+      await page.go(master.url);
+      await ready(page);
+      assert.equal(await page.run("return document.documentElement.dataset.source"), streams ? "stream" : "asking");
+      master.next();
+      await page.until("document.getElementById('events').innerText.includes('worker 77 is ready')");
+      await page.run("document.getElementById('scale-to').value = '5'; document.querySelector('#scale button').click()");
+      await page.until("document.getElementById('answer').textContent.includes('5 workers asked for')");
+      assert.deepEqual(master.commands, ["/api/v1/scale?num_workers=5"]);
+      assert.deepEqual(page.errors.filter(text => !/503/.test(text)), []);
+    } finally {
+      await master.close();
+    }
+  }
+});
+
+test("a real job, live: joins, kills, scaling from the page, its end, its report", async () => {
+  const job = new Job(bin, folder, pictures ? 7 : 0);
+  try {
+    const page = await browser.open({scale: pictures ? 1.5 : 1});
+    await page.go(await job.url());
+    await ready(page);
+    await page.until("/\\d/.test(document.querySelector('#cards .value').innerText)");
+    await job.lives(3, pictures);
+    const lost = () => page.until("Number(document.querySelectorAll('#cards .value')[4].innerText) > 0");
+    if (pictures) await job.calm();
+    job.kill("SIGKILL");
+    await lost();
+    await page.run("document.getElementById('scale-to').value = '5'; document.querySelector('#scale button').click()");
+    await page.until("document.getElementById('answer').textContent.includes('asked for')");
+    await page.until("document.getElementById('lanes').dataset.rows === '5'");
+    if (pictures) await job.drama();
+    await keep(page, "page", undefined, 1460);
+    if (!pictures) {
+      await page.run("document.getElementById('stop').click()");
+      await page.run("document.getElementById('stop').click()");
+    }
+    await page.until("['succeeded', 'stopped'].includes(document.getElementById('state').innerText)", 300000);
+    assert.equal(await job.end(), true);
+    assert.deepEqual(page.errors, []);
+    const file = job.report();
+    const token = job.token;
+    for (const text of [readFileSync(file, "utf8"), job.events()]) assert.ok(!text.includes(token), "the token is in it");
+    const saved = await browser.open({scale: pictures ? 2 : 1});
+    await saved.go("file://" + file);
+    await ready(saved);
+    assert.match(await textOf(saved, "state"), /succeeded|stopped/);
+    assert.match(await textOf(saved, "configuration"), /--num_workers=3/);
+    assert.ok(Number(await saved.run("return document.getElementById('lanes').dataset.rows")) >= 5);
+    await keep(saved, "lanes", "#lanes-panel");
+    assert.deepEqual(saved.errors, []);
+    if (pictures) {
+      const dark = await browser.open({scale: 2, dark: true});
+      await dark.go("file://" + file);
+      await ready(dark);
+      await keep(dark, "page-dark", "#lanes-panel");
+      const phone = await browser.open({width: 390, height: 844, touch: true, scale: 2});
+      await phone.go("file://" + file);
+      await ready(phone);
+      await keep(phone, "page-phone", undefined, 1700);
+    }
+  } finally {
+    await job.close();
+  }
+});
+
+let failed = 0;
+for (const {name, body} of tests) {
+  const begin = Date.now();
+  try {
+    await body();
+    console.log("ok     " + name + " (" + (Date.now() - begin) + " ms)");
+  } catch (error) {
+    ++failed;
+    console.log("FAILED " + name + "\n" + error.stack);
+  }
+}
+await browser.close();
+rmSync(folder, {recursive: true, force: true, maxRetries: 5});
+process.exit(failed ? 1 : 0);
