@@ -49,6 +49,8 @@ int HttpCode(const absl::Status& status) {
     case absl::StatusCode::kInvalidArgument:
     case absl::StatusCode::kOutOfRange:
       return 400;
+    case absl::StatusCode::kNotFound:
+      return 404;
     case absl::StatusCode::kFailedPrecondition:
       return 409;
     case absl::StatusCode::kUnimplemented:
@@ -211,6 +213,12 @@ class HttpStatus::Server {
                 const auto since = Since(request);
                 if (!since.ok()) return Reply(response, since.status());
                 Stream(*since, response);
+              });
+    http_.Get("/api/v1/log",
+              [this](const Request& request, Response& response) {
+                const auto text = commands_.log(request.get_param_value("pod"));
+                if (!text.ok()) return Reply(response, text.status());
+                response.set_content(*text, "text/plain; charset=utf-8");
               });
     http_.Get("/api/history", [this](const Request&, Response& response) {
       response.set_content(HistoryToJson(board_.Points()), kJson);

@@ -5,6 +5,7 @@
 //   GET  /api/v1/status      JobStatus as JSON
 //   GET  /api/v1/update      status and history; ?since=CURSOR: what is new
 //   GET  /api/v1/stream      the same as server-sent events, as it happens
+//   GET  /api/v1/log?pod=POD the end of its log, as text
 //   GET  /metrics            Prometheus text
 //   POST /api/v1/stop
 //   POST /api/v1/scale?num_workers=N&num_ps_pods=M (one of them, or both)
@@ -57,6 +58,8 @@ class HttpStatus {
   struct Commands {
     std::function<absl::Status()> stop;
     std::function<absl::Status(const ScaleRequest& request)> scale;
+    // The end of a pod's log. NOT_FOUND: there is none here.
+    std::function<absl::StatusOr<std::string>(const std::string& pod)> log;
   };
 
   // So many pages may follow the stream at a time; others are told to ask

@@ -5,8 +5,10 @@
 #include <algorithm>
 #include <fstream>
 #include <ios>
+#include <iterator>
 #include <utility>
 
+#include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_format.h"
 #include "absl/strings/str_join.h"
@@ -53,6 +55,29 @@ std::string Describe(const std::map<std::string, double>& metrics) {
   return text;
 }
 
+// A browser shows so much without effort.
+constexpr std::streamoff kLogBytes = 64 << 10;
+
+absl::StatusOr<std::string> ReadLogEnd(const jobdir::JobDir& jobdir,
+                                       const std::string& pod) {
+  const bool is_name = !pod.empty() && pod[0] != '.' &&
+                       !absl::StrContains(pod, '/') &&
+                       !absl::StrContains(pod, '\0');
+  std::ifstream file;
+  if (is_name) file.open(jobdir.LogFile(pod), std::ios::ate | std::ios::binary);
+  if (!is_name || !file.is_open()) {
+    return absl::NotFoundError(
+        "no log of that pod is on this machine; elasticdl logs finds those on "
+        "a cluster");
+  }
+  const std::streamoff size = file.tellg();
+  const std::streamoff skipped = std::max<std::streamoff>(0, size - kLogBytes);
+  file.seekg(skipped);
+  std::string line;
+  if (skipped > 0) std::getline(file, line);  // a part of one
+  return std::string(std::istreambuf_iterator<char>(file), {});
+}
+
 }  // namespace
 
 JobReporter::JobReporter(const MasterOptions& options) : options_(options) {}
@@ -89,6 +114,9 @@ absl::StatusOr<std::unique_ptr<JobReporter>> JobReporter::Create(
     return absl::OkStatus();
   };
   http_commands.scale = commands.scale;
+  http_commands.log = [jobdir](const std::string& pod) {
+    return ReadLogEnd(jobdir, pod);
+  };
   ELASTICDL_ASSIGN_OR_RETURN(
       reporter->http_,
       HttpStatus::Start(http, reporter->board_, std::move(http_commands)));

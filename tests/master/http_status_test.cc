@@ -121,6 +121,10 @@ class HttpStatusTest : public ::testing::Test {
       return n > 100 ? absl::FailedPreconditionError("the job is ending")
                      : absl::OkStatus();
     };
+    commands.log = [](const std::string& pod) -> absl::StatusOr<std::string> {
+      if (pod != "master") return absl::NotFoundError("no log");
+      return "<b>line</b>\n";
+    };
     HttpStatus::Options options;
     options.token = "secret";
     auto server = HttpStatus::Start(options, board_, commands);
@@ -162,7 +166,8 @@ TEST_F(HttpStatusTest, EveryPathNeedsTheToken) {
   const httplib::Headers wrong = {{"Authorization", "Bearer Secret"}};
   for (const char* path :
        {"/", "/api/status", "/api/history", "/api/v1/status", "/api/v1/update",
-        "/api/v1/stream", "/metrics", "/nothing", "/page.html"}) {
+        "/api/v1/stream", "/api/v1/log?pod=master", "/metrics", "/nothing",
+        "/page.html"}) {
     for (const httplib::Headers& headers : {httplib::Headers(), wrong}) {
       const auto reply = client_->Get(path, headers);
       ASSERT_TRUE(reply) << path;
@@ -258,6 +263,16 @@ TEST_F(HttpStatusTest, UpdateHasWhatIsNew) {
     ASSERT_TRUE(reply);
     EXPECT_EQ(reply->status, 400) << bad;
   }
+}
+
+TEST_F(HttpStatusTest, LogsAreText) {
+  auto reply = client_->Get("/api/v1/log?pod=master", auth_);
+  ASSERT_TRUE(reply);
+  EXPECT_EQ(reply->body, "<b>line</b>\n");
+  EXPECT_THAT(reply->get_header_value("Content-Type"), HasSubstr("text/plain"));
+  reply = client_->Get("/api/v1/log?pod=other", auth_);
+  ASSERT_TRUE(reply);
+  EXPECT_EQ(reply->status, 404);
 }
 
 // Reads messages until there are `count` of them.

@@ -169,6 +169,8 @@ test("a real job, live: joins, kills, scaling from the page, its end, its report
     if (pictures) await job.calm();
     job.kill("SIGKILL");
     await lost();
+    await page.run("const c = document.querySelector('#log select'); c.value = 'master'; c.dispatchEvent(new Event('change'))");
+    await page.until("/generation \\d+/.test(document.querySelector('#log pre').innerText)");
     await page.run("document.getElementById('scale-to').value = '5'; document.querySelector('#scale button').click()");
     await page.until("document.getElementById('answer').textContent.includes('asked for')");
     await page.until("document.getElementById('lanes').dataset.rows === '5'");

@@ -20,6 +20,7 @@ const refresh = () => {
   showLedger();
   showTables();
   showEvents();
+  showLog();
   showConfiguration();
   showLegend();
   lanes.canvas.setAttribute("aria-label", plural(store.lanes().length, "row") + " of workers and servers over " +

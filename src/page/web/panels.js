@@ -150,6 +150,48 @@ const showEvents = () => {
     plural(store.totals.events, "event") + ".");
 };
 
+// The end of a pod's log; only the master has it, not a report.
+const log = {pod: "", busy: false, period: 2000, last: 0};
+const showLog = () => {
+  const panel = at("log");
+  panel.hidden = Boolean(at("data")) || (!store.live && !log.pod);
+  if (!store.live) return;
+  if (!panel.firstChild) {
+    const choice = make("select", {"aria-label": "Pod", onchange: () => {
+      log.pod = choice.value;
+      log.last = 0;
+      readLog();
+    }});
+    panel.append(panelHead("Log", choice), make("pre", {tabindex: "0", hidden: true}));
+  }
+  const choice = panel.querySelector("select");
+  const names = ["", "master", ...(store.status.pods || []).map(pod => pod.name)];
+  if (log.pod && !names.includes(log.pod)) names.push(log.pod);
+  if (choice.dataset.key !== names.join(" ")) {
+    choice.dataset.key = names.join(" ");
+    fill(choice, ...names.map(name => make("option", {value: name}, name || "Choose a pod")));
+    choice.value = log.pod;
+  }
+  readLog();
+};
+const readLog = async () => {
+  const code = at("log").querySelector("pre");
+  code.hidden = !log.pod;
+  if (!log.pod || log.busy || performance.now() < log.last + log.period) return;
+  log.busy = true;
+  log.last = performance.now();
+  const pod = log.pod;
+  try {
+    const reply = await fetch("api/v1/log?pod=" + encodeURIComponent(pod), {headers});
+    const text = reply.ok ? await reply.text() : (await reply.json()).error;
+    const atEnd = code.scrollTop + code.clientHeight >= code.scrollHeight - 8;
+    setText(code, text || "empty");
+    if (atEnd || code.dataset.pod !== pod) code.scrollTop = code.scrollHeight;
+    code.dataset.pod = pod;
+  } catch { /* asked again with the next message */ }
+  log.busy = false;
+};
+
 // What the client adds for its master is not of interest.
 const inner = /^--(pod_backend|port|state_dir|display|http_port|token_file)=/;
 const quoted = text => /^[\w@%+=:,./-]*$/.test(text) ? text : "'" + text.replace(/'/g, "'\\''") + "'";
