@@ -42,9 +42,13 @@ absl::Status MpiMesh::Run(const std::vector<MeshSend>& sends,
     return watch_->Check();
   }
   const absl::Status& status = ran.ok() ? moved : ran;
-  if (status.ok()) return status;
+  if (status.ok()) {
+    universe_->NoteSuccess();
+    return status;
+  }
   // What ended the world first explains it best.
   if (over()) return watch_->Check();
+  universe_->NoteFailure(status);
   watch_->End(status);
   return status;
 }
