@@ -118,8 +118,7 @@ int Poll(uint64_t* handles, int count, ElasticdlMpiEnded* ended,
     MPI_Get_count(&status, MPI_BYTE, &bytes);
     // The field is set only together with this error.
     const int own = error == MPI_ERR_IN_STATUS ? status.MPI_ERROR : MPI_SUCCESS;
-    ended[i] = {indices[static_cast<size_t>(i)],
-                own == MPI_ERR_PENDING ? MPI_SUCCESS : own, bytes};
+    ended[i] = {indices[static_cast<size_t>(i)], own, bytes};
   }
   *num_ended = num;
   return 0;

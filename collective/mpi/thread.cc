@@ -73,8 +73,13 @@ MpiThread::MpiThread(absl::Duration patience)
 MpiThread::~MpiThread() {
   // Also waits for a call that does not return, as long as any work would.
   Deadline now(absl::ZeroDuration());
-  [[maybe_unused]] const absl::Status settled =
-      Run([] {}, now, [] { return true; });
+  // The thread itself says stop, so that it makes no more calls.
+  [[maybe_unused]] const absl::Status settled = Run(
+      [state = state_] {
+        MutexLock lock(state->mu);
+        state->stop = true;
+      },
+      now, [] { return true; });
   if (given_up()) return;
   {
     MutexLock lock(state_->mu);
@@ -103,15 +108,15 @@ void MpiThread::Pause(absl::Duration time) {
   state_->for_thread.WaitFor(state_->mu, time);
 }
 
-MpiThread::Call::Call(MpiThread& thread) : thread_(thread) {
-  std::atomic<uint64_t>& place = thread_.state_->place;
+MpiThread::Call::Call(MpiThread& thread) : state_(*thread.state_) {
+  std::atomic<uint64_t>& place = state_.place;
   // Only the thread leaves kOurs.
   place.store((place.load(std::memory_order_relaxed) & ~kWhere) + kNextCall +
               kInMpi);
 }
 
 MpiThread::Call::~Call() {
-  State& state = *thread_.state_;
+  State& state = state_;
   uint64_t here = state.place.load(std::memory_order_relaxed);
   const uint64_t back = (here & ~kWhere) | kOurs;
   if ((here & kWhere) == kInMpi &&

@@ -16,6 +16,9 @@ namespace elasticdl::collective {
 
 // Thread-safe, unless said otherwise.
 class MpiThread {
+  // Survives this object if the thread was given up.
+  struct State;
+
  public:
   // A call into MPI that nobody wants the result of any more is given up after
   // `patience`, and one that should return at once after four times that.
@@ -46,7 +49,8 @@ class MpiThread {
   bool given_up() const;
 
   // On the thread, around each call into MPI. If the thread was given up
-  // meanwhile, it never gets beyond the destructor.
+  // meanwhile, it never gets beyond the destructor; between the return of MPI
+  // and that, nothing but the thread's own stack may be touched.
   class Call {
    public:
     explicit Call(MpiThread& thread);
@@ -55,14 +59,13 @@ class MpiThread {
     Call& operator=(const Call&) = delete;
 
    private:
-    MpiThread& thread_;
+    // Not the MpiThread, which may be gone when the call returns.
+    State& state_;
   };
   // On the thread: waits for a moment, or until Wake.
   void Pause(absl::Duration time);
 
  private:
-  // Survives this object if the thread was given up.
-  struct State;
   static void Main(State& state);
   static void Idle(State& state, int& ticks);
   // Takes the thread for `work`.

@@ -5,6 +5,7 @@
 
 #include <utility>
 
+#include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
 #include "elasticdl/common/file.h"
 #include "elasticdl/common/log.h"
@@ -58,6 +59,10 @@ std::string MpiUniverse::id() const {
   return std::string(facts_.universe, sizeof(facts_.universe));
 }
 
+void MpiUniverse::NoteFailure(const absl::Status& why) {
+  if (failures_.fetch_add(1) + 1 >= kMostFailures) Lose(why);
+}
+
 void MpiUniverse::Lose(const absl::Status& why) {
   if (usable_.exchange(false)) LogWarning(why.message());
 }
@@ -77,8 +82,14 @@ absl::StatusOr<std::shared_ptr<MpiUniverse>> OpenMpi(
   deadline.nanos();
   const absl::Status ran = thread->Run(
       [&mpi = *thread, table, start = start.get()] {
-        const MpiThread::Call call(mpi);
-        start->error = table->init(&start->facts);
+        // When it comes back late, this closure is gone.
+        Start* const to = start;
+        int error = 0;
+        {
+          const MpiThread::Call call(mpi);
+          error = table->init(&to->facts);
+        }
+        to->error = error;
       },
       deadline, [] { return false; }, MpiThread::Calls::kMayWait);
   if (!ran.ok()) {
@@ -98,6 +109,11 @@ absl::StatusOr<std::shared_ptr<MpiUniverse>> OpenMpi(
   MpiTransport transport = {FindMpiModules(maps), facts.one_host != 0};
   ELASTICDL_RETURN_IF_ERROR(CheckTransport(transport, options.variables));
   LogInfo("MPI rank ", facts.rank, " of ", facts.size, ": ", facts.library);
+  if (absl::StrContains(facts.library, "Open MPI v5")) {
+    LogWarning(
+        "Open MPI 5 ends all ranks when one dies, unless mpirun was given "
+        "--runtime-options recoverable");
+  }
   MpiThread* const running = thread.get();
   auto universe =
       std::make_shared<MpiUniverse>(table, facts, std::move(thread));

@@ -34,6 +34,12 @@ class MpiUniverse {
 
   // MPI cannot be used any more.
   void Lose(const absl::Status& why);
+  // An operation failed although nobody is known to have died. Once may be the
+  // first sign of a death; twice without a success between is MPI's fault.
+  void NoteFailure(const absl::Status& why);
+  void NoteSuccess() {
+    if (failures_.load(std::memory_order_relaxed) != 0) failures_.store(0);
+  }
 
   void CountWorld() { num_worlds_.fetch_add(1); }
   int64_t num_worlds() const { return num_worlds_.load(); }
@@ -42,7 +48,10 @@ class MpiUniverse {
   const ElasticdlMpiTable* const table_ = nullptr;
   const ElasticdlMpiFacts facts_ = {};
   const std::unique_ptr<MpiThread> thread_;
+  // Fewer than the worlds without a step that cost a worker its place.
+  static constexpr int kMostFailures = 2;
   std::atomic<bool> usable_;
+  std::atomic<int> failures_{0};
   std::atomic<int64_t> num_worlds_{0};
 };
 

@@ -134,20 +134,24 @@ void OwnPage::Hold(std::promise<int> held) {
   while (true) pause();
 }
 
+Mutex own_mu;
+OwnPage* own ABSL_GUARDED_BY(own_mu) = nullptr;
+
 }  // namespace
 
+void WithdrawLifeSign() {
+  MutexLock lock(own_mu);
+  if (own != nullptr && own->sign().pid == getpid()) own->Withdraw();
+}
+
 absl::StatusOr<LifeSign> OwnLifeSign() {
-  static Mutex mu;
-  static OwnPage* own = nullptr;
-  MutexLock lock(mu);
+  MutexLock lock(own_mu);
   // A forked child has the parent's page, but not its thread.
   if (own == nullptr || own->sign().pid != getpid()) {
     ELASTICDL_ASSIGN_OR_RETURN(own, OwnPage::Make());
     // The last words of a process that ends in order may still be under way;
     // its death must not overtake them.
-    std::atexit([] {
-      if (own->sign().pid == getpid()) own->Withdraw();
-    });
+    std::atexit(WithdrawLifeSign);
   }
   return own->sign();
 }

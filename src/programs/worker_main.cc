@@ -9,6 +9,7 @@
 #include <vector>
 
 #include "absl/strings/str_cat.h"
+#include "elasticdl/common/life_sign.h"
 #include "elasticdl/common/log.h"
 #include "elasticdl/common/status.h"
 #include "elasticdl/flags/job_flags.h"
@@ -51,6 +52,7 @@ absl::StatusOr<int> Work(const flags::JobFlags& flags,
   const int code = worker->Run();
   // What MPI has registered for the end of a process waits for other ranks.
   if (worker->used_mpi()) {
+    WithdrawLifeSign();
     std::fflush(nullptr);
     _exit(code);
   }

@@ -94,7 +94,10 @@ absl::StatusOr<rendezvous::WorldLink::Options> WorkerImpl::LinkOptions(
   link.secret = options_.token;
   link.backend.address = options_.worker_address;
   link.backend.master_address = options_.master_addr;
-  if (job.collective() == "mpi") {
+  // Other jobs have no worlds.
+  const bool trains = job.job_type() == v1::TRAINING_ONLY ||
+                      job.job_type() == v1::TRAINING_WITH_EVALUATION;
+  if (job.collective() == "mpi" && trains && job.num_ps_pods() == 0) {
     used_mpi_ = true;
     collective::MpiOptions mpi;
     mpi.plugin = options_.mpi_plugin;

@@ -126,6 +126,24 @@ TEST(MpiThreadTest, ACallThatDoesNotReturnIsGivenUpAfterTheDeadline) {
   EXPECT_FALSE(touched);
 }
 
+// MPI_Init may come back when everybody has gone on without it.
+TEST(MpiThreadTest, ACallMayReturnWhenTheThreadsOwnerIsGone) {
+  Gate* const gate = NewGate();
+  auto thread = std::make_unique<MpiThread>(absl::Milliseconds(10));
+  Deadline deadline(absl::Milliseconds(10));
+  deadline.nanos();
+  EXPECT_TRUE(absl::IsUnavailable(thread->Run(
+      [mpi = thread.get(), gate] {
+        Gate* const mine = gate;
+        const MpiThread::Call call(*mpi);
+        mine->Pass();
+      },
+      deadline, Never, MpiThread::Calls::kMayWait)));
+  thread.reset();
+  gate->Open();
+  gate->WaitUntilPassed();
+}
+
 TEST(MpiThreadTest, ACallThatShouldReturnAtOnceIsGivenUpBeforeTheDeadline) {
   Gate* const gate = NewGate();
   MpiThread thread(absl::Milliseconds(10));

@@ -40,6 +40,8 @@ struct LifeSign {
 // first, so only a death without warning is noticed. Thread-safe. UNIMPLEMENTED
 // or another error when the system does not allow it.
 absl::StatusOr<LifeSign> OwnLifeSign();
+// Before a process that ends in order calls _exit; exit does it by itself.
+void WithdrawLifeSign();
 
 // Watches other processes. Owns a thread. Thread-safe.
 class LifeWatch {
