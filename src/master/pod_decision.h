@@ -39,6 +39,8 @@ struct PodDecision {
   // kEnded: it failed by itself; its tasks count a failure (design: preemption
   // never does).
   bool process_failure = false;
+  // kEnded: it was deleted by a decision of this manager.
+  bool deleted = false;
   std::string reason;
 };
 
