@@ -33,7 +33,7 @@ class Mesh {
 
   // Begin and end of a collective call. Enter fails if the world has ended or a
   // member will not take part.
-  virtual absl::Status Enter() = 0;
+  virtual absl::Status Enter(Deadline& deadline) = 0;
   virtual void Complete() = 0;
 
   // Sends and receives all of it, in any order between peers. Any error ends

@@ -82,7 +82,7 @@ absl::Status MeshCommunicator::AllReduceSmall(char* data, size_t bytes,
 template <typename Body>
 absl::Status MeshCommunicator::Call(absl::Duration timeout, const Body& body) {
   Deadline deadline(timeout);
-  ELASTICDL_RETURN_IF_ERROR(mesh_->Enter());
+  ELASTICDL_RETURN_IF_ERROR(mesh_->Enter(deadline));
   ELASTICDL_RETURN_IF_ERROR(body(deadline));
   mesh_->Complete();
   return absl::OkStatus();

@@ -1,9 +1,20 @@
 #include "mpi/mesh.h"
 
+#include <algorithm>
+#include <array>
 #include <cstring>
 #include <utility>
 
+#include "absl/strings/str_cat.h"
+#include "core/blame.h"
+#include "elasticdl/common/status.h"
 namespace elasticdl::collective {
+namespace {
+
+// All members are there, so their first messages take milliseconds.
+constexpr absl::Duration kGreetTimeout = absl::Seconds(5);
+
+}  // namespace
 
 MpiMesh::MpiMesh(int rank, std::shared_ptr<MpiUniverse> universe,
                  std::shared_ptr<MemberWatch> watch, std::vector<int> mpi_ranks,
@@ -12,6 +23,7 @@ MpiMesh::MpiMesh(int rank, std::shared_ptr<MpiUniverse> universe,
       size_(static_cast<int>(mpi_ranks.size())),
       universe_(std::move(universe)),
       watch_(std::move(watch)),
+      tag_(tag),
       mover_(std::make_unique<MpiMover>(
           MpiMover::Options{&universe_->table(), &universe_->thread(),
                             std::move(mpi_ranks), tag})) {
@@ -21,6 +33,46 @@ MpiMesh::MpiMesh(int rank, std::shared_ptr<MpiUniverse> universe,
 MpiMesh::~MpiMesh() {
   watch_->End(absl::AbortedError("this member left"));
   watch_->Remove(this);
+}
+
+absl::Status MpiMesh::Enter(Deadline& deadline) {
+  ELASTICDL_RETURN_IF_ERROR(watch_->Enter());
+  if (greeted_) return absl::OkStatus();
+  greeted_ = true;
+  ELASTICDL_RETURN_IF_ERROR(watch_->AwaitAllInFirstCall(deadline));
+  return Greet(deadline);
+}
+
+absl::Status MpiMesh::Greet(Deadline& deadline) {
+  // Of this world, of this member.
+  const int32_t own[] = {tag_, rank_};
+  std::vector<std::array<int32_t, 2>> heard(static_cast<size_t>(size_));
+  std::vector<MeshSend> sends;
+  std::vector<MeshReceive> receives;
+  for (int rank = 0; rank < size_; ++rank) {
+    if (rank == rank_) continue;
+    sends.push_back({rank, reinterpret_cast<const char*>(own), sizeof(own)});
+    receives.push_back(
+        {rank, reinterpret_cast<char*>(heard[rank].data()), sizeof(own)});
+  }
+  Deadline soon(std::min(kGreetTimeout, deadline.Left()));
+  const absl::Status status = Move(std::move(sends), std::move(receives), soon);
+  if (absl::IsDeadlineExceeded(status) &&
+      deadline.Left() > absl::ZeroDuration()) {
+    universe_->Lose(absl::UnavailableError(
+        "MPI does not deliver messages any more; going on without MPI"));
+    return AsAborted(status);
+  }
+  ELASTICDL_RETURN_IF_ERROR(status);
+  for (int rank = 0; rank < size_; ++rank) {
+    if (rank == rank_ || heard[rank] == std::array<int32_t, 2>{tag_, rank}) {
+      continue;
+    }
+    watch_->End(Blame(rank, absl::AbortedError(absl::StrCat(
+                                "rank ", rank, " is not at its MPI rank"))));
+    return watch_->Check();
+  }
+  return absl::OkStatus();
 }
 
 absl::Status MpiMesh::Run(const std::vector<MeshSend>& sends,

@@ -24,7 +24,8 @@ class MpiMesh final : public Mesh, private MemberWatch::Sleeper {
 
   int rank() const override { return rank_; }
   int size() const override { return size_; }
-  absl::Status Enter() override { return watch_->Enter(); }
+  // The first call begins with Greet.
+  absl::Status Enter(Deadline& deadline) override;
   void Complete() override { watch_->Complete(); }
   absl::Status Move(std::vector<MeshSend> sends,
                     std::vector<MeshReceive> receives,
@@ -35,6 +36,12 @@ class MpiMesh final : public Mesh, private MemberWatch::Sleeper {
 
  private:
   void Wake() override { universe_->thread().Wake(); }
+  // Every member sends each other one a message over MPI. After a death a
+  // survivor may get nothing any more, from nobody, without an error; most
+  // likely the dead process was writing into its queue in shared memory. A new
+  // world follows each death, so this finds it. Not done while the world is
+  // made, because others may still need their MPI thread for the world before.
+  absl::Status Greet(Deadline& deadline);
   absl::Status Run(const std::vector<MeshSend>& sends,
                    const std::vector<Incoming>& receives, Deadline& deadline);
 
@@ -42,7 +49,9 @@ class MpiMesh final : public Mesh, private MemberWatch::Sleeper {
   const int size_;
   const std::shared_ptr<MpiUniverse> universe_;
   const std::shared_ptr<MemberWatch> watch_;
+  const int tag_;
   std::unique_ptr<MpiMover> mover_;
+  bool greeted_ = false;
 };
 
 }  // namespace elasticdl::collective

@@ -14,8 +14,7 @@
 namespace elasticdl::collective {
 namespace {
 
-// Fits into the cache of a core together with its copy. Two ranks, 26 MB:
-// see benchmarks/README.md.
+// Fits into the cache of a core together with its copy.
 constexpr size_t kChunkBytes = 256 << 10;
 // Buffers have one of two sizes. A world of many members exchanges small
 // messages with all of them at once.

@@ -10,13 +10,16 @@
 
 #include "absl/strings/str_cat.h"
 #include "core/blame.h"
+#include "elasticdl/common/status.h"
 
 namespace elasticdl::collective {
 namespace {
 
-// All messages are numbers: this, or how many calls the one who leaves has
-// completed. They travel in one piece, as nothing else is on the connection.
+// All messages are numbers: one of these, or how many calls the one who leaves
+// has completed. They travel in one piece, as nothing else is on the
+// connection.
 constexpr int64_t kReady = -1;
+constexpr int64_t kInFirstCall = -2;
 
 }  // namespace
 
@@ -39,18 +42,30 @@ void MemberWatch::Start() {
 absl::Status MemberWatch::AwaitReady(Deadline& deadline) {
   MutexLock lock(mu_);
   if (!ended_) SendToAll(kReady);
+  ELASTICDL_RETURN_IF_ERROR(AwaitAll(ready_, "ready", deadline));
+  completed_ = running_;
+  return absl::OkStatus();
+}
+
+absl::Status MemberWatch::AwaitAllInFirstCall(Deadline& deadline) {
+  MutexLock lock(mu_);
+  if (!ended_) SendToAll(kInFirstCall);
+  return AwaitAll(in_first_call_, "in the first call", deadline);
+}
+
+absl::Status MemberWatch::AwaitAll(const std::set<int>& who, const char* what,
+                                   Deadline& deadline) {
   const auto others = static_cast<size_t>(mesh_->size() - 1);
-  while (!ended_ && ready_.size() < others) {
+  while (!ended_ && who.size() < others) {
     if (deadline.Left() == absl::ZeroDuration()) {
       absl::Status late = absl::DeadlineExceededError(
-          absl::StrCat("only ", ready_.size(), " of ", others,
-                       " others were ready in time"));
+          absl::StrCat("only ", who.size(), " of ", others, " others were ",
+                       what, " in time"));
       EndLocked(late);
       return late;
     }
     ready_or_ended_.WaitFor(mu_, deadline.Left());
   }
-  completed_ = running_;
   return mesh_->Check();
 }
 
@@ -77,7 +92,7 @@ void MemberWatch::End(const absl::Status& why) {
 void MemberWatch::SendToAll(int64_t message) {
   for (int rank = 0; rank < mesh_->size(); ++rank) {
     if (rank == mesh_->rank()) continue;
-    // There are two messages at most, so there is room. Who is gone need not
+    // There are three messages at most, so there is room. Who is gone need not
     // know.
     [[maybe_unused]] const ssize_t sent =
         send(mesh_->socket(rank), &message, sizeof(message),
@@ -133,11 +148,11 @@ bool MemberWatch::Hear(int rank) {
     return false;
   }
   MutexLock lock(mu_);
-  if (message != kReady) {
+  if (message != kReady && message != kInFirstCall) {
     NoteLast(rank, message);
     return false;
   }
-  ready_.insert(rank);
+  (message == kReady ? ready_ : in_first_call_).insert(rank);
   ready_or_ended_.NotifyAll();
   return true;
 }

@@ -45,6 +45,10 @@ class MemberWatch {
   // the next call fails. ABORTED, DEADLINE_EXCEEDED.
   absl::Status AwaitReady(Deadline& deadline);
 
+  // In the first call after AwaitReady: waits until all members are in it. They
+  // come when they have finished with the world before, so this may take long.
+  absl::Status AwaitAllInFirstCall(Deadline& deadline);
+
   // Begins a call. ABORTED if the world has ended, or if a member has left and
   // will not take part.
   absl::Status Enter();
@@ -66,6 +70,9 @@ class MemberWatch {
   // A member takes part in calls up to this one.
   void NoteLast(int rank, int64_t call) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
   void SendToAll(int64_t message);
+  // Waits until all others are in `who` or the world has ended.
+  absl::Status AwaitAll(const std::set<int>& who, const char* what,
+                        Deadline& deadline) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
   void EndLocked(const absl::Status& why) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
 
   const std::unique_ptr<TcpMesh> mesh_;
@@ -78,6 +85,7 @@ class MemberWatch {
   int64_t last_ ABSL_GUARDED_BY(mu_) = std::numeric_limits<int64_t>::max();
   int last_rank_ ABSL_GUARDED_BY(mu_) = 0;
   std::set<int> ready_ ABSL_GUARDED_BY(mu_);
+  std::set<int> in_first_call_ ABSL_GUARDED_BY(mu_);
   CondVar ready_or_ended_;
   std::set<Sleeper*> sleepers_ ABSL_GUARDED_BY(mu_);
   Thread thread_;

@@ -49,7 +49,7 @@ class TcpMesh final : public Mesh {
 
   // ABORTED with the reason once the world has ended.
   absl::Status Check() { return abort_.Check(); }
-  absl::Status Enter() override { return Check(); }
+  absl::Status Enter(Deadline&) override { return Check(); }
   // Whoever reads the last bytes of a connection also sees that it is closed,
   // so calls need not be counted.
   void Complete() override {}

@@ -52,6 +52,19 @@ void FormatPods(const Json& pods, std::string* text) {
   }
 }
 
+// As the master prints them.
+std::string FormatMetrics(const Json& metrics) {
+  std::string text;
+  for (const auto& [name, value] : metrics.items()) {
+    // JSON has no NaN.
+    absl::StrAppendFormat(&text, " %s=%s", name,
+                          value.is_number()
+                              ? absl::StrFormat("%.6g", value.get<double>())
+                              : "nan");
+  }
+  return text;
+}
+
 // The response of /api/status as text.
 std::string FormatStatus(const Json& status) {
   std::string text = absl::StrFormat(
@@ -61,16 +74,20 @@ std::string FormatStatus(const Json& status) {
   if (status.contains("loss") && status["loss"].is_number()) {
     absl::StrAppendFormat(&text, ", loss %.4g", Number(status, "loss"));
   }
-  absl::StrAppendFormat(
-      &text, ", workers %d/%d, generation %d\n", Whole(status, "workers"),
-      Whole(status, "target_workers"), Whole(status, "generation"));
+  absl::StrAppendFormat(&text, ", workers %d/%d", Whole(status, "workers"),
+                        Whole(status, "target_workers"));
+  // There are no worlds with parameter servers.
+  if (const int64_t generation = Whole(status, "generation"); generation > 0) {
+    absl::StrAppend(&text, ", generation ", generation);
+  }
+  absl::StrAppend(&text, "\n");
   const auto pods = status.find("pods");
   if (pods != status.end() && pods->is_array()) FormatPods(*pods, &text);
   const auto evaluations = status.find("evaluations");
   if (evaluations != status.end() && !evaluations->empty()) {
     const Json& last = evaluations->back();
-    absl::StrAppend(&text, "evaluation at step ", Whole(last, "step"), ": ",
-                    last.value("metrics", Json::object()).dump(), "\n");
+    absl::StrAppend(&text, "evaluation at step ", Whole(last, "step"), ":",
+                    FormatMetrics(last.value("metrics", Json::object())), "\n");
   }
   return text;
 }
@@ -156,12 +173,12 @@ int ScaleCommand(const std::vector<std::string>& args, const JobFinder& find) {
   choice.AddTo(&set);
   int64_t num_workers = 0;
   set.Add("num_workers", &num_workers,
-          flags::Info(kGroup, "How many workers the job shall have.").Min(1));
+          flags::Info(kGroup, "The new number of workers.").Min(1));
   int64_t num_servers = 0;
   set.Add("num_ps_pods", &num_servers,
           flags::Info(kGroup,
-                      "How many parameter servers the job shall have. Their "
-                      "parts of the model move while training goes on.")
+                      "The new number of parameter servers. Parts of the model "
+                      "move to them while training goes on.")
               .Min(1)
               .Max(kMaxParameterServers));
   if (const int code = set.ParseOrExitCode(args); code >= 0) return code;
@@ -176,7 +193,7 @@ int ScaleCommand(const std::vector<std::string>& args, const JobFinder& find) {
   std::vector<std::string> asked;
   if (num_workers > 0) asked.push_back(Count(num_workers, "worker"));
   if (num_servers > 0) asked.push_back(Count(num_servers, "parameter server"));
-  std::printf("job %s: %s asked for\n", (*job)->name().c_str(),
+  std::printf("job %s: scaling to %s\n", (*job)->name().c_str(),
               absl::StrJoin(asked, " and ").c_str());
   return 0;
 }
@@ -219,7 +236,7 @@ int LogsCommand(const std::vector<std::string>& args, const JobFinder& find) {
   set.Add("follow", &request.follow,
           flags::Info(kGroup, "Go on until the job has ended."));
   set.Add("previous", &request.previous,
-          flags::Info(kGroup, "Of the run before."));
+          flags::Info(kGroup, "Show the logs of the previous run."));
   set.Add("pod", &request.pod,
           flags::Info(kGroup, "The same as POD.").Value("POD"));
   set.AddPositional("POD", &pods, 0,

@@ -186,12 +186,17 @@ void AddDistribution(JobCommand command, JobFlags* f, FlagSet* set) {
 void AddEmbeddings(JobFlags* f, FlagSet* set) {
   set->Add(
       "embedding_max_rows", &f->embedding_max_rows,
-      Info(kPs, "Most rows of one table; others are evicted. 0 = any number.")
+      Info(kPs,
+           "About how many rows a table may have; others are evicted. 0 = any "
+           "number.")
           .Min(0));
-  set->Add("embedding_eviction", &f->embedding_eviction,
-           Info(kPs, "Evict rows by their last push or their pushes.")
-               .Value("NAME")
-               .Choices({"age", "frequency"}));
+  set->Add(
+      "embedding_eviction", &f->embedding_eviction,
+      Info(kPs,
+           "Which rows are evicted first: those not pushed for the longest "
+           "time, or those with the fewest pushes.")
+          .Value("NAME")
+          .Choices({"age", "frequency"}));
   set->Add("embedding_min_count", &f->embedding_min_count,
            Info(kPs, "An id gets a row with its Nth push.").Min(1).Max(255));
   set->Add("embedding_layer_limit", &f->embedding_layer_limit,
@@ -281,7 +286,10 @@ void AddEvaluation(JobFlags* f, FlagSet* set) {
 
 void AddCheckpoint(JobCommand command, JobFlags* f, FlagSet* set) {
   set->Add("checkpoint_steps", &f->checkpoint_steps,
-           Info(kCheckpoint, "Save every N steps; 0 = never.").Min(0));
+           Info(kCheckpoint,
+                "Save every N steps; 0: only at the end and when the job is "
+                "stopped, if there is a --checkpoint_dir.")
+               .Min(0));
   set->Add("checkpoint_dir", &f->checkpoint_dir,
            Info(kCheckpoint, "Where checkpoints are saved.").Value("DIR"));
   set->Add(

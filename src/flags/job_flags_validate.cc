@@ -153,10 +153,32 @@ absl::Status CheckWorkers(JobFlags* f, FlagSet* set) {
   return absl::OkStatus();
 }
 
+std::string HowToGetServers(const JobFlags& f) {
+  return f.num_ps_pods > 0
+             ? absl::StrCat("--distribution_strategy=", kPsStrategy)
+             : "--num_ps_pods=N";
+}
+
+// Servers keep rows in as many buckets (elasticdl/ps/bucket.h), each with its
+// share of the rows.
+constexpr int64_t kBuckets = 1024;
+
+void HintMaxRows(const JobFlags& f, FlagSet* set) {
+  // With so few rows in a bucket, rounding and single pushes matter.
+  if (f.embedding_max_rows == 0 || f.embedding_max_rows >= 8 * kBuckets) return;
+  const int64_t share = (f.embedding_max_rows + kBuckets - 1) / kBuckets;
+  set->AddHint(absl::StrCat("--embedding_max_rows=", f.embedding_max_rows,
+                            " is a small number: each of ", kBuckets,
+                            " buckets keeps up to ", share, ", which makes ",
+                            share * kBuckets,
+                            " rows, and more after a push with many ids"));
+}
+
 absl::Status CheckBackup(const JobFlags& f) {
   if (f.ps_backup == 0) return absl::OkStatus();
   if (f.Strategy() != kPsStrategy) {
-    return BadFlag("--ps_backup=1 needs parameter servers: --num_ps_pods=N");
+    return BadFlag("--ps_backup=1 needs parameter servers: ",
+                   HowToGetServers(f));
   }
   if (f.num_ps_pods < 2) {
     return BadFlag(
@@ -183,12 +205,12 @@ absl::Status AdjustStrategy(JobFlags* f, FlagSet* set) {
     }
     if (f->use_async) {
       set->AddHint(absl::StrCat("--use_async has no effect under ",
-                                f->Strategy(),
-                                "; --num_ps_pods=N makes it a job with "
-                                "parameter servers"));
+                                f->Strategy(), "; ", HowToGetServers(*f),
+                                " makes it a job with parameter servers"));
     }
     return absl::OkStatus();
   }
+  HintMaxRows(*f, set);
   if (!f->use_async && f->get_model_steps != 1) {
     set->AddHint("--get_model_steps is 1 in synchronous training");
     ELASTICDL_RETURN_IF_ERROR(set->Set("get_model_steps", "1"));

@@ -44,6 +44,7 @@ class CheckpointHistory {
   bool Report(int64_t lineage, int64_t step, const std::string& error);
   // The newest step that is saved, or whose save has failed.
   int64_t settled_step() const { return settled_step_; }
+  int64_t saved_step() const { return saved_step_; }
   // A step of this run is on the disk.
   bool has_saved() const { return saved_step_ > start_step_; }
   // Why that save failed; empty = it succeeded.

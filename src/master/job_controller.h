@@ -369,6 +369,8 @@ class JobController {
   void RecordOutcome();
   // The result of a job is a failure when its last checkpoint is not saved.
   JobResult WithLastCheckpoint(JobResult result) const;
+  // What a person who stopped the job has of it, and how to continue.
+  std::string SavedAtStop() const;
   void Stop(ConnectionId connection, Worker& worker, const std::string& reason,
             int exit_code);
   bool IsTraining() const;

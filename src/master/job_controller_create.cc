@@ -8,15 +8,32 @@
 
 #include "absl/strings/str_cat.h"
 #include "elasticdl/common/status.h"
+#include "elasticdl/common/text.h"
 #include "job_controller.h"
 
 namespace elasticdl::master {
 namespace {
 
-// `note` is told what the user might not expect.
-absl::StatusOr<TaskManager> CreateTasks(
-    const JobController::Options& options,
-    const std::function<void(const std::string&)>& note) {
+// Told what the user might not expect.
+using Note = std::function<void(const std::string&)>;
+
+// --num_epochs counts from the beginning of the training; some take it for the
+// number of epochs to add.
+void NoteLeftovers(const v1::Ledger& ledger, int64_t num_epochs,
+                   const Note& note) {
+  if (num_epochs <= 0 || ledger.epoch() < num_epochs) return;
+  int64_t left = 0;
+  for (const v1::LedgerRange& range : ledger.outstanding()) {
+    left += range.end() - range.begin();
+  }
+  note(absl::StrCat("the checkpoint is in epoch ", ledger.epoch() + 1,
+                    "; --num_epochs=", num_epochs, " leaves ",
+                    Count(left, "record"),
+                    " to train; a higher --num_epochs continues"));
+}
+
+absl::StatusOr<TaskManager> CreateTasks(const JobController::Options& options,
+                                        const Note& note) {
   TaskManagerOptions task_options = options.tasks;
   // What there is to evaluate will be known with the first worker.
   if (!options.data_error.ok()) task_options.final_evaluation = false;
@@ -24,7 +41,10 @@ absl::StatusOr<TaskManager> CreateTasks(
                              TaskManager::Create(task_options));
   if (options.restore_ledger.has_value()) {
     const absl::Status restored = tasks.Restore(*options.restore_ledger);
-    if (restored.ok() && !tasks.TrainingDone()) return tasks;
+    if (restored.ok() && !tasks.TrainingDone()) {
+      NoteLeftovers(*options.restore_ledger, task_options.num_epochs, note);
+      return tasks;
+    }
     // Weights of another data set, or of a training that is over, are a fine
     // start; their place in the data is not.
     note(restored.ok()

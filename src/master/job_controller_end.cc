@@ -76,7 +76,33 @@ void JobController::FinishIfDone() {
 std::optional<JobResult> JobController::result() const {
   if (!ending_.has_value() || !registry_.empty()) return std::nullopt;
   // A worker that is told to stop may still have had a save under way.
-  return WithLastCheckpoint(*ending_);
+  JobResult result = WithLastCheckpoint(*ending_);
+  if (stopping_.has_value() && IsTraining() &&
+      result.exit_code == kExitJobFailed) {
+    absl::StrAppend(&result.message, "; ", SavedAtStop());
+  }
+  return result;
+}
+
+std::string JobController::SavedAtStop() const {
+  const std::string& dir = options_.job.checkpoint_dir();
+  if (dir.empty()) return "nothing was saved: the job has no --checkpoint_dir";
+  if (!checkpoints_.has_saved()) {
+    if (!checkpoints_.error().empty()) {
+      return absl::StrCat("nothing was saved: ", checkpoints_.error());
+    }
+    return tasks_.step() > first_ledger_.step()
+               ? "nothing was saved"
+               : "nothing was saved: no step was trained";
+  }
+  const int64_t saved = checkpoints_.saved_step();
+  return absl::StrCat(saved < tasks_.step()
+                          ? absl::StrCat("step ", tasks_.step(),
+                                         " was not saved, the newest "
+                                         "checkpoint is ")
+                          : "saved ",
+                      dir, "/version-", saved,
+                      "; continue with --checkpoint_dir_for_init=", dir);
 }
 
 JobResult JobController::WithLastCheckpoint(JobResult result) const {

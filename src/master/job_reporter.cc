@@ -312,8 +312,14 @@ void JobReporter::OnQuarantined(const QuarantinedRange& bad) {
 
 void JobReporter::OnPart(const PartChange& change) {
   events_->Part(change);
+  if (change.kind != PartChange::Kind::kCurrent) {
+    backup_missing_ = true;
+    return Say(change.text);
+  }
   // That the first backups are complete is nothing that somebody waits for.
-  if (change.kind != PartChange::Kind::kCurrent) Say(change.text);
+  if (change.all_current && std::exchange(backup_missing_, false)) {
+    Say("all parts of the model have a backup again");
+  }
 }
 
 void JobReporter::OnTaskDone(int64_t records) {
@@ -406,9 +412,10 @@ master::Progress JobReporter::Shown(
   master::Progress shown;
   shown.phase = PhaseOf(options_.job);
   shown.activity = activity_;
-  shown.epoch = std::min<int64_t>(status_.epoch,
-                                  std::max<int64_t>(1, status_.num_epochs));
   shown.num_epochs = std::max<int64_t>(0, status_.num_epochs);
+  shown.epoch = shown.num_epochs == 0
+                    ? status_.epoch
+                    : std::min<int64_t>(status_.epoch, shown.num_epochs);
   shown.step = status_.step;
   shown.records_done = status_.records_done;
   shown.records_total = status_.records_total;

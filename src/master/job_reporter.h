@@ -124,6 +124,8 @@ class JobReporter : public JobObserver {
   absl::Time next_progress_ = absl::InfinitePast();
   bool audit_failed_ = false;
   bool tensorboard_failed_ = false;
+  // --ps_backup: some part had no backup since the last time all had one.
+  bool backup_missing_ = false;
 
   // Shared with the status page's threads.
   StatusBoard board_;

@@ -2,6 +2,7 @@
 // tells of their ends, scales.
 
 #include <algorithm>
+#include <thread>
 #include <utility>
 
 #include "absl/strings/str_cat.h"
@@ -14,6 +15,14 @@
 #include "master_impl.h"
 
 namespace elasticdl::master {
+namespace {
+
+// More servers on one machine are a typing error. Tests and trials use more
+// than there are cores.
+constexpr int64_t kLocalServers = 16;
+constexpr int64_t kLocalServersPerCore = 8;
+
+}  // namespace
 
 // Called on the status page's threads: reads options only.
 absl::Status MasterImpl::CheckScale(const ScaleRequest& request) const {
@@ -38,6 +47,17 @@ absl::Status MasterImpl::CheckServers(int64_t num_servers) const {
   if (num_servers < 1 || num_servers > kMaxParameterServers) {
     return absl::OutOfRangeError(absl::StrCat(
         "num_ps_pods must be at least 1 and at most ", kMaxParameterServers));
+  }
+  // They would all start at once, on this machine.
+  const bool here = options_.start_pods && !options_.cluster.has_value();
+  const int64_t most = std::max<int64_t>(
+      {kLocalServers,
+       kLocalServersPerCore * std::thread::hardware_concurrency(),
+       options_.num_ps_pods});
+  if (here && num_servers > most) {
+    return absl::OutOfRangeError(absl::StrCat(
+        "num_ps_pods must be at most ", most, " in a job on this machine (",
+        kLocalServersPerCore, " for each core, or ", kLocalServers, ")"));
   }
   return absl::OkStatus();
 }
@@ -188,6 +208,12 @@ void MasterImpl::Execute(const std::vector<PodDecision>& decisions) {
       case PodDecision::Kind::kEnded:
         reporter_->PodEnded(decision.name, decision.id, decision.reason,
                             decision.process_failure, decision.asked);
+        // Of workers the controller tells it.
+        if (decision.type == PodType::kPs && !decision.deleted &&
+            !controller_->ending()) {
+          reporter_->OnMessage(absl::StrCat("server ", decision.id,
+                                            " is lost: ", decision.reason));
+        }
         break;
       case PodDecision::Kind::kDelayed:
       case PodDecision::Kind::kGaveUp:

@@ -42,6 +42,8 @@ struct PodDecision {
   // kEnded: the master had deleted it, or it had announced to leave; not one
   // that hung.
   bool asked = false;
+  // kEnded: it was deleted by a decision of this manager.
+  bool deleted = false;
   std::string reason;
 };
 

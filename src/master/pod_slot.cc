@@ -15,6 +15,19 @@ using State = PodSlot::State;
 // means that its work is done. Exit 0 is what a server does on SIGTERM.
 bool ExitZeroIsDone(PodType type) { return type == PodType::kWorker; }
 
+// The end of a pod that was deleted here, for this reason.
+std::string DescribeDeleted(PodEvent event, const std::string& reason) {
+  std::string text = absl::StrCat("deleted (", reason, ")");
+  // Once is enough.
+  if (event.reason == PodEndReason::kDeleted) {
+    event.reason = PodEndReason::kNone;
+  }
+  const bool known = event.signal != 0 || event.exit_code >= 0 ||
+                     event.reason != PodEndReason::kNone;
+  if (known) absl::StrAppend(&text, ", ", DescribePodEnd(event));
+  return text;
+}
+
 }  // namespace
 
 PodSlot::PodSlot(std::shared_ptr<const SlotRules> rules, std::string priority,
@@ -238,15 +251,14 @@ void PodSlot::Remove(const std::string& reason, PodDecisions& out) {
 
 void PodSlot::OnEnded(const PodEvent& event, absl::Time now,
                       PodDecisions& out) {
-  std::string reason = DescribePodEnd(event);
+  std::string reason = deleting_ ? DescribeDeleted(event, delete_reason_)
+                                 : DescribePodEnd(event);
   if (leaving_) absl::StrAppend(&reason, ", it had announced to leave");
-  if (deleting_) {
-    absl::StrAppend(&reason, ", deleted because: ", delete_reason_);
-  }
   PodDecision ended = Decide(PodDecision::Kind::kEnded, reason);
   // After our own SIGTERM any exit code is welcome.
   ended.process_failure = IsProcessFailure(event) && !deleting_;
   ended.asked = leaving_ || (deleting_ && !hung_);
+  ended.deleted = deleting_;
   out.push_back(ended);
 
   may_exist_ = false;

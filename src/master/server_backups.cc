@@ -55,6 +55,13 @@ bool ServerBackups::HasBackup(int number) const {
   return IsCurrent(part, 1 - part.primary);
 }
 
+bool ServerBackups::AllCurrent() const {
+  for (int i = 0; i < options_.servers; ++i) {
+    if (!HasBackup(i)) return false;
+  }
+  return true;
+}
+
 std::optional<int> ServerBackups::CopyOn(int server, int part) const {
   if (part < 0 || part >= options_.servers) return std::nullopt;
   if (server == ServerOf(part, 0)) return 0;
@@ -167,7 +174,7 @@ ServerBackups::Decisions ServerBackups::OnState(absl::Time now, int server,
       part.backup = state.current();
       out.records.push_back(RecordOf(number));
       out.changes.push_back(
-          {PartChange::Kind::kCurrent, number, server, part.term,
+          {PartChange::Kind::kCurrent, number, server, part.term, AllCurrent(),
            absl::StrCat("the backup of part ", number, " on server ",
                         ServerOf(number, 1 - part.primary),
                         " has everything")});
@@ -246,9 +253,11 @@ void ServerBackups::Promote(int number, int index, Decisions& out) {
   if (!other) return;
   out.changes.push_back(
       {PartChange::Kind::kTakeover, number, ServerOf(number, index), part.term,
+       /*all_current=*/false,
        absl::StrCat("server ", ServerOf(number, index), " takes part ", number,
                     " of the model over from server ",
-                    ServerOf(number, 1 - index))});
+                    ServerOf(number, 1 - index),
+                    "; the part has no backup for now")});
 }
 
 void ServerBackups::Assign(int number, int index, int64_t alone,
@@ -276,6 +285,7 @@ void ServerBackups::Degrade(int number, const std::string& why,
   out.records.push_back(RecordOf(number));
   out.changes.push_back(
       {PartChange::Kind::kBackupLost, number, PrimaryOf(number), part.term,
+       /*all_current=*/false,
        absl::StrCat("part ", number, " of the model on server ",
                     PrimaryOf(number), " has no backup now: ", why)});
 }

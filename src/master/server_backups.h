@@ -124,6 +124,7 @@ class ServerBackups {
   }
   // Nothing for a part that the server has no copy of.
   std::optional<int> CopyOn(int server, int part) const;
+  bool AllCurrent() const;
   v1::PsPartRecord RecordOf(int part) const;
   // In the part's term.
   static bool InRole(const Part& part, int copy);

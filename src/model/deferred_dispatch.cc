@@ -273,22 +273,23 @@ void OnWeight(const c10::OperatorHandle& op, Stack* stack) {
   }
 }
 
-// All operations with this key that have no kernel of their own, which is all
-// of them. The library must not be destroyed: that would undo it.
-void Register(c10::DispatchKey key, torch::CppFunction function) {
-  auto* library =
-      new torch::Library(torch::Library::IMPL, "_", key, __FILE__, __LINE__);
-  library->fallback(std::move(function));
-}
+// Takes all operations with these keys. Must not be destroyed: that would undo
+// it.
+struct Fallbacks {
+  Fallbacks() {
+    scope.fallback(torch::CppFunction::makeFromBoxedFunction<&InScope>());
+    weights.fallback(torch::CppFunction::makeFromBoxedFunction<&OnWeight>());
+  }
+  torch::Library scope{torch::Library::IMPL, "_", kScope, __FILE__, __LINE__};
+  torch::Library weights{torch::Library::IMPL, "_", kWeight, __FILE__,
+                         __LINE__};
+  const c10::DispatchKeySet in_scope{kScope};
+};
 
 // With the first scope: other jobs use libtorch as it is.
 c10::DispatchKeySet RegisterOnce() {
-  static const c10::DispatchKeySet keys = [] {
-    Register(kScope, torch::CppFunction::makeFromBoxedFunction<&InScope>());
-    Register(kWeight, torch::CppFunction::makeFromBoxedFunction<&OnWeight>());
-    return c10::DispatchKeySet(kScope);
-  }();
-  return keys;
+  static const auto* const fallbacks = new Fallbacks();
+  return fallbacks->in_scope;
 }
 
 }  // namespace

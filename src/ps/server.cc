@@ -71,7 +71,7 @@ absl::Status ServerImpl::OpenLog() {
     ELASTICDL_RETURN_IF_ERROR(opened.status());
     log_ = *std::move(opened);
     if (log_->position() > 0) {
-      LogInfo("server ", options_.server, " goes on from its log: version ",
+      LogInfo("server ", options_.server, " continues from its log: version ",
               state_.version(), ", ", log_->position(), " entries");
     }
   }

@@ -104,7 +104,7 @@ TEST_F(CkptCommandTest, ShowsWhatACheckpointHolds) {
         out_,
         AllOf(HasSubstr(path), HasSubstr("step:      5\n"),
               HasSubstr("SGD(lr=0.1,momentum=0.9), applied 6 times"),
-              HasSubstr("epoch 0, 320 records committed, 32 outstanding"),
+              HasSubstr("epoch 1, 320 records committed, 32 outstanding"),
               HasSubstr("variables: 5,"), HasSubstr("fc1/bias float32[7]  28"),
               HasSubstr("slots: 2,"), HasSubstr("fc1/weight/m float32[1000]"),
               HasSubstr("items  10 rows, dim 2, slots m  160 B")));
@@ -155,8 +155,8 @@ TEST_F(CkptCommandTest, NamesWhatDiffers) {
   EXPECT_EQ(Run({"diff", a, b}), 1) << err_;
   EXPECT_EQ(out_,
             "optimizer step: 6 | 9\n"
-            "ledger: epoch 0, 320 records committed, 1 ranges outstanding | "
-            "epoch 0, 7 records committed, 1 ranges outstanding\n"
+            "ledger: epoch 1, 320 records committed, 1 ranges outstanding | "
+            "epoch 1, 7 records committed, 1 ranges outstanding\n"
             "variable fc1/bias: max difference 2.5\n"
             "variable fc2/weight: float32[3,5,2] | float32[30]\n"
             "variable scalar: only in the first\n"

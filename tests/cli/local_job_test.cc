@@ -309,7 +309,18 @@ TEST_F(JobCommandsTest, TopIsReadableAndFindsTheOnlyJob) {
   EXPECT_THAT(text, HasSubstr("j: running, epoch 1, step 5, 10 records/s, "
                               "loss 0.5, workers 1/2, generation 2"));
   EXPECT_THAT(text, HasSubstr("elasticdl-worker-j-0"));
-  EXPECT_THAT(text, HasSubstr("0.75"));
+  EXPECT_THAT(text, HasSubstr("evaluation at step 5: auc=0.75\n"));
+}
+
+TEST_F(JobCommandsTest, TopOfAJobWithServersHasNoGeneration) {
+  body_ = R"({"job":"j","state":"running","generation":0,"workers":1,
+    "target_workers":2,"evaluations":[{"step":5,
+    "metrics":{"accuracy":0.123456789,"auc":null}}]})";
+  ::testing::internal::CaptureStdout();
+  EXPECT_EQ(RunTop(Args()), 0);
+  const std::string text = ::testing::internal::GetCapturedStdout();
+  EXPECT_THAT(text, HasSubstr("workers 1/2\n"));
+  EXPECT_THAT(text, HasSubstr("step 5: accuracy=0.123457 auc=nan\n"));
 }
 
 TEST_F(JobCommandsTest, TopTellsTheAddressOfTheStatusPage) {
@@ -406,7 +417,13 @@ TEST_F(JobCommandsTest, StopAsksAndWaitsForTheEnd) {
   EXPECT_THAT(::testing::internal::GetCapturedStderr(),
               HasSubstr("has not ended"));
   kill(master, SIGKILL);
+  ASSERT_TRUE(WriteFileAtomic(dir_.EventsFile(),
+                              R"({"event":"job_end","reason":"enough; saved"})")
+                  .ok());
+  ::testing::internal::CaptureStdout();
   EXPECT_EQ(RunStop(Args()), 0);
+  EXPECT_EQ(::testing::internal::GetCapturedStdout(),
+            "job j has been stopped: enough; saved\n");
   waitpid(master, nullptr, 0);
   EXPECT_THAT(requests_, ::testing::Each(std::string("POST /api/v1/stop")));
 }

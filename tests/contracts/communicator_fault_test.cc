@@ -5,10 +5,14 @@
 
 #include <algorithm>
 #include <cstring>
+#include <iostream>
+#include <random>
+#include <set>
 #include <thread>
 
 #include "absl/strings/match.h"
 #include "absl/strings/str_join.h"
+#include "absl/strings/str_split.h"
 #include "contracts/communicator_fixture.h"
 #include "elasticdl/common/failpoint.h"
 #include "elasticdl/common/thread.h"
@@ -179,6 +183,82 @@ TEST_P(CommunicatorFaultTest, OneOfFourIsLeft) {
   for (const int victim : {0, 1, 3}) ranks.Signal(victim, SIGKILL);
   ASSERT_TRUE(ranks.Exchange({2}).ok());
   EXPECT_EQ(ranks.Result(2), "");
+}
+
+// A rank of the test below: "again" asks for a place in the next world, and
+// "running" says that it works.
+std::string TrainUntilToldToEnd(const Backend& backend, Channel& test) {
+  while (true) {
+    RANK_EXPECT_OK(test.Send("again"));
+    const auto place = test.Receive();
+    RANK_EXPECT_OK(place.status());
+    if (*place == "end") return "";
+    const std::vector<std::string> numbers = absl::StrSplit(*place, ' ');
+    const int rank = std::stoi(numbers.at(0));
+    const int size = std::stoi(numbers.at(1));
+    const auto world = ConnectThrough(
+        backend, MakeSpec(backend, std::stoi(numbers.at(2)), rank, size), test);
+    if (!world.ok()) continue;
+    absl::Status status;
+    for (int i = 0; status.ok(); ++i) {
+      if (i == 4) RANK_EXPECT_OK(test.Send("running"));
+      std::vector<float> data(i % 2 == 0 ? 8 : kLarge / sizeof(float), 1);
+      status = (*world)->AllReduce(data.data(), data.size(), DataType::kFloat32,
+                                   kLong);
+      const auto right = static_cast<size_t>(
+          std::count(data.begin(), data.end(), static_cast<float>(size)));
+      RANK_EXPECT(!status.ok() || right == data.size(), "wrong sum");
+    }
+    RANK_EXPECT(absl::IsAborted(status), status.ToString());
+  }
+}
+
+// They are killed while small and large all-reduces are running; whoever is
+// left forms the next world. A death can damage MPI: then one more world is
+// needed.
+TEST_P(CommunicatorFaultTest, KilledOneByOneUntilOneIsLeft) {
+  constexpr int kSize = 8;
+  const unsigned seed = SharedSeed();
+  SCOPED_TRACE(absl::StrCat("seed ", seed));
+  std::mt19937 random(seed);
+  RankProcesses ranks(kSize, [&](int, Channel& test) {
+    return TrainUntilToldToEnd(GetParam(), test);
+  });
+  std::vector<int> alive = Ranks(kSize);
+  // Those that have said "again".
+  std::set<int> waiting;
+  const auto next = [&](int rank) {
+    const auto message = ranks.channel(rank).Receive();
+    EXPECT_TRUE(message.ok()) << "rank " << rank << ": " << message.status();
+    if (message.value_or("") == "again") waiting.insert(rank);
+    return message.value_or("gone");
+  };
+  int64_t worlds = 0;
+  for (; alive.size() > 1 && worlds < 3 * kSize; ++worlds) {
+    for (size_t i = 0; i < alive.size(); ++i) {
+      while (waiting.count(alive[i]) == 0) ASSERT_NE(next(alive[i]), "gone");
+      const std::string place =
+          absl::StrCat(i, " ", alive.size(), " ", worlds + 1);
+      ASSERT_TRUE(ranks.channel(alive[i]).Send(place).ok());
+    }
+    waiting.clear();
+    ASSERT_TRUE(ranks.Exchange(alive).ok());
+    bool all_run = true;
+    for (const int rank : alive) all_run = next(rank) == "running" && all_run;
+    if (!all_run) continue;
+    const size_t victim = random() % alive.size();
+    ranks.Signal(alive[victim], SIGKILL);
+    EXPECT_EQ(ranks.Result(alive[victim]), "died of signal 9");
+    alive.erase(alive.begin() + static_cast<ptrdiff_t>(victim));
+  }
+  ASSERT_EQ(alive.size(), 1u);
+  if (GetParam().name != "Mpi") {
+    EXPECT_EQ(worlds, kSize - 1);
+  }
+  while (waiting.count(alive[0]) == 0) ASSERT_NE(next(alive[0]), "gone");
+  ASSERT_TRUE(ranks.channel(alive[0]).Send("end").ok());
+  EXPECT_EQ(ranks.Result(alive[0]), "");
+  if (worlds > kSize - 1) std::cout << "worlds: " << worlds << "\n";
 }
 
 TEST_P(CommunicatorFaultTest, AbortByAnotherThreadEndsEachOperation) {

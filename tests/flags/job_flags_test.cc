@@ -530,6 +530,21 @@ TEST(ValidateTest, Corrections) {
   EXPECT_EQ(no_ps.flags.Strategy(), "AllreduceStrategy");
   EXPECT_THAT(no_ps.set.hints(), Contains(HasSubstr("AllreduceStrategy")));
 
+  Job both(JobCommand::kTrain);
+  ASSERT_TRUE(Train({"--distribution_strategy=AllreduceStrategy",
+                     "--num_ps_pods=2", "--use_async"},
+                    &both)
+                  .ok());
+  EXPECT_THAT(both.set.hints(),
+              Contains("--use_async has no effect under AllreduceStrategy; "
+                       "--distribution_strategy=ParameterServerStrategy makes "
+                       "it a job with parameter servers"));
+
+  Job rows(JobCommand::kTrain);
+  ASSERT_TRUE(
+      Train({"--num_ps_pods=1", "--embedding_max_rows=1500"}, &rows).ok());
+  EXPECT_THAT(rows.set.hints(), Contains(HasSubstr("which makes 2048 rows")));
+
   Job local(JobCommand::kTrain);
   ASSERT_TRUE(Train({"--distribution_strategy=Local"}, &local).ok());
   EXPECT_EQ(local.flags.num_workers, 1);

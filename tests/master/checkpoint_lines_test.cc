@@ -15,6 +15,10 @@ TEST(CheckpointLinesTest, RareOnesHaveALineEach) {
             "saved a/version-2 in 5ms");
   EXPECT_EQ(lines.Saved(At(10), "a/version-4", absl::Milliseconds(6)),
             "saved a/version-4 in 6ms");
+  EXPECT_EQ(lines.Saved(At(20), "a/version-6", absl::Nanoseconds(20923874)),
+            "saved a/version-6 in 20.9ms");
+  EXPECT_EQ(lines.Saved(At(30), "a/version-8", absl::Milliseconds(3217)),
+            "saved a/version-8 in 3.21s");
   EXPECT_EQ(lines.Rest(), "");
 }
 

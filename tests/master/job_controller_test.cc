@@ -53,7 +53,7 @@ class Recorder : public WorkerPort, public JobObserver {
   void OnQuarantined(const QuarantinedRange&) override { ++quarantined; }
   void OnServersScaled(int) override { FAIL() << "there are no servers"; }
   void OnPart(const PartChange&) override {}
-  void OnMessage(const std::string&) override {}
+  void OnMessage(const std::string& text) override { messages.push_back(text); }
 
   // Takes the messages of one kind out of a connection's box.
   std::vector<v1::MasterMessage> Take(ConnectionId connection,
@@ -78,6 +78,7 @@ class Recorder : public WorkerPort, public JobObserver {
   std::vector<EvaluationResult> evaluations;
   int64_t done_records = 0;
   int quarantined = 0;
+  std::vector<std::string> messages;
 };
 
 v1::LedgerShard MakeShard(const std::string& name, int64_t records) {
@@ -1042,7 +1043,74 @@ TEST_F(LastWorldTest, AJobThatIsStoppedSavesFirst) {
   Break(1);
   Break(2);
   ASSERT_TRUE(controller_->result().has_value());
-  EXPECT_EQ(controller_->result()->message, "enough");
+  EXPECT_EQ(controller_->result()->message,
+            "enough; saved checkpoints/version-2; continue with "
+            "--checkpoint_dir_for_init=checkpoints");
+}
+
+TEST_F(JobControllerTest, AStopTellsWhichStepIsTheNewestOnTheDisk) {
+  options_.job.set_checkpoint_dir("checkpoints");
+  Start();
+  Attach(1, 0);
+  const auto tasks = Tasks(1);
+  ASSERT_EQ(tasks.size(), 2u);
+  Commit(1, tasks[0], tasks[0].range().end());
+  Checkpoint(1);
+  Commit(1, tasks[1], tasks[1].range().end());
+  controller_->StopJob(now_, "enough");
+  Break(1);
+  ASSERT_TRUE(controller_->result().has_value());
+  EXPECT_EQ(controller_->result()->message,
+            "enough; step 2 was not saved, the newest checkpoint is "
+            "checkpoints/version-1; continue with "
+            "--checkpoint_dir_for_init=checkpoints");
+}
+
+TEST_F(JobControllerTest, ACheckpointBeyondTheEpochsLeavesTheRest) {
+  options_.tasks.num_epochs = 3;
+  auto before = TaskManager::Create(options_.tasks);
+  ASSERT_TRUE(before.ok());
+  // Five tasks are an epoch.
+  for (int i = 0; i < 6; ++i) {
+    const GrantResult grant = before->Grant(now_, 0);
+    ASSERT_TRUE(grant.task.has_value());
+    if (i == 5) break;
+    ASSERT_TRUE(
+        before
+            ->Commit(now_, 0, grant.task->task_id(), grant.task->range().end())
+            .ok());
+  }
+  options_.restore_ledger = before->Snapshot();
+  options_.restore_from = "version-5";
+  options_.restore_step = 5;
+  Start();
+  EXPECT_THAT(output_.messages, testing::IsEmpty());
+  options_.tasks.num_epochs = 1;
+  Start();
+  EXPECT_THAT(output_.messages,
+              testing::ElementsAre(
+                  "the checkpoint is in epoch 2; --num_epochs=1 leaves 20 "
+                  "records to train; a higher --num_epochs continues"));
+}
+
+TEST_F(JobControllerTest, AStopTellsThatNothingWasSaved) {
+  Start();
+  Attach(1, 0);
+  Commit(1, Tasks(1)[0], 20);
+  controller_->StopJob(now_, "enough");
+  Break(1);
+  ASSERT_TRUE(controller_->result().has_value());
+  EXPECT_EQ(controller_->result()->message,
+            "enough; nothing was saved: the job has no --checkpoint_dir");
+}
+
+TEST_F(JobControllerTest, AStopBeforeTheFirstStepSavesNothing) {
+  options_.job.set_checkpoint_dir("checkpoints");
+  Start();
+  controller_->StopJob(now_, "enough");
+  ASSERT_TRUE(controller_->result().has_value());
+  EXPECT_EQ(controller_->result()->message,
+            "enough; nothing was saved: no step was trained");
 }
 
 TEST_F(LastWorldTest, TheSecondStopDoesNotWait) {
@@ -1072,7 +1140,7 @@ TEST_F(LastWorldTest, AStopEndsWithTheLastWorker) {
     controller_->OnWorkerEnded(now_, connection - 1, {false, "signal 9"});
   }
   EXPECT_TRUE(controller_->ending());
-  EXPECT_THAT(controller_->result()->message, "enough");
+  EXPECT_EQ(controller_->result()->message, "enough; nothing was saved");
 }
 
 // The evaluation goes on with those who come, who must not train meanwhile.

@@ -158,6 +158,9 @@ TEST_F(PodSlotTest, HangsWithoutAttaching) {
   slot.OnEnded(Killed(), At(61), out_);
   EXPECT_FALSE(out_[0].process_failure);
   EXPECT_FALSE(out_[0].asked);
+  EXPECT_TRUE(out_[0].deleted);
+  EXPECT_THAT(out_[0].reason, HasSubstr("deleted ("));
+  EXPECT_THAT(out_[0].reason, HasSubstr("SIGKILL"));
   EXPECT_EQ(slot.state(), State::kWaiting);
   EXPECT_EQ(slot.info().failures, 0);
 }
@@ -165,6 +168,7 @@ TEST_F(PodSlotTest, HangsWithoutAttaching) {
 TEST_F(PodSlotTest, EndsAndItsPlaceIsFilled) {
   PodSlot slot = Running();
   slot.OnEnded(Killed(), At(10), out_);
+  EXPECT_FALSE(out_[0].deleted);
   EXPECT_THAT(Kinds(), ElementsAre(Kind::kEnded));
   EXPECT_EQ(slot.state(), State::kWaiting);
   EXPECT_FALSE(slot.may_exist());

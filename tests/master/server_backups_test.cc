@@ -129,6 +129,23 @@ TEST_F(ServerBackupsTest, ACurrentBackupTakesOver) {
   EXPECT_EQ(Find(decisions, 1, 1)->backup_address(), "h01");
 }
 
+TEST_F(ServerBackupsTest, SaysWhenAllPartsHaveABackupAgain) {
+  StartAll();
+  auto decisions = backups_->OnLost(now_, 0);
+  ASSERT_THAT(decisions.changes, SizeIs(1));
+  EXPECT_EQ(decisions.changes[0].text,
+            "server 1 takes part 0 of the model over from server 0; the part "
+            "has no backup for now");
+  Say(1, 1, 1, "lost", 1);
+  Start(0);
+  decisions = Say(1, 1, 1, "current");
+  ASSERT_THAT(decisions.changes, SizeIs(1));
+  EXPECT_FALSE(decisions.changes[0].all_current);
+  decisions = Say(1, 0, 2, "current");
+  ASSERT_THAT(decisions.changes, SizeIs(1));
+  EXPECT_TRUE(decisions.changes[0].all_current);
+}
+
 TEST_F(ServerBackupsTest, OneThatIsNotCurrentNeverTakesOver) {
   StartAll();
   Say(0, 0, 1, "lost", 1);

@@ -241,7 +241,7 @@ void CompareTables(const Loaded& a, const Loaded& b,
 
 std::string LedgerText(const Loaded& loaded) {
   if (!loaded.ledger.has_value()) return "none";
-  return absl::StrCat("epoch ", loaded.ledger->epoch(), ", ",
+  return absl::StrCat("epoch ", loaded.ledger->epoch() + 1, ", ",
                       loaded.ledger->committed_records(),
                       " records committed, ", loaded.ledger->outstanding_size(),
                       " ranges outstanding");

@@ -135,7 +135,8 @@ void PrintInfo(const Loaded& loaded) {
             << Size(static_cast<size_t>(FileBytes(loaded))) << "\n";
   if (loaded.ledger.has_value()) {
     const v1::Ledger& ledger = *loaded.ledger;
-    std::cout << "ledger:    epoch " << ledger.epoch() << ", "
+    // From 1, as in the display of a job.
+    std::cout << "ledger:    epoch " << ledger.epoch() + 1 << ", "
               << ledger.committed_records() << " records committed, "
               << CountRecords(ledger.outstanding()) << " outstanding, "
               << CountRecords(ledger.quarantined()) << " quarantined\n";

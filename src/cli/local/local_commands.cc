@@ -61,7 +61,9 @@ class LocalJobHandle : public JobHandle {
   absl::StatusOr<std::string> Stop(const StopRequest& request) override {
     ELASTICDL_RETURN_IF_ERROR(HttpPost(dir_, "/api/v1/stop").status());
     ELASTICDL_RETURN_IF_ERROR(WaitStopped(*this, request.timeout));
-    return absl::StrCat("job ", name(), " has been stopped");
+    const std::string reason = ReadJobEnd(dir_).reason;
+    return absl::StrCat("job ", name(), " has been stopped",
+                        reason.empty() ? "" : ": ", reason);
   }
   bool WaitEnd(absl::Duration timeout) override {
     if (!master_.valid()) return true;

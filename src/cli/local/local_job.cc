@@ -2,6 +2,7 @@
 #include <cstdio>
 #include <utility>
 
+#include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
 #include "absl/strings/str_split.h"
@@ -39,7 +40,9 @@ void TellSuccess(const flags::JobFlags& flags, const jobdir::JobDir& dir) {
   if (!flags.output.empty()) {
     std::printf("model:       %s\n", flags.output.c_str());
   }
-  if (!flags.checkpoint_dir.empty() && flags.checkpoint_steps > 0) {
+  // Without --checkpoint_steps a training saves at its end.
+  if (!flags.checkpoint_dir.empty() &&
+      absl::StartsWith(flags.JobType(), "training_")) {
     std::printf("checkpoints: %s\n", flags.checkpoint_dir.c_str());
   }
   // It exists only if something was written to it: a model's own processor may

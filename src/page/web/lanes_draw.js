@@ -15,6 +15,7 @@ const drawLanes = () => {
   draw.clip();
   drawWorldLines(draw, place);
   place.rows.forEach((row, i) => drawRow(draw, place, row, i));
+  drawPauses(draw, place);
   drawEnds(draw, place);
   drawWorldLabels(draw, place);
   drawJob(draw, place);
@@ -162,6 +163,19 @@ const cross = (draw, x, y, r) => {
   draw.moveTo(x - d, y - d); draw.lineTo(x + d, y + d);
   draw.moveTo(x + d, y - d); draw.lineTo(x - d, y + d);
   draw.stroke();
+};
+
+// While nobody trains, bars are pale: to be seen from a pause of two pixels on.
+const drawPauses = (draw, place) => {
+  const scale = (place.right - place.left) / (view.to - view.from);
+  draw.fillStyle = colors.panel;
+  draw.globalAlpha = 0.55;
+  for (const world of store.worlds.values()) {
+    const pause = world.pause_ms / 1000 * scale, x = place.x(world.time);
+    if (pause < 2 || world.worlds > 1 || x < place.left || x - pause > place.right) continue;
+    draw.fillRect(x - pause, lanes.top, pause, place.bottom - lanes.top);
+  }
+  draw.globalAlpha = 1;
 };
 
 // Where one world ends and the next begins; while nobody trains, a band.
