@@ -364,7 +364,7 @@ TEST_F(LocalJobTest, ReportNamesTheLineThatIsNoEvent) {
   const std::string log = JoinPath(root_.path(), "log");
   for (const auto& [text, error] :
        std::vector<std::pair<std::string, std::string>>{
-           {"{\"time\":1,\"event\":\"scaled\"}\nx\n", "log, line 2: "},
+           {"x\ny\n", "log, line 1: "},
            {"x", "log, line 1: "},
            {"", "log has no events"}}) {
     ASSERT_TRUE(WriteFileAtomic(log, text).ok());
@@ -375,6 +375,22 @@ TEST_F(LocalJobTest, ReportNamesTheLineThatIsNoEvent) {
   ::testing::internal::CaptureStderr();
   EXPECT_EQ(RunReport({"--event_log=" + log + ".not"}), 1);
   EXPECT_THAT(::testing::internal::GetCapturedStderr(), HasSubstr("log.not"));
+}
+
+TEST_F(LocalJobTest, ReportLeavesBadLinesOut) {
+  const std::string log = JoinPath(root_.path(), "log");
+  const std::string file = JoinPath(root_.path(), "r.html");
+  ASSERT_TRUE(WriteFileAtomic(log,
+                              "{\"time\":1,\"event\":\"scaled\"}\nx\n{\n"
+                              "{\"time\":2,\"event\":\"last one\"}\n")
+                  .ok());
+  ::testing::internal::CaptureStdout();
+  ::testing::internal::CaptureStderr();
+  EXPECT_EQ(RunReport({"--event_log=" + log, "--output=" + file}), 0);
+  EXPECT_THAT(::testing::internal::GetCapturedStderr(),
+              HasSubstr("log: 2 bad lines left out; the first is line 2: "));
+  ::testing::internal::GetCapturedStdout();
+  EXPECT_THAT(*ReadFile(file), HasSubstr("last one"));
 }
 
 TEST_F(JobCommandsTest, AnswersThatAreNotJsonDoNotCrash) {
