@@ -119,6 +119,7 @@ int CommandJob::Run() {
   const JobOutcome& outcome = pods_->outcome();
   const int exit_code = outcome.state == JobState::kSucceeded ? 0 : 1;
   reporter_->JobEnded(exit_code, outcome.reason);
+  reporter_->EndPage();
   return exit_code;
 }
 

@@ -34,6 +34,10 @@ constexpr size_t kThreads = 8 + HttpStatus::kMaxViewers;
 // more often than twice a second.
 constexpr absl::Duration kStreamPeriod = absl::Seconds(1);
 constexpr absl::Duration kStreamSpacing = absl::Milliseconds(500);
+// The longest that a message of a stream may take, and how much of it is
+// written at a time.
+constexpr absl::Duration kMessageTime = absl::Seconds(10);
+constexpr size_t kPiece = 64 << 10;
 
 void ReplyError(httplib::Response& response, int code,
                 absl::string_view message) {
@@ -267,6 +271,18 @@ class HttpStatus::Server {
         absl::StrCat("since='", text, "': want a cursor of an earlier answer"));
   }
 
+  // A slow reader must not hold up the end of the server.
+  bool WriteInPieces(absl::string_view text, httplib::DataSink& sink) const {
+    const absl::Time deadline = Clock::Real().Now() + kMessageTime;
+    for (;;) {
+      const absl::string_view piece = text.substr(0, kPiece);
+      if (!sink.write(piece.data(), piece.size())) return false;
+      text.remove_prefix(piece.size());
+      if (text.empty()) return true;
+      if (board_.closed() || Clock::Real().Now() > deadline) return false;
+    }
+  }
+
   // Each viewer holds a thread of the server while it stays.
   void Stream(uint64_t since, httplib::Response& response) {
     {
@@ -294,7 +310,7 @@ class HttpStatus::Server {
           const std::string message =
               absl::StrCat("data: ", answer.json, "\n\n");
           since = answer.cursor;
-          const bool sent = sink.write(message.data(), message.size());
+          const bool sent = WriteInPieces(message, sink);
           if (answer.ended) sink.done();
           return sent;
         },

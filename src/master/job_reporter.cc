@@ -351,6 +351,9 @@ void JobReporter::JobEnded(int exit_code, const std::string& message) {
     LogError(end);
   }
   events_->JobEnd(status_.state, message, exit_code, status_.step);
+}
+
+void JobReporter::EndPage() {
   http_->ShowEnd();
   board_.Close();
   http_->Stop();

@@ -61,6 +61,8 @@ class JobReporter : public JobObserver {
   void Stopping();
   // The numbers in it are those of the last Publish.
   void JobEnded(int exit_code, const std::string& message);
+  // After JobEnded: gives those who look some seconds to see the end.
+  void EndPage();
   // succeeded, stopped or failed, once it has ended.
   const std::string& state() const { return status_.state; }
 

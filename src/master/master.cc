@@ -110,14 +110,17 @@ int MasterImpl::Run() {
   reporter_->Publish(now, controller_->progress(), std::nullopt,
                      controller_->num_ready_workers(), {});
   reporter_->JobEnded(result.exit_code, result.message);
+  absl::Status told;
   if (pod_ != nullptr) {
-    const absl::Status told = pod_->ReportOutcome(
-        reporter_->state(), result.exit_code, result.message);
+    told = pod_->ReportOutcome(reporter_->state(), result.exit_code,
+                               result.message);
     if (!told.ok()) LogWarning("telling the cluster: ", told.message());
-    // A stop is an orderly end: the pod shows as Completed and is not started
-    // again. Its notes hold the rest.
-    if (told.ok() && reporter_->state() == "stopped") return 0;
   }
+  // Last: a pod that is killed meanwhile has told its outcome.
+  reporter_->EndPage();
+  // A stop is an orderly end: the pod shows as Completed and is not started
+  // again. Its notes hold the rest.
+  if (pod_ != nullptr && told.ok() && reporter_->state() == "stopped") return 0;
   return result.exit_code;
 }
 

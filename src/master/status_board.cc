@@ -85,6 +85,11 @@ uint64_t StatusBoard::cursor() const {
   return history_.cursor();
 }
 
+bool StatusBoard::closed() const {
+  MutexLock lock(mu_);
+  return closed_;
+}
+
 void StatusBoard::Close() {
   {
     MutexLock lock(mu_);

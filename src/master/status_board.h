@@ -88,6 +88,7 @@ class StatusBoard {
   uint64_t cursor() const;
   // Nobody waits any longer; what is new then is still told.
   void Close();
+  bool closed() const;
 
  private:
   mutable Mutex mu_;
