@@ -152,9 +152,8 @@ absl::Status MeshCommunicator::Broadcast(void* data, size_t bytes, int root,
     return absl::InvalidArgumentError(
         absl::StrCat("broadcast from rank ", root, " in a world of ", size_));
   }
-  return Call(timeout, [&](Deadline& deadline) {
-    const absl::Status all_here = Synchronise("collective.broadcast", deadline);
-    if (!all_here.ok()) return all_here;
+  return Call(timeout, [&](Deadline& deadline) -> absl::Status {
+    ELASTICDL_RETURN_IF_ERROR(Synchronise("collective.broadcast", deadline));
     char* const at = static_cast<char*>(data);
     return IsSmall(bytes) ? BroadcastSmall(at, bytes, root, deadline)
                           : BroadcastAlongRing(at, bytes, root, deadline);

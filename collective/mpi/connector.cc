@@ -133,6 +133,7 @@ absl::StatusOr<std::unique_ptr<Communicator>> MpiConnector::Connect(
   LogInfo("world ", world_.generation, ": ", world_.size(),
           " members, not all in one MPI universe: without MPI");
   std::vector<std::string> others;
+  others.reserve(decoded.size());
   for (const MpiOffer& offer : decoded) others.push_back(offer.other);
   return other_->Connect(others, deadline.Left());
 }

@@ -16,13 +16,13 @@ static_assert(sizeof(MPI_Request) <= sizeof(uint64_t),
 
 uint64_t ToHandle(const MPI_Request& request) {
   uint64_t handle = 0;
-  std::memcpy(&handle, &request, sizeof(request));
+  std::memcpy(&handle, &request, sizeof(MPI_Request));
   return handle;
 }
 
 MPI_Request ToRequest(uint64_t handle) {
   MPI_Request request;
-  std::memcpy(&request, &handle, sizeof(request));
+  std::memcpy(&request, &handle, sizeof(MPI_Request));
   return request;
 }
 

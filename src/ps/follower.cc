@@ -13,8 +13,8 @@
 
 namespace elasticdl::ps {
 
-Follower::Follower(FollowedServer& server, int64_t connection, std::string dir,
-                   ServerState::Options options)
+Follower::Follower(FollowedServer& server, int64_t connection,
+                   const std::string& dir, ServerState::Options options)
     : server_(server),
       connection_(connection),
       // Without a number at its end: the log takes it for unfinished.

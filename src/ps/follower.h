@@ -39,7 +39,7 @@ class FollowedServer {
 class Follower {
  public:
   // `dir`: the folder of the server's log.
-  Follower(FollowedServer& server, int64_t connection, std::string dir,
+  Follower(FollowedServer& server, int64_t connection, const std::string& dir,
            ServerState::Options options);
   ~Follower();
 
