@@ -4,6 +4,8 @@
 
 #include <cstdint>
 #include <cstdio>
+#include <filesystem>
+#include <system_error>
 
 #include "absl/strings/str_cat.h"
 #include "elasticdl/common/file.h"
@@ -20,6 +22,14 @@ constexpr char kGroup[] = "Options";
 
 absl::Status Write(const std::string& path, const std::string& text) {
   if (path == "-") return WriteAll(STDOUT_FILENO, text, "standard output");
+  // A file takes the place of what is there: a device or a pipe must stay.
+  std::error_code error;
+  const auto there = std::filesystem::status(path, error);
+  if (std::filesystem::exists(there) &&
+      !std::filesystem::is_regular_file(there)) {
+    return absl::InvalidArgumentError(
+        absl::StrCat("--output=", path, " is not a file; use - for a pipe"));
+  }
   ELASTICDL_RETURN_IF_ERROR(WriteFileAtomic(path, text));
   std::printf("%s: %.0f kB, for any browser\n", path.c_str(),
               static_cast<double>(text.size()) / 1000);

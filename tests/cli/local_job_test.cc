@@ -360,6 +360,17 @@ TEST_F(LocalJobTest, ReportOfAnEndedJobComesFromItsEvents) {
   EXPECT_THAT(*ReadFile(file), HasSubstr(R"("state":"succeeded")"));
 }
 
+TEST_F(LocalJobTest, ReportReplacesNothingButFiles) {
+  const std::string log = JoinPath(root_.path(), "log");
+  ASSERT_TRUE(WriteFileAtomic(log, R"({"time":1,"event":"job_start"})"
+                                   "\n")
+                  .ok());
+  ::testing::internal::CaptureStderr();
+  EXPECT_NE(RunReport({"--event_log=" + log, "--output=" + root_.path()}), 0);
+  EXPECT_THAT(::testing::internal::GetCapturedStderr(),
+              HasSubstr("is not a file"));
+}
+
 TEST_F(LocalJobTest, ReportNamesTheLineThatIsNoEvent) {
   const std::string log = JoinPath(root_.path(), "log");
   for (const auto& [text, error] :
