@@ -138,15 +138,27 @@ class PsRestartTest : public ChaosTest,
 };
 
 // In all modes a version is one minibatch.
-INSTANTIATE_TEST_SUITE_P(
-    Modes, PsRestartTest,
-    testing::Values(Flags{"--use_async"}, Flags{"--grads_to_wait=1"},
-                    Flags{"--use_async", "--ps_backup=1"},
-                    Flags{"--grads_to_wait=1", "--ps_backup=1"}),
-    [](const auto& info) {
-      return absl::StrCat(info.index % 2 == 0 ? "Async" : "Sync",
-                          info.param.size() > 1 ? "WithBackups" : "");
-    });
+std::string ModeName(const testing::TestParamInfo<Flags>& info) {
+  return info.index % 2 == 0 ? "Async" : "Sync";
+}
+
+const auto kAlone =
+    testing::Values(Flags{"--use_async"}, Flags{"--grads_to_wait=1"});
+const auto kWithBackups =
+    testing::Values(Flags{"--use_async", "--ps_backup=1"},
+                    Flags{"--grads_to_wait=1", "--ps_backup=1"});
+
+INSTANTIATE_TEST_SUITE_P(Alone, PsRestartTest, kAlone, ModeName);
+INSTANTIATE_TEST_SUITE_P(WithBackups, PsRestartTest, kWithBackups, ModeName);
+
+// Nothing moves with a backup.
+class PsRestartMoveTest : public PsRestartTest {};
+INSTANTIATE_TEST_SUITE_P(Alone, PsRestartMoveTest, kAlone, ModeName);
+
+// Only a backup makes up for a log that is lost.
+class PsRestartLossTest : public PsRestartTest {};
+INSTANTIATE_TEST_SUITE_P(WithBackups, PsRestartLossTest, kWithBackups,
+                         ModeName);
 
 TEST_P(PsRestartTest, TrainingGoesOn) {
   StartMaster();
@@ -161,8 +173,7 @@ TEST_P(PsRestartTest, TrainingGoesOn) {
   Finish();
 }
 
-TEST_P(PsRestartTest, InTheMiddleOfAMove) {
-  if (GetParam().size() > 1) GTEST_SKIP() << "nothing moves with a backup";
+TEST_P(PsRestartMoveTest, InTheMiddleOfAMove) {
   StartMaster();
   StartOthers();
   Stroll();
@@ -182,8 +193,7 @@ TEST_P(PsRestartTest, InTheMiddleOfAMove) {
 }
 
 // Server 0 and its logs are gone when the next master comes.
-TEST_P(PsRestartTest, AServerIsLostWithTheMaster) {
-  if (GetParam().size() < 2) GTEST_SKIP() << "without a backup";
+TEST_P(PsRestartLossTest, AServerIsLostWithTheMaster) {
   StartMaster();
   StartOthers();
   Walk();
