@@ -2,22 +2,17 @@
 """Jobs with parameter servers: DeepFM on generated data.
 
     benchmarks/ps_jobs.py [--bin build/bin] [--records 200000] [--rounds 3]
-                          [--kills 20]
 
-* throughput: records per second of whole jobs, from the first commit to the
-  last, for numbers of workers and servers, asynchronous and synchronous, beside
-  AllReduce with the same model and number of workers; interleaved, median of
-  the rounds and their spread
-* recovery: from SIGKILL of a server to the next commit of records. The log
-  makes the server's successor what it was; workers wait for it
+Records per second of whole jobs, from the first commit to the last, for numbers
+of workers and servers, asynchronous and synchronous, beside AllReduce with the
+same model and number of workers; interleaved, median of the rounds and their
+spread. ps_recovery.py kills servers.
 
 Everything is read from the audit and the event log of the job.
 """
 import argparse
 import json
 import os
-import random
-import signal
 import statistics
 import subprocess
 import tempfile
@@ -100,66 +95,11 @@ def throughput(args):
               f"{min(values):,.0f} to {max(values):,.0f} |")
 
 
-def newest_server(events, number):
-    pid = None
-    with open(events) as file:
-        for line in file:
-            event = json.loads(line)
-            if (event["event"] == "pod_started" and event["type"] == "ps" and
-                    event["id"] == number):
-                pid = event["pid"]
-    return pid
-
-
-def recovery(args):
-    with tempfile.TemporaryDirectory() as folder:
-        process = subprocess.Popen(
-            command(args, folder, "bench",
-                    ["--distribution_strategy=ParameterServerStrategy",
-                     "--num_workers=2", "--num_ps_pods=2", "--use_async",
-                     "--num_epochs=0"]),
-            stdout=subprocess.DEVNULL)
-        audit = Audit(f"{folder}/audit")
-        times = []
-        try:
-            while len(times) < args.kills:
-                # Long enough to count as healthy: its successor starts at once.
-                calm = time.time() + 6
-                while time.time() < calm:
-                    audit.poll()
-                    time.sleep(0.01)
-                if process.poll() is not None:
-                    raise RuntimeError("the job ended")
-                pid = newest_server(f"{folder}/events", random.randrange(2))
-                audit.poll()
-                start = time.time()
-                os.kill(pid, signal.SIGKILL)
-                # Commits of pushes that were acknowledged before may still
-                # come; the next after a pause is the first of the successor.
-                gap, last = 0.0, start
-                while time.time() < start + 60:
-                    now = time.time()
-                    if audit.poll():
-                        gap, last = max(gap, now - last), now
-                        if now - start > 5:
-                            break
-                    time.sleep(0.001)
-                times.append(gap)
-        finally:
-            process.send_signal(signal.SIGINT)
-            process.wait()
-    times.sort()
-    print(f"SIGKILL of a server -> next commit, {len(times)} kills: "
-          f"p50 {statistics.median(times) * 1e3:.0f} ms, "
-          f"most {times[-1] * 1e3:.0f} ms")
-
-
 def main():
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--bin", default="build/bin")
     parser.add_argument("--records", type=int, default=200000)
     parser.add_argument("--rounds", type=int, default=3)
-    parser.add_argument("--kills", type=int, default=20)
     args = parser.parse_args()
     with tempfile.TemporaryDirectory() as data:
         args.data = data
@@ -167,10 +107,7 @@ def main():
                         "frappe", f"--records={args.records}",
                         f"--output={data}"], check=True,
                        stdout=subprocess.DEVNULL)
-        if args.rounds > 0:
-            throughput(args)
-        if args.kills > 0:
-            recovery(args)
+        throughput(args)
 
 
 if __name__ == "__main__":
