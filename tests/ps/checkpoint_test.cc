@@ -96,15 +96,6 @@ class Cluster {
   std::vector<std::unique_ptr<Server>> servers_ ABSL_GUARDED_BY(mu_);
 };
 
-absl::Status Push(Client& client, const Gradient& gradient) {
-  std::vector<PushRows> rows;
-  for (size_t t = 0; t < gradient.ids.size(); ++t) {
-    rows.push_back(
-        {static_cast<uint32_t>(t), gradient.ids[t], gradient.rows[t].data()});
-  }
-  return client.Push(gradient.name, gradient.dense.data(), rows);
-}
-
 // Everything that servers hold, wherever it lies.
 struct Contents {
   int64_t version = 0;

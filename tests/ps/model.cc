@@ -101,6 +101,15 @@ Gradient RandomGradient(const v1::PsDefinition& definition, int64_t number,
   return gradient;
 }
 
+absl::Status Push(Client& client, const Gradient& gradient) {
+  std::vector<PushRows> rows;
+  for (size_t t = 0; t < gradient.ids.size(); ++t) {
+    rows.push_back(
+        {static_cast<uint32_t>(t), gradient.ids[t], gradient.rows[t].data()});
+  }
+  return client.Push(gradient.name, gradient.dense.data(), rows);
+}
+
 EntryBytes PartOf(const Gradient& gradient, const v1::PsDefinition& definition,
                   const BucketMap& map, int server) {
   EntryBytes part;

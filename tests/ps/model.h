@@ -11,6 +11,7 @@
 
 #include "elasticdl/optim.h"
 #include "elasticdl/ps/bucket.h"
+#include "elasticdl/ps/client.h"
 #include "elasticdl/v1/ps.pb.h"
 
 namespace elasticdl::ps {
@@ -31,6 +32,7 @@ struct Gradient {
 };
 Gradient RandomGradient(const v1::PsDefinition& definition, int64_t number,
                         std::mt19937_64& random);
+absl::Status Push(Client& client, const Gradient& gradient);
 
 // The part of it that `server` gets: header and payload.
 struct EntryBytes {

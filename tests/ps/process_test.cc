@@ -150,13 +150,7 @@ class PsProcessTest : public testing::Test {
   v1::PsCommit Stage(Client& client, int64_t number) {
     Gradient gradient = RandomGradient(definition_, number, random_);
     gradient.name.set_stage(true);
-    std::vector<PushRows> rows;
-    for (size_t t = 0; t < gradient.ids.size(); ++t) {
-      rows.push_back(
-          {static_cast<uint32_t>(t), gradient.ids[t], gradient.rows[t].data()});
-    }
-    const absl::Status pushed =
-        client.Push(gradient.name, gradient.dense.data(), rows);
+    const absl::Status pushed = Push(client, gradient);
     EXPECT_TRUE(pushed.ok()) << pushed;
     v1::PsCommit commit;
     commit.set_version(number + 1);

@@ -101,14 +101,6 @@ class ReplicationTest : public testing::Test {
     EXPECT_TRUE(status.ok()) << status;
     return client;
   }
-  absl::Status Push(Client& client, const Gradient& gradient) {
-    std::vector<PushRows> rows;
-    for (size_t t = 0; t < gradient.ids.size(); ++t) {
-      rows.push_back(
-          {static_cast<uint32_t>(t), gradient.ids[t], gradient.rows[t].data()});
-    }
-    return client.Push(gradient.name, gradient.dense.data(), rows);
-  }
   void PushSome(Client& client, int count) {
     for (int i = 0; i < count; ++i) {
       const Gradient gradient = RandomGradient(definition_, next_++, random_);

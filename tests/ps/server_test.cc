@@ -71,14 +71,6 @@ class ServerTest : public testing::Test {
     EXPECT_TRUE(status.ok()) << status;
     return client;
   }
-  absl::Status Push(Client& client, const Gradient& gradient) {
-    std::vector<PushRows> rows;
-    for (size_t t = 0; t < gradient.ids.size(); ++t) {
-      rows.push_back(
-          {static_cast<uint32_t>(t), gradient.ids[t], gradient.rows[t].data()});
-    }
-    return client.Push(gradient.name, gradient.dense.data(), rows);
-  }
   void ExpectEqual(Client& client, ReferenceModel& reference,
                    const Gradient& ids) {
     std::vector<float> dense(reference.dense().size());
