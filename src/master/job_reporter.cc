@@ -55,6 +55,26 @@ std::string Describe(const std::map<std::string, double>& metrics) {
   return text;
 }
 
+// Bytes from outside: arrays of different lengths and unknown kinds are left
+// out.
+std::vector<trace::Span> SpansOf(const v1::TraceSpans& message) {
+  std::vector<trace::Span> spans;
+  const int size =
+      std::min({message.kinds_size(), message.begins_size(),
+                message.durations_size(), message.numbers_size()});
+  spans.reserve(static_cast<size_t>(size));
+  int64_t begin = 0;
+  for (int i = 0; i < size; ++i) {
+    begin += message.begins(i);
+    const int32_t kind = message.kinds(i);
+    if (kind < 0 || kind >= static_cast<int32_t>(trace::kKinds)) continue;
+    spans.push_back({static_cast<trace::Kind>(kind), begin,
+                     begin + std::max<int64_t>(0, message.durations(i)),
+                     message.numbers(i)});
+  }
+  return spans;
+}
+
 // A browser shows so much without effort.
 constexpr std::streamoff kLogBytes = 64 << 10;
 
@@ -96,6 +116,9 @@ absl::StatusOr<std::unique_ptr<JobReporter>> JobReporter::Create(
       reporter->tensorboard_,
       TensorBoard::Open(options.tensorboard_log_dir, options.job.job_name(),
                         Clock::Real().WallNow()));
+  ELASTICDL_ASSIGN_OR_RETURN(
+      reporter->timeline_,
+      trace::TimelineFile::Open(options.timeline, options.job.job_name()));
   // Of a job that goes on after its master was restarted.
   reporter->ReadEvents(jobdir.EventsFile());
   reporter->events_->SetListener(
@@ -147,6 +170,7 @@ void JobReporter::Say(const std::string& text) {
 
 void JobReporter::JobStarted(int64_t num_workers) {
   target_workers_ = num_workers;
+  SetLogJob(options_.job.job_name());
   status_.state = "running";
   started_ = Clock::Real().Now();
   events_->JobStart(
@@ -178,6 +202,8 @@ void JobReporter::OnWorkerReady(int64_t worker_id, int64_t pid, int64_t step) {
 }
 
 void JobReporter::OnWorkerLost(int64_t worker_id, const std::string& reason) {
+  MarkTimeline(absl::StrCat("worker ", worker_id, " is lost"), reason);
+  telemetry_.Remove({/*server=*/false, worker_id});
   events_->WorkerLost(worker_id, reason);
   Say(absl::StrCat("worker ", worker_id, " is lost: ", reason));
 }
@@ -214,8 +240,30 @@ void JobReporter::CheckTensorBoard(const absl::Status& status) {
                    status.message()));
 }
 
+void JobReporter::CheckTimeline(const absl::Status& status) {
+  if (status.ok() || timeline_failed_) return;
+  timeline_failed_ = true;
+  Say(std::string(status.message()));
+}
+
+void JobReporter::MarkTimeline(const std::string& name,
+                               const std::string& detail) {
+  CheckTimeline(timeline_->Mark(
+      name, absl::ToUnixNanos(Clock::Real().Now()), detail));
+}
+
+void JobReporter::OnTelemetry(absl::Time now, bool server, int64_t id,
+                              const v1::Telemetry& telemetry) {
+  telemetry_.Add(now, {server, id}, telemetry);
+  if (server || !telemetry.has_spans() || options_.timeline.empty()) return;
+  CheckTimeline(timeline_->Add(id, SpansOf(telemetry.spans()),
+                               telemetry.spans().clock_offset(),
+                               telemetry.spans().dropped()));
+}
+
 void JobReporter::OnWorld(const WorldChange& world) {
   status_.generation = world.generation;
+  if (world.pause > absl::ZeroDuration()) telemetry_.AddPause(world.pause);
   events_->World(world.generation, world.members, world.cause, world.pause);
   std::string text =
       absl::StrCat("generation ", world.generation, ": ",
@@ -227,6 +275,7 @@ void JobReporter::OnWorld(const WorldChange& world) {
                     absl::FormatDuration(
                         absl::Trunc(world.pause, absl::Microseconds(100))));
   }
+  MarkTimeline(absl::StrCat("world ", world.generation), text);
   Say(text);
 }
 
@@ -333,6 +382,8 @@ void JobReporter::JobEnded(int exit_code, const std::string& message) {
                   : status_.state == "stopping" ? "stopped"
                                                 : "failed";
   status_.reason = message;
+  status_.step_time = telemetry_.WholeJob();
+  status_.slowest.reset();
   const absl::Time now = Clock::Real().Now();
   board_.Set(status_);
   LogProgress(now, /*last=*/true);
@@ -340,6 +391,7 @@ void JobReporter::JobEnded(int exit_code, const std::string& message) {
     LogInfo(line);
   }
   CheckTensorBoard(tensorboard_->Finish(Clock::Real().WallNow()));
+  CheckTimeline(timeline_->Finish());
   display_->Finish(now);
   const std::string end = absl::StrCat("job ", options_.job.job_name(), " ",
                                        status_.state, ": ", message);
@@ -396,6 +448,7 @@ void JobReporter::UpdateStatus(absl::Time now, const TaskProgress& tasks,
                                const std::vector<PodInfo>& pods) {
   status_.job = options_.job.job_name();
   status_.step = tasks.step;
+  SetLogPosition(status_.generation, status_.step);
   status_.epoch = tasks.epoch + 1;
   status_.num_epochs = tasks.num_epochs;
   status_.records_done = tasks.committed_records + tasks.predicted_records;
@@ -403,10 +456,17 @@ void JobReporter::UpdateStatus(absl::Time now, const TaskProgress& tasks,
   status_.records_per_s = rate_.PerSecond(now);
   status_.workers = ready_workers;
   status_.target_workers = target_workers_;
+  status_.step_time = telemetry_.Breakdown(now);
+  status_.slowest = telemetry_.SlowestWorker(now);
+  status_.totals = telemetry_.totals();
   status_.pods.clear();
   for (const PodInfo& pod : pods) {
-    status_.pods.push_back({pod.name, pod.id, PodTypeName(pod.type), pod.pid,
-                            pod.state, pod.message});
+    StatusPod shown = {pod.name, pod.id,    PodTypeName(pod.type),
+                       pod.pid,  pod.state, pod.message};
+    const PodUsage* usage =
+        telemetry_.Find({pod.type == PodType::kPs, pod.id});
+    if (usage != nullptr) shown.usage = *usage;
+    status_.pods.push_back(std::move(shown));
   }
 }
 

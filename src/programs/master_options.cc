@@ -202,11 +202,15 @@ absl::StatusOr<master::MasterOptions> MakeMasterOptions(
   const std::string bin =
       std::filesystem::path(executable).parent_path().string();
   const std::string log_level = absl::StrCat("--log_level=", flags.log_level);
-  options.worker_argv = {JoinPath(bin, "elasticdl-worker"), log_level};
+  const std::string log_format =
+      absl::StrCat("--log_format=", flags.log_format);
+  options.worker_argv = {JoinPath(bin, "elasticdl-worker"), log_level,
+                         log_format};
   options.num_ps_pods = options.job.num_ps_pods();
   options.ps_pod_priority = flags.ps_pod_priority;
   // Processes of this machine, for workers of this machine.
-  options.ps_argv = {JoinPath(bin, "elasticdl-ps"), log_level, "--port=0",
+  options.ps_argv = {JoinPath(bin, "elasticdl-ps"), log_level,
+                     log_format, "--port=0",
                      "--worker_address=127.0.0.1"};
   if (!flags.ps_memory_limit.empty()) {
     options.ps_argv.push_back("--ps_memory_limit=" + flags.ps_memory_limit);
@@ -220,6 +224,8 @@ absl::StatusOr<master::MasterOptions> MakeMasterOptions(
   options.event_log = flags.event_log;
   options.ledger_audit = flags.ledger_audit;
   options.tensorboard_log_dir = flags.tensorboard_log_dir;
+  options.timeline = flags.timeline;
+  options.job.set_timeline(!flags.timeline.empty());
   return options;
 }
 

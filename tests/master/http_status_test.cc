@@ -69,7 +69,7 @@ TEST(StatusTextTest, NumbersThatJsonLacksAreNull) {
   EXPECT_TRUE(json["loss"].is_null());
   EXPECT_TRUE(json["records_per_s"].is_null());
   EXPECT_THAT(StatusToMetrics(status),
-              HasSubstr("elasticdl_loss{job=\"mnist\"} NaN\n"));
+              HasSubstr("elasticdl_loss{job_name=\"mnist\"} NaN\n"));
 }
 
 TEST(StatusTextTest, MetricsAreInPrometheusFormat) {
@@ -77,8 +77,8 @@ TEST(StatusTextTest, MetricsAreInPrometheusFormat) {
   status.job = "a\"b";
   const std::string text = StatusToMetrics(status);
   EXPECT_THAT(text, HasSubstr("# TYPE elasticdl_step gauge\n"
-                              "elasticdl_step{job=\"a\\\"b\"} 100\n"));
-  EXPECT_THAT(text, HasSubstr("elasticdl_pods{job=\"a\\\"b\",type=\"worker\","
+                              "elasticdl_step{job_name=\"a\\\"b\"} 100\n"));
+  EXPECT_THAT(text, HasSubstr("elasticdl_pods{job_name=\"a\\\"b\",type=\"worker\","
                               "state=\"Running\"} 1\n"));
   EXPECT_THAT(text, HasSubstr("metric=\"accuracy\"} 0.9\n"));
 }
