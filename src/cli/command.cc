@@ -6,6 +6,7 @@
 #include "cluster_exec.h"
 #include "completion.h"
 #include "data/data.h"
+#include "doctor/checks.h"
 #include "elasticdl/flags/suggest.h"
 #include "exec_beside.h"
 #include "local/local_commands.h"
@@ -109,6 +110,7 @@ const std::vector<Command>& Commands() {
       {"logs", "Show the logs of a job's pods.", RunLogs},
       {"stop", "Stop a job.", RunStop},
       {"rbac", "Grant a cluster's jobs the rights that they need.", RunRbac},
+      {"doctor", "Look for what this machine lacks.", RunDoctor},
       {"version", "Show the versions of elasticdl and its libraries.",
        RunVersion},
       {"completion", "Print a completion script for a shell.", RunCompletion},
