@@ -423,10 +423,13 @@ void AddOutput(JobFlags* f, FlagSet* set) {
                 "Write what each worker does when, for Perfetto, "
                 "chrome://tracing and elasticdl timeline.")
                .Value("FILE"));
-  set->Add("display", &f->display,
-           Info(kOutput, "Progress: a live line, plain lines, or nothing.")
+  set->Add("progress", &f->display,
+           Info(kOutput,
+                "Progress: a live line on a terminal and plain lines elsewhere "
+                "(auto), JSON objects for programs, or nothing.")
                .Value("HOW")
-               .Choices({"auto", "live", "plain", "none"}));
+               .Choices({"auto", "live", "plain", "json", "none"})
+               .Old({"display"}));
   set->Add("detach", &f->detach,
            Info(kOutput, "Return when the job has started."));
   set->Add("state_dir", &f->state_dir,

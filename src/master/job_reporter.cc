@@ -22,6 +22,8 @@ namespace {
 // The page of a restarted master goes back so many bytes of the event log:
 // workers wait for the master, so it takes a fraction of a second at most.
 constexpr std::streamoff kMostEvents = 8 << 20;
+// What takes longer than this is worth a line of its own.
+constexpr absl::Duration kLongActivity = absl::Seconds(2);
 // In each e-fold of the job's time.
 constexpr int64_t kProgressLines = 500;
 
@@ -43,6 +45,10 @@ std::unique_ptr<ProgressDisplay> MakeDisplay(const MasterOptions& options) {
   if (options.display == "none") display.mode = ProgressDisplay::Mode::kNone;
   if (options.display == "plain") display.mode = ProgressDisplay::Mode::kPlain;
   if (options.display == "live") display.mode = ProgressDisplay::Mode::kLive;
+  if (options.display == "json") {
+    display.mode = ProgressDisplay::Mode::kJson;
+    display.plain_interval = absl::Seconds(1);
+  }
   return std::make_unique<ProgressDisplay>(display);
 }
 
@@ -411,6 +417,20 @@ void JobReporter::EndPage() {
   http_->Stop();
 }
 
+void JobReporter::Activity(std::string text) {
+  if (text == activity_) return;
+  const absl::Time now = Clock::Real().Now();
+  // Bytes that are counted are the same activity.
+  const bool took_long = now - activity_since_ >= kLongActivity;
+  if (!activity_.empty() && took_long && !absl::StrContains(activity_, " of ")) {
+    Say(absl::StrCat(activity_, ": ",
+                     absl::FormatDuration(absl::Trunc(
+                         now - activity_since_, absl::Milliseconds(100)))));
+  }
+  activity_ = std::move(text);
+  activity_since_ = now;
+}
+
 void JobReporter::Stopping() { status_.state = "stopping"; }
 
 void JobReporter::Publish(absl::Time now, const TaskProgress& tasks,
@@ -475,6 +495,7 @@ master::Progress JobReporter::Shown(
   master::Progress shown;
   shown.phase = PhaseOf(options_.job);
   shown.activity = activity_;
+  shown.activity_time = Clock::Real().Now() - activity_since_;
   shown.num_epochs = std::max<int64_t>(0, status_.num_epochs);
   shown.epoch = shown.num_epochs == 0
                     ? status_.epoch

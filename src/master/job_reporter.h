@@ -77,7 +77,7 @@ class JobReporter : public JobObserver {
   // Counts to publish next.
   void Ledger(const LedgerCounts& counts) { status_.ledger = counts; }
   // What goes on while no data is worked on (Progress::activity).
-  void Activity(std::string text) { activity_ = std::move(text); }
+  void Activity(std::string text);
   // Publishes when it is due, and draws.
   void Tick(absl::Time now, const TaskProgress& tasks,
             const std::optional<EvaluationProgress>& evaluation,
@@ -127,6 +127,7 @@ class JobReporter : public JobObserver {
   RateMeter rate_;
   int64_t target_workers_ = 0;
   std::string activity_;
+  absl::Time activity_since_ = absl::InfinitePast();
   CheckpointLines checkpoint_lines_;
   JobStatus status_;
   absl::Time next_publish_ = absl::InfinitePast();
