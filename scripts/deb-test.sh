@@ -37,8 +37,10 @@ chroot "$root" env DEBIAN_FRONTEND=noninteractive sh -c \
 begin=$(date +%s)
 chroot "$root" env HOME=/root sh -ec '
   elasticdl doctor
-  elasticdl train --job_name=packaged --model_zoo=/usr/share/elasticdl/examples \
-    --model_def=mnist.mnist.custom_model --training_data="synthetic://mnist?records=6400" \
+  examples=/usr/share/elasticdl/examples
+  elasticdl train --job_name=packaged --model_zoo=$examples \
+    --model_def=iris.iris_dnn.custom_model --training_data=$examples/iris/iris_train.csv \
+    --validation_data=$examples/iris/iris_test.csv --minibatch_size=16 --num_epochs=20 \
     --num_workers=2 --distribution_strategy=AllreduceStrategy --progress=plain
   elasticdl report --job_name=packaged --output=/tmp/report.html'
 echo "deb-test.sh: trained $(($(date +%s) - begin)) s after the packages were installed"
