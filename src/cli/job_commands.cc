@@ -105,8 +105,7 @@ absl::Status KillProcess(int64_t pid) {
 // A full screen until the job has ended or the user quits.
 int WatchJob(const flags::FlagSet& set, JobHandle& job) {
   TopOptions options;
-  options.color =
-      WantsColor(flags::GetEnv("NO_COLOR"), flags::GetEnv("TERM"));
+  options.color = WantsColor(flags::GetEnv("NO_COLOR"), flags::GetEnv("TERM"));
   options.unicode = HasUtf8(flags::GetEnv("LC_ALL"), flags::GetEnv("LC_CTYPE"),
                             flags::GetEnv("LANG"));
   options.kill = KillProcess;

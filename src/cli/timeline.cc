@@ -21,8 +21,8 @@ int RunSummary(const std::vector<std::string>& args) {
   if (const int code = set.ParseOrExitCode(args); code >= 0) return code;
   std::ifstream in(files[0]);
   if (!in.is_open()) {
-    return Fail(set, absl::NotFoundError(
-                         absl::StrCat("cannot open ", files[0])));
+    return Fail(set,
+                absl::NotFoundError(absl::StrCat("cannot open ", files[0])));
   }
   const auto summary = trace::SummarizeTimeline(in, files[0]);
   if (!summary.ok()) return Fail(set, summary.status());

@@ -67,10 +67,11 @@ class JsonFormatter : public spdlog::formatter {
               spdlog::memory_buf_t& out) override {
     LogContext& context = Context();
     nlohmann::ordered_json json;
-    json["time"] = absl::FormatTime("%Y-%m-%d%ET%H:%M:%E6SZ",
-                                    absl::FromChrono(line.time),
-                                    absl::UTCTimeZone());
-    const spdlog::string_view_t level = spdlog::level::to_string_view(line.level);
+    json["time"] =
+        absl::FormatTime("%Y-%m-%d%ET%H:%M:%E6SZ", absl::FromChrono(line.time),
+                         absl::UTCTimeZone());
+    const spdlog::string_view_t level =
+        spdlog::level::to_string_view(line.level);
     json["level"] = std::string(level.data(), level.size());
     {
       MutexLock lock(context.mu);

@@ -180,10 +180,10 @@ class HttpStatus::Server {
   }
 
   bool Allowed(const httplib::Request& request) const {
-    if (request.method == "GET" && (request.path == page::Style().path ||
-                                    request.path == page::Script().path ||
-                                    request.path == "/healthz" ||
-                                    request.path == "/readyz")) {
+    if (request.method == "GET" &&
+        (request.path == page::Style().path ||
+         request.path == page::Script().path || request.path == "/healthz" ||
+         request.path == "/readyz")) {
       return true;
     }
     const std::string header = request.get_header_value("Authorization");

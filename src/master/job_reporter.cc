@@ -65,9 +65,8 @@ std::string Describe(const std::map<std::string, double>& metrics) {
 // out.
 std::vector<trace::Span> SpansOf(const v1::TraceSpans& message) {
   std::vector<trace::Span> spans;
-  const int size =
-      std::min({message.kinds_size(), message.begins_size(),
-                message.durations_size(), message.numbers_size()});
+  const int size = std::min({message.kinds_size(), message.begins_size(),
+                             message.durations_size(), message.numbers_size()});
   spans.reserve(static_cast<size_t>(size));
   int64_t begin = 0;
   for (int i = 0; i < size; ++i) {
@@ -254,8 +253,8 @@ void JobReporter::CheckTimeline(const absl::Status& status) {
 
 void JobReporter::MarkTimeline(const std::string& name,
                                const std::string& detail) {
-  CheckTimeline(timeline_->Mark(
-      name, absl::ToUnixNanos(Clock::Real().Now()), detail));
+  CheckTimeline(
+      timeline_->Mark(name, absl::ToUnixNanos(Clock::Real().Now()), detail));
 }
 
 void JobReporter::OnTelemetry(absl::Time now, bool server, int64_t id,
@@ -422,7 +421,8 @@ void JobReporter::Activity(std::string text) {
   const absl::Time now = Clock::Real().Now();
   // Bytes that are counted are the same activity.
   const bool took_long = now - activity_since_ >= kLongActivity;
-  if (!activity_.empty() && took_long && !absl::StrContains(activity_, " of ")) {
+  if (!activity_.empty() && took_long &&
+      !absl::StrContains(activity_, " of ")) {
     Say(absl::StrCat(activity_, ": ",
                      absl::FormatDuration(absl::Trunc(
                          now - activity_since_, absl::Milliseconds(100)))));
@@ -483,8 +483,7 @@ void JobReporter::UpdateStatus(absl::Time now, const TaskProgress& tasks,
   for (const PodInfo& pod : pods) {
     StatusPod shown = {pod.name, pod.id,    PodTypeName(pod.type),
                        pod.pid,  pod.state, pod.message};
-    const PodUsage* usage =
-        telemetry_.Find({pod.type == PodType::kPs, pod.id});
+    const PodUsage* usage = telemetry_.Find({pod.type == PodType::kPs, pod.id});
     if (usage != nullptr) shown.usage = *usage;
     status_.pods.push_back(std::move(shown));
   }

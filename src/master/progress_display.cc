@@ -101,9 +101,9 @@ std::string RenderProgress(const Progress& progress, int columns,
   } else {
     // A line that stays would be another one every second.
     const bool timed = with_bar && progress.activity_time >= absl::Seconds(1);
-    parts.push_back(absl::StrCat(
-        "(", progress.activity, timed ? ", " : "",
-        timed ? ShortDuration(progress.activity_time) : "", ")"));
+    parts.push_back(
+        absl::StrCat("(", progress.activity, timed ? ", " : "",
+                     timed ? ShortDuration(progress.activity_time) : "", ")"));
   }
   if (works && progress.loss.has_value()) {
     parts.push_back(absl::StrFormat("loss %.4g", *progress.loss));
@@ -188,9 +188,9 @@ void ProgressDisplay::Message(absl::string_view text, absl::Time now) {
   const bool redraw = line_shown_;
   if (options_.mode == Mode::kJson) {
     const nlohmann::json message = {{"message", Printable(text)}};
-    Write(absl::StrCat(message.dump(-1, ' ', false,
-                                    nlohmann::json::error_handler_t::replace),
-                       "\n"));
+    Write(absl::StrCat(
+        message.dump(-1, ' ', false, nlohmann::json::error_handler_t::replace),
+        "\n"));
     return;
   }
   Write(absl::StrCat(redraw ? kClearLine : "", Printable(text), "\n"));

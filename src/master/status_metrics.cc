@@ -82,18 +82,20 @@ void AddPods(const JobStatus& status, const char* name, const char* type,
 
 void AddUsage(const JobStatus& status, MetricsWriter& out) {
   const auto whole = [](int64_t PodUsage::*field) {
-    return [field](const PodUsage& usage) { return absl::StrCat(usage.*field); };
+    return
+        [field](const PodUsage& usage) { return absl::StrCat(usage.*field); };
   };
   AddPods(status, "pod_resident_memory_bytes", "gauge",
           "Resident memory of a pod.", false, whole(&PodUsage::memory_bytes),
           out);
-  AddPods(status, "pod_cpu_seconds_total", "counter",
-          "Processor time of a pod.", false,
-          [](const PodUsage& usage) { return MetricValue(usage.cpu_seconds); },
-          out);
+  AddPods(
+      status, "pod_cpu_seconds_total", "counter", "Processor time of a pod.",
+      false,
+      [](const PodUsage& usage) { return MetricValue(usage.cpu_seconds); },
+      out);
   AddPods(status, "server_rows", "gauge",
-          "Embedding rows on a parameter server.", true,
-          whole(&PodUsage::rows), out);
+          "Embedding rows on a parameter server.", true, whole(&PodUsage::rows),
+          out);
   AddPods(status, "server_model_bytes", "gauge",
           "Dense values and tables on a parameter server.", true,
           whole(&PodUsage::model_bytes), out);
@@ -115,8 +117,8 @@ void AddDurations(const JobStatus& status, MetricsWriter& out) {
               absl::StrCat("phase=\"", trace::KindField(kind), "\""),
               MetricValue(totals.phase_seconds[i]));
   }
-  out.Histogram("step_duration_seconds",
-                "Steps, as each worker has seen them.", totals.steps);
+  out.Histogram("step_duration_seconds", "Steps, as each worker has seen them.",
+                totals.steps);
   out.Histogram("world_pause_seconds",
                 "How long members did not train when a new world was formed.",
                 totals.pauses);

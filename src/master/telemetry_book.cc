@@ -20,11 +20,10 @@ double Positive(double value) {
 }
 
 void AddTo(trace::DurationCounts& sums, const v1::DurationCounts& counts) {
-  const size_t size = std::min(sums.counts.size(),
-                               static_cast<size_t>(counts.counts_size()));
+  const size_t size =
+      std::min(sums.counts.size(), static_cast<size_t>(counts.counts_size()));
   for (size_t i = 0; i < size; ++i) {
-    sums.counts[i] +=
-        std::max<int64_t>(0, counts.counts(static_cast<int>(i)));
+    sums.counts[i] += std::max<int64_t>(0, counts.counts(static_cast<int>(i)));
   }
   sums.seconds += Positive(counts.seconds());
 }
@@ -47,7 +46,8 @@ void TelemetryBook::Add(absl::Time now, Key key,
   usage.records_per_s = rate(static_cast<double>(telemetry.records()));
   usage.rows = telemetry.rows();
   usage.model_bytes = telemetry.model_bytes();
-  usage.pulls_per_s = rate(static_cast<double>(telemetry.pulls() - usage.pulls));
+  usage.pulls_per_s =
+      rate(static_cast<double>(telemetry.pulls() - usage.pulls));
   usage.pushes_per_s =
       rate(static_cast<double>(telemetry.pushes() - usage.pushes));
   usage.pulls = telemetry.pulls();
@@ -58,8 +58,7 @@ void TelemetryBook::Add(absl::Time now, Key key,
   double step = 0;
   for (size_t i = 0; i < pod.phases.size(); ++i) {
     if (i >= static_cast<size_t>(telemetry.phase_seconds_size())) break;
-    pod.phases[i] =
-        Positive(telemetry.phase_seconds(static_cast<int>(i)));
+    pod.phases[i] = Positive(telemetry.phase_seconds(static_cast<int>(i)));
     totals_.phase_seconds[i] += pod.phases[i];
     if (IsStepKind(static_cast<Kind>(i))) step += pod.phases[i];
   }

@@ -209,9 +209,8 @@ absl::StatusOr<master::MasterOptions> MakeMasterOptions(
   options.num_ps_pods = options.job.num_ps_pods();
   options.ps_pod_priority = flags.ps_pod_priority;
   // Processes of this machine, for workers of this machine.
-  options.ps_argv = {JoinPath(bin, "elasticdl-ps"), log_level,
-                     log_format, "--port=0",
-                     "--worker_address=127.0.0.1"};
+  options.ps_argv = {JoinPath(bin, "elasticdl-ps"), log_level, log_format,
+                     "--port=0", "--worker_address=127.0.0.1"};
   if (!flags.ps_memory_limit.empty()) {
     options.ps_argv.push_back("--ps_memory_limit=" + flags.ps_memory_limit);
   }

@@ -30,8 +30,8 @@ size_t ThreadOf(Kind kind) {
 }
 
 std::string Quote(const std::string& text) {
-  return nlohmann::json(text).dump(
-      -1, ' ', false, nlohmann::json::error_handler_t::replace);
+  return nlohmann::json(text).dump(-1, ' ', false,
+                                   nlohmann::json::error_handler_t::replace);
 }
 
 // Microseconds, to the nanosecond.
@@ -59,8 +59,8 @@ absl::StatusOr<std::unique_ptr<TimelineFile>> TimelineFile::Open(
   file->path_ = path;
   file->max_bytes_ = max_bytes;
   if (path.empty()) return file;
-  file->fd_ = Fd(open(path.c_str(), O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC,
-                      0600));
+  file->fd_ =
+      Fd(open(path.c_str(), O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, 0600));
   if (!file->fd_.valid()) {
     return ErrnoToStatus(errno, absl::StrCat("--timeline: create ", path));
   }
@@ -114,9 +114,9 @@ absl::Status TimelineFile::Add(int64_t worker_id,
 absl::Status TimelineFile::Mark(const std::string& name, int64_t time,
                                 const std::string& detail) {
   if (!fd_.valid() || full_) return absl::OkStatus();
-  std::string text = absl::StrCat(
-      "{\"ph\":\"i\",\"s\":\"g\",\"name\":", Quote(name),
-      ",\"pid\":", kMasterPid, ",\"tid\":0,\"ts\":");
+  std::string text =
+      absl::StrCat("{\"ph\":\"i\",\"s\":\"g\",\"name\":", Quote(name),
+                   ",\"pid\":", kMasterPid, ",\"tid\":0,\"ts\":");
   AppendMicroseconds(text, time);
   absl::StrAppend(&text, ",\"args\":{\"detail\":", Quote(detail), "}},\n");
   return Write(text);

@@ -114,8 +114,7 @@ void Reader::Close(const std::map<int64_t, double>& arrivals) {
   const auto earlier = [](const auto& a, const auto& b) {
     return a.second < b.second;
   };
-  const auto last =
-      std::max_element(arrivals.begin(), arrivals.end(), earlier);
+  const auto last = std::max_element(arrivals.begin(), arrivals.end(), earlier);
   const auto first =
       std::min_element(arrivals.begin(), arrivals.end(), earlier);
   TimelineSummary::Worker& slow = summary_.workers[last->first];
@@ -185,8 +184,7 @@ absl::StatusOr<TimelineSummary> SummarizeTimeline(std::istream& in,
     const absl::Status added = reader.Add(text);
     // A job that was killed may leave a part of a line at the end.
     if (!added.ok() && in.peek() == std::char_traits<char>::eof()) break;
-    ELASTICDL_RETURN_IF_ERROR(
-        Annotate(added, absl::StrCat(name, ":", number)));
+    ELASTICDL_RETURN_IF_ERROR(Annotate(added, absl::StrCat(name, ":", number)));
   }
   if (number == 0) {
     return absl::InvalidArgumentError(absl::StrCat(name, ": empty"));
@@ -220,12 +218,12 @@ std::string DescribeTimeline(const TimelineSummary& summary) {
           &text, "  worker %d came last at %s; the others waited %.3f s\n", id,
           Count(worker.last, "step"), worker.waited_for);
     }
-    absl::StrAppendFormat(&text, "most was waited for worker %d\n",
-                          slowest_id);
+    absl::StrAppendFormat(&text, "most was waited for worker %d\n", slowest_id);
   }
   if (!summary.complete) {
-    text += "the timeline is not complete: the job was killed or the file was "
-            "full\n";
+    text +=
+        "the timeline is not complete: the job was killed or the file was "
+        "full\n";
   }
   return text;
 }

@@ -1,5 +1,3 @@
-#include "doctor/checks.h"
-
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
@@ -8,6 +6,7 @@
 
 #include "absl/strings/match.h"
 #include "absl/strings/str_join.h"
+#include "doctor/checks.h"
 #include "elasticdl/common/file.h"
 #include "support/temp_dir.h"
 
@@ -21,9 +20,9 @@ using State = Finding::State;
 class DoctorTest : public ::testing::Test {
  protected:
   DoctorTest() {
-    for (const char* name : {"elasticdl-master", "elasticdl-worker",
-                             "elasticdl-ps", "elasticdl-ckpt",
-                             "elasticdl-cluster"}) {
+    for (const char* name :
+         {"elasticdl-master", "elasticdl-worker", "elasticdl-ps",
+          "elasticdl-ckpt", "elasticdl-cluster"}) {
       EXPECT_TRUE(WriteFileAtomic(dir_.Path(name), "").ok());
     }
     EXPECT_TRUE(MakeDirectories(dir_.Path("proc")).ok());

@@ -48,29 +48,29 @@ Json Update(int pods) {
     list.push_back(Pod(i, absl::StrCat("elasticdl-worker-j-", i)));
     spans.push_back(Span(i, i, "training", 1100, nullptr));
   }
-  return {{"all", true},
-          {"cursor", 17},
-          {"begin", 1000},
-          {"now", 1300},
-          {"totals", {{"joined", 4}, {"lost", 1}, {"pause_ms", 34}}},
-          {"spans", spans},
-          {"status",
-           {{"job", "mnist"},
-            {"state", "running"},
-            {"step", 488},
-            {"epoch", 1},
-            {"num_epochs", 2},
-            {"records_done", 52},
-            {"records_total", 100},
-            {"records_per_s", 12400},
-            {"loss", 0.1234},
-            {"workers", pods},
-            {"target_workers", pods},
-            {"generation", 3},
-            {"step_time",
-             {{"step_ms", 10}, {"forward_ms", 4}, {"backward_ms", 6}}},
-            {"slowest", {{"worker", 1}}},
-            {"pods", list}}}};
+  return {
+      {"all", true},
+      {"cursor", 17},
+      {"begin", 1000},
+      {"now", 1300},
+      {"totals", {{"joined", 4}, {"lost", 1}, {"pause_ms", 34}}},
+      {"spans", spans},
+      {"status",
+       {{"job", "mnist"},
+        {"state", "running"},
+        {"step", 488},
+        {"epoch", 1},
+        {"num_epochs", 2},
+        {"records_done", 52},
+        {"records_total", 100},
+        {"records_per_s", 12400},
+        {"loss", 0.1234},
+        {"workers", pods},
+        {"target_workers", pods},
+        {"generation", 3},
+        {"step_time", {{"step_ms", 10}, {"forward_ms", 4}, {"backward_ms", 6}}},
+        {"slowest", {{"worker", 1}}},
+        {"pods", list}}}};
 }
 
 // How wide a line is on the screen.
@@ -89,9 +89,8 @@ size_t Width(const std::string& line) {
 TEST(RenderTopTest, FitsAnyScreen) {
   TopModel model;
   ASSERT_TRUE(model.Add(Update(30).dump()).ok());
-  for (const auto& [columns, rows] :
-       std::vector<std::pair<int, int>>{{80, 24}, {40, 10}, {200, 60}, {10, 3},
-                                        {1, 1}}) {
+  for (const auto& [columns, rows] : std::vector<std::pair<int, int>>{
+           {80, 24}, {40, 10}, {200, 60}, {10, 3}, {1, 1}}) {
     for (const bool color : {false, true}) {
       TopView view;
       view.columns = columns;
@@ -126,8 +125,7 @@ TEST(RenderTopTest, ShowsWhatMatters) {
   EXPECT_THAT(text, HasSubstr("x"));
   EXPECT_THAT(text, Not(HasSubstr("\x1b")));
   view.unicode = false;
-  EXPECT_THAT(absl::StrJoin(RenderTop(model, view), "\n"),
-              Not(HasSubstr("█")));
+  EXPECT_THAT(absl::StrJoin(RenderTop(model, view), "\n"), Not(HasSubstr("█")));
 }
 
 TEST(RenderTopTest, NamesCannotMoveTheCursor) {
@@ -257,8 +255,8 @@ TEST_F(TopTest, Scales) {
 }
 
 TEST_F(TopTest, TellsWhyItDidNotScale) {
-  EXPECT_TRUE(Press({'s', '9', '9', '9', Terminal::kEnter, 'q'})
-                  .Showed("too many"));
+  EXPECT_TRUE(
+      Press({'s', '9', '9', '9', Terminal::kEnter, 'q'}).Showed("too many"));
   EXPECT_TRUE(Press({'s', Terminal::kEnter, 'q'}).Showed("a number from 1"));
   job_.scaled.clear();
   Press({'s', '5', Terminal::kEscape, 'q'});
@@ -268,17 +266,18 @@ TEST_F(TopTest, TellsWhyItDidNotScale) {
 TEST_F(TopTest, KillsOnlyAfterYes) {
   EXPECT_TRUE(Press({'k', 'n', 'q'}).Showed("kill worker 0 (pid 1000)? y/n"));
   EXPECT_TRUE(killed_.empty());
-  EXPECT_TRUE(Press({Terminal::kDown, 'k', 'y', 'q'}).Showed("killed worker 1"));
+  EXPECT_TRUE(
+      Press({Terminal::kDown, 'k', 'y', 'q'}).Showed("killed worker 1"));
   EXPECT_THAT(killed_, ::testing::ElementsAre(1001));
 }
 
 TEST_F(TopTest, ShowsALogAndReturns) {
-  const auto terminal = Press({Terminal::kDown, Terminal::kDown, 'l', 'x', 'q'});
+  const auto terminal =
+      Press({Terminal::kDown, Terminal::kDown, 'l', 'x', 'q'});
   EXPECT_TRUE(terminal.Showed("log of elasticdl-worker-j-2"));
   EXPECT_TRUE(terminal.Showed("line of the log"));
   EXPECT_THAT(terminal.screens.back(), HasSubstr("q quit"));
-  EXPECT_THAT(job_.asked,
-              ::testing::Contains("log?pod=elasticdl-worker-j-2"));
+  EXPECT_THAT(job_.asked, ::testing::Contains("log?pod=elasticdl-worker-j-2"));
 }
 
 }  // namespace

@@ -40,8 +40,7 @@ class WatchTest : public JobTest {
     return Path("state/elasticdl/jobs/watched/" + name);
   }
   std::unique_ptr<Job> Watched(Flags flags) {
-    flags.insert(flags.begin(),
-                 {"--distribution_strategy=AllreduceStrategy"});
+    flags.insert(flags.begin(), {"--distribution_strategy=AllreduceStrategy"});
     return Train("watched", flags);
   }
   // Two workers have trained for a while: it has reported where its time went.
@@ -86,9 +85,9 @@ TEST_F(WatchTest, TheTimelineHasEveryWorkerAndASummary) {
   }
   ASSERT_EQ(spans.size(), 2u);
   for (const auto& [worker, names] : spans) {
-    for (const char* name : {"forward", "backward", "communication",
-                             "all-reduce", "optimizer", "feed",
-                             "enter world"}) {
+    for (const char* name :
+         {"forward", "backward", "communication", "all-reduce", "optimizer",
+          "feed", "enter world"}) {
       EXPECT_EQ(names.count(name), 1u) << "worker " << worker << " " << name;
     }
     EXPECT_EQ(names.at("forward"), names.at("backward"));
@@ -162,11 +161,10 @@ TEST_F(WatchTest, PromtoolAcceptsTheMetrics) {
   if (!Installed("promtool")) GTEST_SKIP() << "no promtool on this machine";
   const auto job = Watched({"--num_workers=2", "--num_epochs=0"});
   WaitForStepTime(*job);
-  ASSERT_TRUE(
-      WriteFileAtomic(Path("metrics.txt"), Get("/metrics")->body).ok());
-  const auto check = Run("promtool", {"/bin/sh", "-c",
-                                      "promtool check metrics < " +
-                                          Path("metrics.txt")});
+  ASSERT_TRUE(WriteFileAtomic(Path("metrics.txt"), Get("/metrics")->body).ok());
+  const auto check =
+      Run("promtool",
+          {"/bin/sh", "-c", "promtool check metrics < " + Path("metrics.txt")});
   EXPECT_EQ(check->Wait(), 0) << check->out() << check->err();
   EXPECT_EQ(check->err(), "");
   Stop(*job);
@@ -176,21 +174,20 @@ TEST_F(WatchTest, PrometheusScrapesTheJob) {
   if (!Installed("prometheus")) GTEST_SKIP() << "no prometheus here";
   const auto job = Watched({"--num_workers=2", "--num_epochs=0"});
   WaitForStepTime(*job);
-  ASSERT_TRUE(WriteFileAtomic(
-                  Path("prometheus.yml"),
-                  absl::StrCat(
-                      "scrape_configs:\n"
-                      "- job_name: elasticdl\n"
-                      "  scrape_interval: 1s\n"
-                      "  authorization: {credentials: '",
-                      Contents(JobPath("token")), "'}\n",
-                      "  static_configs: [{targets: ['",
-                      Contents(JobPath("http_address")), "']}]\n"))
-                  .ok());
-  const auto prometheus =
-      Run("prometheus", {"prometheus", "--config.file=" + Path("prometheus.yml"),
-                         "--storage.tsdb.path=" + Path("tsdb"),
-                         "--web.listen-address=127.0.0.1:0"});
+  ASSERT_TRUE(
+      WriteFileAtomic(Path("prometheus.yml"),
+                      absl::StrCat("scrape_configs:\n"
+                                   "- job_name: elasticdl\n"
+                                   "  scrape_interval: 1s\n"
+                                   "  authorization: {credentials: '",
+                                   Contents(JobPath("token")), "'}\n",
+                                   "  static_configs: [{targets: ['",
+                                   Contents(JobPath("http_address")), "']}]\n"))
+          .ok());
+  const auto prometheus = Run(
+      "prometheus", {"prometheus", "--config.file=" + Path("prometheus.yml"),
+                     "--storage.tsdb.path=" + Path("tsdb"),
+                     "--web.listen-address=127.0.0.1:0"});
   std::string address;
   Json result = Json::array();
   const absl::Time deadline = Clock::Real().Now() + kPatience;
@@ -206,8 +203,8 @@ TEST_F(WatchTest, PrometheusScrapesTheJob) {
     address = said.substr(at + mark.size());
     address = address.substr(0, address.find_first_of(" \n"));
     httplib::Client client("http://" + address);
-    const auto answer = client.Get(
-        "/api/v1/query?query=elasticdl_step_duration_seconds_count");
+    const auto answer =
+        client.Get("/api/v1/query?query=elasticdl_step_duration_seconds_count");
     if (!answer || answer->status != 200) continue;
     result = Json::parse(answer->body).at("data").at("result");
   }
@@ -221,9 +218,8 @@ TEST_F(WatchTest, PrometheusScrapesTheJob) {
 }
 
 TEST_F(WatchTest, LogsForProgramsAreJson) {
-  const auto job =
-      Watched({"--num_workers=1", "--num_epochs=2", "--log_format=json",
-               "--log_loss_steps=5"});
+  const auto job = Watched({"--num_workers=1", "--num_epochs=2",
+                            "--log_format=json", "--log_loss_steps=5"});
   ASSERT_EQ(job->Wait(), 0) << job->Output();
   bool has_step = false;
   for (const std::string& pod : {std::string("master"), std::string("0")}) {
@@ -234,18 +230,19 @@ TEST_F(WatchTest, LogsForProgramsAreJson) {
       for (const char* field : {"time", "level", "pod", "message"}) {
         EXPECT_TRUE(json.contains(field)) << line;
       }
-      has_step |= json.value("step", 0) > 0 && json.value("job", "") == "watched";
+      has_step |=
+          json.value("step", 0) > 0 && json.value("job", "") == "watched";
     }
   }
   EXPECT_TRUE(has_step);
 }
 
 TEST_F(WatchTest, TheTokenIsNowhere) {
-  const auto job = Watched(
-      {"--num_workers=2", "--num_epochs=0", "--log_level=DEBUG",
-       "--log_format=json", "--timeline=" + Path("timeline.json"),
-       "--tensorboard_log_dir=" + Path("tb"),
-       "--log_file_path=" + Path("all.log")});
+  const auto job =
+      Watched({"--num_workers=2", "--num_epochs=0", "--log_level=DEBUG",
+               "--log_format=json", "--timeline=" + Path("timeline.json"),
+               "--tensorboard_log_dir=" + Path("tb"),
+               "--log_file_path=" + Path("all.log")});
   WaitForStepTime(*job);
   const std::string token = Contents(JobPath("token"));
   ASSERT_GE(token.size(), 16u);
@@ -313,7 +310,8 @@ class Screen {
       }
       const absl::Duration left = deadline - Clock::Real().Now();
       pollfd fd = {fd_, POLLIN, 0};
-      if (poll(&fd, 1, static_cast<int>(absl::ToInt64Milliseconds(left))) <= 0) {
+      if (poll(&fd, 1, static_cast<int>(absl::ToInt64Milliseconds(left))) <=
+          0) {
         return false;
       }
       char buffer[4096];

@@ -125,9 +125,9 @@ TEST(RecorderTest, ThreadsRecordTogether) {
 
 TEST(DurationHistogramTest, CountsInBucketsAndTakesOnce) {
   DurationHistogram histogram;
-  histogram.Add(50'000);            // 0.05 ms
-  histogram.Add(100'000);           // the bound belongs to its bucket
-  histogram.Add(3'000'000'000);     // 3 s
+  histogram.Add(50'000);             // 0.05 ms
+  histogram.Add(100'000);            // the bound belongs to its bucket
+  histogram.Add(3'000'000'000);      // 3 s
   histogram.Add(1'000'000'000'000);  // beyond all
   const DurationCounts counts = histogram.Take();
   EXPECT_EQ(counts.counts[0], 2);

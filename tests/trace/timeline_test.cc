@@ -29,15 +29,15 @@ class TimelineTest : public ::testing::Test {
     const int64_t behind = int64_t{3600} * 1000 * kMs;
     for (int step = 1; step <= steps; ++step) {
       const int64_t t = step * 10 * kMs;
-      ASSERT_TRUE(file.Add(0,
-                           {{Kind::kForward, t, t + kMs, step},
-                            {Kind::kBackward, t + kMs, t + 2 * kMs, step},
-                            {Kind::kCommunication, t + 2 * kMs, t + 6 * kMs,
-                             step},
-                            {Kind::kAllReduce, t + 2 * kMs, t + 6 * kMs, 0},
-                            {Kind::kOptimizer, t + 6 * kMs, t + 7 * kMs, step}},
-                           0, 0)
-                      .ok());
+      ASSERT_TRUE(
+          file.Add(0,
+                   {{Kind::kForward, t, t + kMs, step},
+                    {Kind::kBackward, t + kMs, t + 2 * kMs, step},
+                    {Kind::kCommunication, t + 2 * kMs, t + 6 * kMs, step},
+                    {Kind::kAllReduce, t + 2 * kMs, t + 6 * kMs, 0},
+                    {Kind::kOptimizer, t + 6 * kMs, t + 7 * kMs, step}},
+                   0, 0)
+              .ok());
       const int64_t u = t - behind;
       ASSERT_TRUE(
           file.Add(1,
@@ -125,7 +125,8 @@ TEST_F(TimelineTest, BadFilesAreNamedWithTheLine) {
   EXPECT_THAT(message("hello\n"), HasSubstr("t.json:1: not a timeline"));
   EXPECT_THAT(message(""), HasSubstr("t.json: empty"));
   EXPECT_THAT(message("[\n{\"ph\":\"M\"},\n{}\n"), HasSubstr("t.json:2"));
-  EXPECT_THAT(message("[\n12,\n{}\n"), HasSubstr("t.json:2: not a trace event"));
+  EXPECT_THAT(message("[\n12,\n{}\n"),
+              HasSubstr("t.json:2: not a trace event"));
   EXPECT_THAT(message("[\n{\"ph\":\"X\",\"pid\":7},\n{}\n"),
               HasSubstr("t.json:2: a span of a worker without a name"));
 }

@@ -48,9 +48,10 @@ Finding CheckDocker() {
   if (engine.ok()) {
     return {State::kOk, "Docker", "an engine answers: images can be built", ""};
   }
-  return {State::kNote, "Docker", std::string(engine.status().message()),
-          "only `elasticdl zoo build` and `zoo push`, and jobs that build their "
-          "own image, need one"};
+  return {
+      State::kNote, "Docker", std::string(engine.status().message()),
+      "only `elasticdl zoo build` and `zoo push`, and jobs that build their "
+      "own image, need one"};
 }
 
 }  // namespace

@@ -56,9 +56,9 @@ absl::StatusOr<std::string> Ask(const DoctorHost& host,
 
 std::vector<Finding> Programs(const DoctorHost& host) {
   std::vector<std::string> missing;
-  for (const char* name : {"elasticdl-master", "elasticdl-worker",
-                           "elasticdl-ps", "elasticdl-ckpt",
-                           "elasticdl-cluster"}) {
+  for (const char* name :
+       {"elasticdl-master", "elasticdl-worker", "elasticdl-ps",
+        "elasticdl-ckpt", "elasticdl-cluster"}) {
     if (!FileExists(JoinPath(host.program_dir, name))) missing.push_back(name);
   }
   Finding finding = {State::kOk, "programs",
@@ -151,8 +151,9 @@ std::vector<Finding> Disk(const DoctorHost& host) {
     if (!bytes.ok()) {
       finding.state = State::kProblem;
       finding.detail = std::string(bytes.status().message());
-      finding.advice = "make the folder, or set XDG_STATE_HOME and "
-                       "XDG_CACHE_HOME to where you may write";
+      finding.advice =
+          "make the folder, or set XDG_STATE_HOME and "
+          "XDG_CACHE_HOME to where you may write";
     } else {
       finding.detail = absl::StrCat(Size(*bytes), " free in ", path);
       if (*bytes < kDisk) {
@@ -166,16 +167,16 @@ std::vector<Finding> Disk(const DoctorHost& host) {
 }
 
 std::vector<Finding> Gpus(const DoctorHost& host) {
-  const auto gpus = Ask(
-      host, {"nvidia-smi", "--query-gpu=name,driver_version", "--format=csv,noheader"});
+  const auto gpus = Ask(host, {"nvidia-smi", "--query-gpu=name,driver_version",
+                               "--format=csv,noheader"});
   if (!gpus.ok()) {
     return {{State::kNote, "GPU", "none: nvidia-smi is not there or fails",
              "workers train on the CPU; that is fine without GPUs"}};
   }
   std::vector<Finding> findings = {{State::kOk, "GPU", *gpus, ""}};
   const auto libraries = host.run({"ldconfig", "-p"});
-  const bool nccl = libraries.ok() &&
-                    absl::StrContains(libraries->output, "libnccl.so");
+  const bool nccl =
+      libraries.ok() && absl::StrContains(libraries->output, "libnccl.so");
   findings.push_back(
       nccl ? Finding{State::kOk, "NCCL", "libnccl.so is installed", ""}
            : Finding{State::kNote, "NCCL", "no libnccl.so",
@@ -214,8 +215,8 @@ std::vector<Finding> Cluster(const DoctorHost& host) {
 
 const std::vector<Check>& AllChecks() {
   static const auto* checks =
-      new std::vector<Check>{Programs, Libraries, Compiler, Cores, Memory,
-                             SharedMemory, Disk, Gpus, Mpi, Cluster};
+      new std::vector<Check>{Programs,     Libraries, Compiler, Cores, Memory,
+                             SharedMemory, Disk,      Gpus,     Mpi,   Cluster};
   return *checks;
 }
 
@@ -271,9 +272,9 @@ int RunDoctor(const std::vector<std::string>& args) {
           flags::Info("Options", "Print a JSON object per line."));
   if (const int code = set.ParseOrExitCode(args); code >= 0) return code;
   const std::vector<Finding> findings = RunChecks(RealHost());
-  std::fputs((json ? FindingsToJson(findings) : DescribeFindings(findings))
-                 .c_str(),
-             stdout);
+  std::fputs(
+      (json ? FindingsToJson(findings) : DescribeFindings(findings)).c_str(),
+      stdout);
   return HasProblem(findings) ? 1 : 0;
 }
 

@@ -1,5 +1,5 @@
-// The checks of `elasticdl doctor`. To add one, write a function and put it into
-// the list of AllChecks.
+// The checks of `elasticdl doctor`. To add one, write a function and put it
+// into the list of AllChecks.
 #pragma once
 
 #include <cstdint>

@@ -108,12 +108,9 @@ std::string StepLine(const TopModel& model, const TopView& view) {
   if (whole <= 0) return Fit(" step time: not known yet", view.columns);
   std::string text = absl::StrFormat(" step %.3g ms:", whole);
   constexpr std::pair<const char*, const char*> kParts[] = {
-      {"data", "data_wait_ms"},
-      {"feed", "feed_wait_ms"},
-      {"forward", "forward_ms"},
-      {"backward", "backward_ms"},
-      {"comm", "communication_ms"},
-      {"optim", "optimizer_ms"},
+      {"data", "data_wait_ms"},     {"feed", "feed_wait_ms"},
+      {"forward", "forward_ms"},    {"backward", "backward_ms"},
+      {"comm", "communication_ms"}, {"optim", "optimizer_ms"},
       {"other", "other_ms"}};
   for (const auto& [name, field] : kParts) {
     const double share = 100 * model.StepTime(field) / whole;
@@ -147,8 +144,8 @@ std::string Lane(const TopModel& model, const TopModel::Pod& pod,
   std::string text;
   const char* color = "";
   for (int i = 0; i < columns; ++i) {
-    const double begin =
-        model.now() - view.window * (columns - i) / static_cast<double>(columns);
+    const double begin = model.now() - view.window * (columns - i) /
+                                           static_cast<double>(columns);
     const double end = begin + view.window / columns;
     Cell cell = CellOf("", false);
     for (const TopModel::Span& span : spans) {
@@ -179,8 +176,7 @@ std::string PodLine(const TopModel& model, const TopModel::Pod& pod,
       Short(pod.memory_bytes),
       pod.cpu_cores >= 0 ? absl::StrFormat("%.1f", pod.cpu_cores) : "-");
   const int lane = view.columns - kTableColumns;
-  std::string line =
-      Fit(table, lane > 8 ? kTableColumns : view.columns);
+  std::string line = Fit(table, lane > 8 ? kTableColumns : view.columns);
   if (chosen) line = Paint(view, kReverse, line);
   if (lane > 8) line += Lane(model, pod, view, lane);
   return line;
@@ -194,23 +190,21 @@ size_t PodRows(const TopView& view) {
   return static_cast<size_t>(std::max(1, rows));
 }
 
-std::vector<std::string> RenderTop(const TopModel& model,
-                                   const TopView& view) {
-  std::vector<std::string> lines = {
-      Title(model, view), Numbers(model, view), Losses(model, view),
-      StepLine(model, view)};
+std::vector<std::string> RenderTop(const TopModel& model, const TopView& view) {
+  std::vector<std::string> lines = {Title(model, view), Numbers(model, view),
+                                    Losses(model, view), StepLine(model, view)};
   const int lane = view.columns - kTableColumns;
-  std::string head = Fit(absl::StrFormat(" %-7s %-9s %7s %6s %6s %4s ",
-                                         "WORKER", "STATE", "REC/S", "STEPms",
-                                         "MEMORY", "CPU"),
-                         lane > 8 ? kTableColumns : view.columns);
+  std::string head =
+      Fit(absl::StrFormat(" %-7s %-9s %7s %6s %6s %4s ", "WORKER", "STATE",
+                          "REC/S", "STEPms", "MEMORY", "CPU"),
+          lane > 8 ? kTableColumns : view.columns);
   if (lane > 8) {
     head += Fit(absl::StrCat("LAST ", Duration(view.window)), lane);
   }
   lines.push_back(Paint(view, kDim, head));
   const std::vector<TopModel::Pod>& pods = model.pods();
-  for (size_t i = view.first;
-       i < pods.size() && i < view.first + PodRows(view); ++i) {
+  for (size_t i = view.first; i < pods.size() && i < view.first + PodRows(view);
+       ++i) {
     lines.push_back(PodLine(model, pods[i], view, i == view.chosen));
   }
   const auto rows = static_cast<size_t>(std::max(1, view.rows));
@@ -225,8 +219,8 @@ std::vector<std::string> RenderLog(const std::string& title,
   const std::vector<std::string> all =
       absl::StrSplit(log, '\n', absl::SkipEmpty());
   const auto rows = static_cast<size_t>(std::max(3, view.rows));
-  std::vector<std::string> lines = {
-      Paint(view, kReverse, Fit(absl::StrCat(" ", Clean(title)), view.columns))};
+  std::vector<std::string> lines = {Paint(
+      view, kReverse, Fit(absl::StrCat(" ", Clean(title)), view.columns))};
   const size_t room = rows - 2;
   const size_t first = all.size() > room ? all.size() - room : 0;
   for (size_t i = first; i < all.size(); ++i) {

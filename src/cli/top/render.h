@@ -30,8 +30,7 @@ struct TopView {
 std::vector<std::string> RenderTop(const TopModel& model, const TopView& view);
 // The same for the end of a log.
 std::vector<std::string> RenderLog(const std::string& title,
-                                   const std::string& log,
-                                   const TopView& view);
+                                   const std::string& log, const TopView& view);
 // How many pods fit.
 size_t PodRows(const TopView& view);
 // Whether the environment asks for no colors (NO_COLOR) and has UTF-8 (LC_ALL,

@@ -22,9 +22,7 @@ constexpr char kFinish[] = "\x1b[?25h\x1b[?1049l";
 std::atomic<bool> g_ended = false;
 std::atomic<bool> g_resized = false;
 
-void OnSignal(int signal) {
-  (signal == SIGWINCH ? g_resized : g_ended) = true;
-}
+void OnSignal(int signal) { (signal == SIGWINCH ? g_resized : g_ended) = true; }
 
 void Handle(int signal, void (*handler)(int)) {
   struct sigaction action = {};

@@ -82,8 +82,7 @@ absl::Status Top::Run() {
 }
 
 absl::Status Top::Update() {
-  const auto answer =
-      job_.Get(absl::StrCat("update?since=", model_.cursor()));
+  const auto answer = job_.Get(absl::StrCat("update?since=", model_.cursor()));
   // It may be ending; then the loop ends, too.
   if (!answer.ok()) {
     return job_.WaitEnd(kPeriod) ? absl::OkStatus() : answer.status();
@@ -109,8 +108,8 @@ void Top::Draw() {
       view_.footer = message_.empty() ? kKeys : absl::StrCat(" ", message_);
       break;
     case Mode::kScale:
-      view_.footer = absl::StrCat(" number of workers (Enter, Esc): ", typed_,
-                                  "_");
+      view_.footer =
+          absl::StrCat(" number of workers (Enter, Esc): ", typed_, "_");
       break;
     case Mode::kKill:
       view_.footer = absl::StrCat(" kill ", NameOf(victim_), " (pid ",
@@ -121,8 +120,8 @@ void Top::Draw() {
       break;
   }
   if (mode_ == Mode::kLog && chosen() != nullptr) {
-    terminal_.Draw(RenderLog(absl::StrCat("log of ", chosen()->name), log_,
-                             view_));
+    terminal_.Draw(
+        RenderLog(absl::StrCat("log of ", chosen()->name), log_, view_));
   } else {
     terminal_.Draw(RenderTop(model_, view_));
   }
@@ -195,10 +194,11 @@ void Top::OnScaleKey(int key) {
       return;
     }
     const absl::Status status = job_.Scale(workers, 0);
-    message_ = status.ok() ? absl::StrCat("scaling to ",
-                                          Count(workers, "worker"))
-                           : std::string(status.message());
-  } else if (key < 128 && absl::ascii_isdigit(static_cast<unsigned char>(key)) &&
+    message_ = status.ok()
+                   ? absl::StrCat("scaling to ", Count(workers, "worker"))
+                   : std::string(status.message());
+  } else if (key < 128 &&
+             absl::ascii_isdigit(static_cast<unsigned char>(key)) &&
              typed_.size() < 6) {
     typed_ += static_cast<char>(key);
   }
@@ -228,9 +228,8 @@ void Top::OnKillKey(int key) {
       std::any_of(pods.begin(), pods.end(), [&](const TopModel::Pod& pod) {
         return pod.name == victim_.name && pod.pid == victim_.pid;
       });
-  const absl::Status status =
-      there ? options_.kill(victim_.pid)
-            : absl::NotFoundError("it is gone already");
+  const absl::Status status = there ? options_.kill(victim_.pid)
+                                    : absl::NotFoundError("it is gone already");
   message_ = status.ok() ? absl::StrCat("killed ", NameOf(victim_))
                          : std::string(status.message());
 }
