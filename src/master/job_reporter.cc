@@ -178,6 +178,12 @@ void JobReporter::JobStarted(int64_t num_workers) {
   SetLogJob(options_.job.job_name());
   status_.state = "running";
   started_ = Clock::Real().Now();
+  std::string configuration;
+  for (const std::string& flag : options_.shown_flags) {
+    absl::StrAppend(&configuration, "    ", flag, "\n");
+  }
+  CheckTensorBoard(tensorboard_->Text("configuration", configuration,
+                                      Clock::Real().WallNow()));
   events_->JobStart(
       options_.job.job_name(),
       options_.job_command.empty() ? PhaseOf(options_.job) : "command",
