@@ -202,10 +202,9 @@ void AllReduceTrainer::Leave() {
 void AllReduceTrainer::BeforeWaiting() {
   // Whoever watches should know how far we are.
   session_->Report();
-  deps_.replica.step_clock().Enter(session_->WaitsForData() ||
-                                           session_->Starves()
-                                       ? trace::Kind::kDataWait
-                                       : trace::Kind::kIdle);
+  deps_.replica.step_clock().Enter(
+      session_->WaitsForData() || session_->Starves() ? trace::Kind::kDataWait
+                                                      : trace::Kind::kIdle);
   if (!session_->Starves()) return;
   v1::WorkerMessage message;
   message.mutable_starving();

@@ -122,8 +122,8 @@ void CheckpointCoordinator::Submit(int64_t step,
       [&events = deps_.events, send = deps_.send, step, lineage,
        &clock = deps_.clock, start = deps_.clock.Now(),
        recorder = deps_.replica.step_clock().recorder(),
-       begin = trace::NowNanoseconds()](
-          const absl::StatusOr<std::string>& path) {
+       begin =
+           trace::NowNanoseconds()](const absl::StatusOr<std::string>& path) {
         if (recorder != nullptr) {
           recorder->Add({trace::Kind::kCheckpointSave, begin,
                          trace::NowNanoseconds(), step});

@@ -7,6 +7,7 @@ namespace {
 
 // Often enough for a display, seldom enough to cost nothing.
 constexpr absl::Duration kTelemetryInterval = absl::Seconds(1);
+constexpr absl::Duration kSecondTelemetry = absl::Milliseconds(100);
 
 void FillCounts(const trace::DurationCounts& counts, v1::DurationCounts& out) {
   if (counts.total() == 0) return;
@@ -33,12 +34,14 @@ void Telemetry::OnEcho(const v1::TraceEcho& echo) {
 
 void Telemetry::Send(absl::Time now) {
   if (clock_ == nullptr) return;
-  next_ = now + kTelemetryInterval;
+  // The second soon after the first, which is answered with the clock.
+  const bool first = last_ == absl::InfinitePast();
+  next_ = now + (first ? kSecondTelemetry : kTelemetryInterval);
   const trace::ProcessUsage usage = trace::ReadProcessUsage();
   v1::WorkerMessage message;
   v1::Telemetry& telemetry = *message.mutable_telemetry();
   telemetry.set_memory_bytes(usage.memory_bytes);
-  if (last_ != absl::InfinitePast()) {
+  if (!first) {
     telemetry.set_seconds(absl::ToDoubleSeconds(now - last_));
     telemetry.set_cpu_seconds(usage.cpu_seconds - last_usage_.cpu_seconds);
   }
@@ -57,7 +60,14 @@ void Telemetry::Send(absl::Time now) {
 }
 
 void Telemetry::AddSpans(v1::TraceSpans& spans) {
-  const trace::Recorder::Taken taken = recorder_->Take();
+  bool known = false;
+  {
+    MutexLock lock(mu_);
+    known = offset_.known();
+  }
+  // Before the first echo it is not known when they were: they wait.
+  const trace::Recorder::Taken taken =
+      known ? recorder_->Take() : trace::Recorder::Taken();
   const int size = static_cast<int>(taken.spans.size());
   spans.mutable_kinds()->Reserve(size);
   spans.mutable_begins()->Reserve(size);

@@ -55,9 +55,8 @@ class DurationHistogram {
     for (size_t i = 0; i < counts_.size(); ++i) {
       taken.counts[i] = counts_[i].exchange(0, std::memory_order_relaxed);
     }
-    taken.seconds =
-        1e-9 * static_cast<double>(
-                   nanoseconds_.exchange(0, std::memory_order_relaxed));
+    taken.seconds = 1e-9 * static_cast<double>(nanoseconds_.exchange(
+                               0, std::memory_order_relaxed));
     return taken;
   }
 
