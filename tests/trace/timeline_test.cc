@@ -11,7 +11,7 @@
 #include "elasticdl/common/file.h"
 #include "elasticdl/trace/timeline_file.h"
 #include "elasticdl/trace/timeline_summary.h"
-#include "temp_dir.h"
+#include "support/temp_dir.h"
 
 namespace elasticdl::trace {
 namespace {
