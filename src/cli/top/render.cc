@@ -16,7 +16,7 @@ namespace {
 constexpr size_t kHeadLines = 5;
 constexpr size_t kFootLines = 1;
 // Of the table, before the lane.
-constexpr int kTableColumns = 44;
+constexpr int kTableColumns = 47;
 
 constexpr char kReset[] = "\x1b[0m";
 constexpr char kReverse[] = "\x1b[7m";
