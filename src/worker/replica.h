@@ -11,6 +11,7 @@
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
 #include "elasticdl/checkpoint/snapshot.h"
+#include "elasticdl/elastic/state_stream.h"
 #include "elasticdl/model/loader.h"
 #include "elasticdl/optim.h"
 #include "flat_parameters.h"
@@ -82,6 +83,21 @@ class Replica {
   void SetStep(int64_t step) { step_ = step; }
   const NamedTensors& buffers() const { return network_->buffers(); }
 
+  // ---- the state in pieces: replica_stream.cc ----
+  // The ring has so many units; where these are; the rest of State().
+  size_t NumUnits() const;
+  std::vector<absl::Span<char>> Units(
+      const elastic::StateStream::Range& range);
+  std::vector<absl::Span<char>> BufferBytes();
+  // From now on only this part of the ring is the model's, and updated;
+  // nothing: all of it.
+  void SetPart(std::optional<elastic::StateStream::Part> part) {
+    part_ = part;
+  }
+  const std::optional<elastic::StateStream::Part>& part() const {
+    return part_;
+  }
+
  private:
   Replica(model::Model& model, std::unique_ptr<model::Network> network,
           uint64_t seed)
@@ -91,6 +107,8 @@ class Replica {
   void RestoreSlots(const checkpoint::Loaded& loaded);
   void SetTraining(bool training);
   std::vector<checkpoint::NamedTensor> Variables() const;
+  std::vector<torch::Tensor> Untrained() const;
+  void ApplyToPart(double learning_rate);
 
   model::Model& model_;
   const std::unique_ptr<model::Network> network_;
@@ -105,6 +123,7 @@ class Replica {
   // Nothing: a new network is in whatever mode its maker left it.
   std::optional<bool> training_;
   int64_t step_ = 0;
+  std::optional<elastic::StateStream::Part> part_;
 };
 
 }  // namespace elasticdl::worker

@@ -25,6 +25,9 @@ TrainingSession::TrainingSession(Options options, const Deps& deps)
       environment_(deps.environment),
       loop_(options_.worker_id),
       trainer_(replica_, options_.compression, options_.watchdog),
+      catch_up_({options_.background_join_bytes, options_.join_bandwidth,
+                 options_.load_timeout},
+                replica_),
       last_report_(environment_.clock().Now()) {}
 
 bool TrainingSession::Hear(const v1::MasterMessage& message) {
@@ -53,7 +56,7 @@ void TrainingSession::OnMessage(const v1::MasterMessage& message) {
                  "know");
       return;
   }
-  if (loop_.world() == nullptr) trainer_.LeaveWorld();
+  if (loop_.world() == nullptr) LeaveWorld();
 }
 
 void TrainingSession::OnWake(int64_t generation) {
@@ -121,7 +124,8 @@ bool TrainingSession::Starves() const {
 }
 
 bool TrainingSession::WantsData() const {
-  return halt_ == Halt::kNone && taking_data_ && stop_reason_.empty();
+  return halt_ == Halt::kNone && taking_data_ && stop_reason_.empty() &&
+         !catch_up_.behind();
 }
 
 // How many minibatches this member puts into the next round. Those that cannot
@@ -130,11 +134,12 @@ bool TrainingSession::WantsData() const {
 size_t TrainingSession::Share() const {
   if (options_.global_batch_size == 0) return 1;
   const int64_t whole = options_.global_batch_size / options_.minibatch_size;
-  const int64_t size = world()->size();
+  const int64_t size = catch_up_.NumTrainers(world()->size());
   const int64_t rest = whole % size;
   // The same on all members, because they have done the same rounds.
   const int64_t first = rounds_ * rest % size;
-  const int64_t place = (world()->rank - first + size) % size;
+  const int64_t rank = catch_up_.NumTrainersBefore(world()->rank);
+  const int64_t place = (rank - first + size) % size;
   return static_cast<size_t>(whole / size + (place < rest ? 1 : 0));
 }
 
@@ -154,7 +159,7 @@ absl::StatusOr<WorkDone> TrainingSession::Work(double learning_rate) {
 absl::StatusOr<WorkDone> TrainingSession::EnterWorld() {
   WorkDone done;
   const rendezvous::World world = *loop_.ToEnter();
-  trainer_.LeaveWorld();
+  LeaveWorld();
   totals_.LeaveWorld();
   loop_.Enter();
   auto communicator = link_.Use(world.generation);
@@ -176,9 +181,12 @@ absl::StatusOr<WorkDone> TrainingSession::EnterWorld() {
     }
     ELASTICDL_RETURN_IF_ERROR(started);
   }
+  // What others give it is written over what it has.
+  if (!has_state_) fresh_ = false;
   auto levelled = BringLevel(*communicator, report);
   if (absl::IsFailedPrecondition(levelled.status())) return levelled.status();
   if (!levelled.ok()) {
+    catch_up_.Forget();
     BreakWorld(levelled.status());
     return done;
   }
@@ -187,12 +195,14 @@ absl::StatusOr<WorkDone> TrainingSession::EnterWorld() {
     return absl::InternalError(absl::StrCat(
         "rank ", levelled->donor, " sent a state that cannot be understood"));
   }
-  if (levelled->received) replica_.SetStep(levelled->step);
   lineage_ = levelled->lineage;
+  replica_.SetStep(levelled->step);
+  catch_up_.EnterWorld(levelled->stream, world.rank,
+                       environment_.clock().Now());
   // From here on the state is the donor's, even if the world breaks now: its
   // totals must be taken over with it.
   trainer_.AcceptBuffers();
-  ELASTICDL_RETURN_IF_ERROR(Adopt(donor, levelled->received));
+  ELASTICDL_RETURN_IF_ERROR(Adopt(donor));
   totals_.EnterWorld(donor.totals(), world);
   link_.ForgetFormer();
   if (!levelled->world.ok()) {
@@ -203,7 +213,8 @@ absl::StatusOr<WorkDone> TrainingSession::EnterWorld() {
           world.size(), ", step ", replica_.step(),
           levelled->bytes > 0
               ? absl::StrCat(", state of rank ", levelled->donor)
-              : "");
+              : "",
+          catch_up_.behind() ? ", catching up" : "");
   trainer_.EnterWorld(std::move(communicator), UsualRecords());
   rounds_ = 0;
   UpdateStepping();
@@ -222,6 +233,12 @@ absl::StatusOr<elastic::Levelled> TrainingSession::BringLevel(
   state.layout = replica_.LayoutDigest();
   state.spans = replica_.State();
   state.meta = MakeDonorState().SerializeAsString();
+  // Who waits for an evaluation or for the end has the time, and a cold or last
+  // world has nothing else to do.
+  state.may_stream = catch_up_.IsLarge() && !world()->cold && !world()->last &&
+                     halt_ == Halt::kNone;
+  state.units = catch_up_.units();
+  state.part = catch_up_.part();
   elastic::LevelOptions options;
   options.timeout = options_.load_timeout;
   options.moved = [&](int64_t bytes, int64_t total) {
@@ -239,6 +256,10 @@ void TrainingSession::SendLevel(const v1::DonorState& donor) {
   level.set_step(replica_.step());
   level.set_lineage(lineage_);
   *level.mutable_totals() = donor.totals();
+  for (int rank = 0; rank < world()->size(); ++rank) {
+    if (!catch_up_.IsBehind(rank)) continue;
+    level.add_behind(world()->members[static_cast<size_t>(rank)]);
+  }
   if (last_round_end_ != absl::InfinitePast()) {
     level.set_pause_seconds(
         absl::ToDoubleSeconds(environment_.clock().Now() - last_round_end_));
@@ -251,6 +272,7 @@ absl::Status TrainingSession::StartCold(const rendezvous::World& world,
   // What this worker had trained is not part of the job's history any more,
   // and its data was given back.
   totals_.Clear();
+  catch_up_.Forget();
   DropMinibatches(std::numeric_limits<int64_t>::max());
   halt_ = world.evaluating ? Halt::kEvaluation : Halt::kNone;
   halted_ = world.evaluating;
@@ -297,8 +319,7 @@ v1::DonorState TrainingSession::MakeDonorState() const {
   return state;
 }
 
-absl::Status TrainingSession::Adopt(const v1::DonorState& donor,
-                                    bool received) {
+absl::Status TrainingSession::Adopt(const v1::DonorState& donor) {
   const int64_t counted = totals_.Of(options_.worker_id);
   for (const v1::RecordTotal& total : donor.totals()) {
     if (total.worker_id() != options_.worker_id) continue;
@@ -312,7 +333,7 @@ absl::Status TrainingSession::Adopt(const v1::DonorState& donor,
     // this worker put into it are in the model.
     DropMinibatches(total.records() - counted);
   }
-  has_state_ = true;
+  has_state_ = !catch_up_.behind();
   fresh_ = false;
   idle_ = false;
   halt_ = donor.training_over() ? Halt::kOver
@@ -324,8 +345,13 @@ absl::Status TrainingSession::Adopt(const v1::DonorState& donor,
   return absl::OkStatus();
 }
 
-void TrainingSession::BreakWorld(const absl::Status& status) {
+void TrainingSession::LeaveWorld() {
   trainer_.LeaveWorld();
+  catch_up_.LeaveWorld();
+}
+
+void TrainingSession::BreakWorld(const absl::Status& status) {
+  LeaveWorld();
   link_.Drop("the world is broken here");
   if (world() == nullptr) return;
   const int64_t generation = world()->generation;
@@ -342,6 +368,7 @@ absl::StatusOr<WorkDone> TrainingSession::DoRound(double learning_rate) {
   word.switch_seen = loop_.switch_seen();
   word.stop = !stop_reason_.empty();
   word.evaluate = want_evaluation_;
+  word.piece = catch_up_.NextPiece();
   ELASTICDL_ASSIGN_OR_RETURN(const std::vector<WeightedBatch> batches,
                              TakeBatches(word));
   ELASTICDL_RETURN_IF_ERROR(Failpoint("worker.step"));
@@ -428,9 +455,38 @@ void TrainingSession::FinishRound(const Round& round, size_t used,
   } else if (!round.stepped && halt_ == Halt::kNone) {
     SendIdle();
   }
+  const absl::Status passed = PassState(summary);
+  done.halted = done.halted && passed.ok();
   UpdateStepping();
   loop_.RoundDone(summary.switch_seen);
-  if (loop_.world() == nullptr) trainer_.LeaveWorld();
+  if (loop_.world() == nullptr) LeaveWorld();
+  if (!passed.ok()) BreakWorld(passed);
+}
+
+// Between two rounds, members that are behind are given a piece of the state.
+// It is the same one on all members, and they do it before any of them may
+// leave the world.
+absl::Status TrainingSession::PassState(const elastic::RoundSummary& summary) {
+  // After its last round a world passes nothing on; the next one goes on with
+  // it.
+  if (!catch_up_.active() || summary.switch_seen == world()->size()) {
+    return absl::OkStatus();
+  }
+  const bool was_behind = catch_up_.behind();
+  collective::Communicator& communicator = *trainer_.communicator();
+  const bool rests = halted_ || idle_;
+  const absl::StatusOr<bool> level =
+      rests ? catch_up_.PassRest(communicator)
+            : catch_up_.Pass(communicator, summary.piece, environment_.clock());
+  if (was_behind) trainer_.AcceptBuffers();
+  ELASTICDL_RETURN_IF_ERROR(level.status());
+  if (!*level) return absl::OkStatus();
+  has_state_ = true;
+  LogInfo("world ", world()->generation, ": level at step ", replica_.step());
+  v1::WorkerMessage message;
+  message.mutable_caught_up()->set_generation(world()->generation);
+  send_(std::move(message));
+  return absl::OkStatus();
 }
 
 void TrainingSession::SendIdle() {
