@@ -97,8 +97,7 @@ void JobController::OnCaughtUp(absl::Time now, const Worker& worker,
     v1::JournalRecord record;
     *record.mutable_active() = world_.last_world();
     Record(record);
-    observer_.OnMessage(absl::StrCat("worker ", worker.id,
-                                     " has the model and trains"));
+    observer_.OnCaughtUp(worker.id, caught_up.generation());
   }
   Execute(now, /*had_level=*/true, decisions);
 }
