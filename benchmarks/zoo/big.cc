@@ -1,5 +1,5 @@
-// Layers of `width` x `width` numbers with Adam: a state of any size whose steps
-// are those of a real network. Of a record only the first byte counts.
+// Layers of `width` x `width` numbers with Adam: a state of any size whose
+// steps are those of a real network. Of a record only the first byte counts.
 #include <elasticdl/model.h>
 
 namespace nn = torch::nn;

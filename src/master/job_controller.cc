@@ -383,9 +383,8 @@ TaskGranter::World JobController::WorldForTasks() const {
   TaskGranter::World world;
   world.training = HasWorld();
   world.shared_model = HasServers();
-  world.size =
-      HasServers() ? static_cast<size_t>(registry_.num_ready())
-                   : std::min(world_.size(), membership().num_level());
+  world.size = HasServers() ? static_cast<size_t>(registry_.num_ready())
+                            : std::min(world_.size(), membership().num_level());
   world.is_member = [this](int64_t id) {
     return world_.IsMember(id) && membership().IsLevel(id);
   };

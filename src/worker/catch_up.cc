@@ -137,10 +137,9 @@ absl::StatusOr<bool> CatchUp::PassUnits(collective::Communicator& communicator,
     } else if (was_behind) {
       replica_.SetPart(std::nullopt);
     }
-    ELASTICDL_RETURN_IF_ERROR(
-        Failpoint(rank_ == kDonor               ? "stream.give"
-                  : was_behind                  ? "stream.take"
-                                                : "stream.watch"));
+    ELASTICDL_RETURN_IF_ERROR(Failpoint(rank_ == kDonor ? "stream.give"
+                                        : was_behind    ? "stream.take"
+                                                        : "stream.watch"));
     most -= piece.size();
   }
   return was_behind && !behind();

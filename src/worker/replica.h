@@ -86,14 +86,11 @@ class Replica {
   // ---- the state in pieces: replica_stream.cc ----
   // The ring has so many units; where these are; the rest of State().
   size_t NumUnits() const;
-  std::vector<absl::Span<char>> Units(
-      const elastic::StateStream::Range& range);
+  std::vector<absl::Span<char>> Units(const elastic::StateStream::Range& range);
   std::vector<absl::Span<char>> BufferBytes();
   // From now on only this part of the ring is the model's, and updated;
   // nothing: all of it.
-  void SetPart(std::optional<elastic::StateStream::Part> part) {
-    part_ = part;
-  }
+  void SetPart(std::optional<elastic::StateStream::Part> part) { part_ = part; }
   const std::optional<elastic::StateStream::Part>& part() const {
     return part_;
   }

@@ -178,8 +178,7 @@ TEST(LevelerTest, WhoHasNothingMayCatchUpLater) {
 
 // It may be the only one left with its step.
 TEST(LevelerTest, AStragglerIsNotMadeToWait) {
-  std::vector<Member> members = {MakeMember(7, 'a', ""),
-                                 MakeMember(6, 'b', ""),
+  std::vector<Member> members = {MakeMember(7, 'a', ""), MakeMember(6, 'b', ""),
                                  MakeMember(0, 'c', "")};
   members[0].may_stream = true;
   members[2].has_state = false;

@@ -43,9 +43,8 @@ TEST(StateStreamTest, ALaterMemberBeginsInTheMiddle) {
 }
 
 TEST(StateStreamTest, PartsThatEndElsewhereOrMakeNoSenseAreGivenUp) {
-  const StateStream stream(
-      10, {std::nullopt, Part{8, 5}, Part{0, 2}, Part{0, 3}, Part{12, 1},
-           Part{3, 10}});
+  const StateStream stream(10, {std::nullopt, Part{8, 5}, Part{0, 2},
+                                Part{0, 3}, Part{12, 1}, Part{3, 10}});
   EXPECT_EQ(stream.part(1).have, 5u);
   EXPECT_EQ(stream.part(2).have, 0u);
   EXPECT_EQ(stream.part(2).begin, 3u);

@@ -69,10 +69,9 @@ std::string AllreduceRun::RandomFailpoint() {
       "worker.apply",    "worker.evaluate", "checkpoint.write",
       "checkpoint.fsync"};
   static constexpr const char* kSeldom[] = {
-      "worker.enter_world", "world.offer", "world.connect",
-      "level.give",         "level.take",  "checkpoint.rename",
-      "stream.give",        "stream.take", "stream.watch",
-      "worker.train_end",   "worker.stop"};
+      "worker.enter_world", "world.offer",       "world.connect", "level.give",
+      "level.take",         "checkpoint.rename", "stream.give",   "stream.take",
+      "stream.watch",       "worker.train_end",  "worker.stop"};
   const bool often = Chance(50);
   const char* name = often ? OneOf(kOften) : OneOf(kSeldom);
   return absl::StrCat(Random(0, 6), ":", name, Chance(15) ? "=stop@" : "=kill@",

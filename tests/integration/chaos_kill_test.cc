@@ -87,11 +87,11 @@ INSTANTIATE_TEST_SUITE_P(
 
 // A third worker comes to two and is given the state in many pieces while they
 // train. Somebody dies at one of them: who gives, who takes, who is level.
-class KillWhileCatchingUpTest : public ChaosTest,
-                                public testing::WithParamInterface<const char*> {
-};
+class KillWhileCatchingUpTest
+    : public ChaosTest,
+      public testing::WithParamInterface<const char*> {};
 
-const Flags kInPieces = {"--background_join_mb=0.1", "--join_bandwidth_mb=2"};
+const Flags kInPieces = {"--background_join_mb=0.1", "--join_bandwidth_mb=1"};
 
 TEST_P(KillWhileCatchingUpTest, TheOthersGoOn) {
   Flags flags = kInPieces;

@@ -72,9 +72,9 @@ struct LevelOptions {
 
 // Collective: all members call it first in a new world. The donor is the member
 // with the newest lineage, then the highest step, then the lowest rank. After
-// an error the member's state is unchanged, unless it had none. ABORTED and DEADLINE_EXCEEDED: the
-// world is broken. FAILED_PRECONDITION: a member has another model, or nobody
-// has a state.
+// an error the member's state is unchanged, unless it had none. ABORTED and
+// DEADLINE_EXCEEDED: the world is broken. FAILED_PRECONDITION: a member has
+// another model, or nobody has a state.
 absl::StatusOr<Levelled> BringLevel(collective::Communicator& communicator,
                                     const MemberState& state,
                                     const LevelOptions& options);
