@@ -63,9 +63,10 @@ TEST(StateStreamTest, APartIsOneOrTwoRanges) {
 
 // A donor whose state changes in every step, members that come and go, worlds
 // that break: who is level has the donor's state.
-class Run {
+class Schedule {
  public:
-  explicit Run(uint32_t seed) : random_(seed), donor_(1 + random_() % 40) {}
+  explicit Schedule(uint32_t seed)
+      : random_(seed), donor_(1 + random_() % 40) {}
 
   void Go() {
     for (int world = 0; world < 12; ++world) {
@@ -80,8 +81,8 @@ class Run {
 
  private:
   struct Member {
-    explicit Member(size_t units) : state(units, -1) {}
-    std::vector<int> state;
+    explicit Member(size_t units) : state(units, 99) {}
+    std::vector<uint32_t> state;
     Part part;
     bool level = false;
   };
@@ -94,8 +95,8 @@ class Run {
     }
     StateStream stream(donor_.size(), parts);
     Sync(stream);
-    for (int step = static_cast<int>(random_() % 12); step > 0; --step) {
-      for (int& unit : donor_) unit = unit * 3 + step;
+    for (uint32_t step = random_() % 12; step > 0; --step) {
+      for (uint32_t& unit : donor_) unit = unit * 3 + step;
       for (Member& member : members_) {
         for (const auto& range : Held(member)) {
           for (size_t i = range.begin; i < range.end; ++i) {
@@ -117,7 +118,7 @@ class Run {
     for (Member& member : members_) {
       if (member.level) continue;
       for (size_t i = piece.begin; i < piece.end; ++i) {
-        member.state[i] = breaks ? -7 : donor_[i];
+        member.state[i] = breaks ? 77 : donor_[i];
       }
     }
     if (!breaks) stream.Passed(piece);
@@ -142,7 +143,7 @@ class Run {
   }
 
   std::mt19937 random_;
-  std::vector<int> donor_;
+  std::vector<uint32_t> donor_;
   std::vector<Member> members_;
   int levelled_ = 0;
 };
@@ -151,7 +152,7 @@ TEST(StateStreamTest, RandomSchedules) {
   int levelled = 0;
   for (uint32_t seed = 1; seed <= 2000; ++seed) {
     SCOPED_TRACE(testing::Message() << "seed " << seed);
-    Run run(seed);
+    Schedule run(seed);
     run.Go();
     levelled += run.levelled();
     if (testing::Test::HasFailure()) return;
