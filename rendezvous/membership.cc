@@ -171,11 +171,37 @@ bool Membership::MayLevel(int64_t worker_id, int64_t generation) const {
 }
 
 Membership::Decisions Membership::Level(absl::Time now, int64_t worker_id,
-                                        int64_t generation) {
+                                        int64_t generation,
+                                        const std::vector<int64_t>& behind) {
   if (!MayLevel(worker_id, generation)) return {};
+  // Who reports the model has it.
+  if (std::count(behind.begin(), behind.end(), worker_id) > 0) return {};
   Activate(now);
+  SetLevel(behind);
   Settle(now);
   return Take();
+}
+
+Membership::Decisions Membership::CaughtUp(absl::Time now, int64_t worker_id,
+                                           int64_t generation) {
+  if (!CheckActive(worker_id, generation).ok() || !Knows(worker_id)) return {};
+  Worker& worker = workers_.at(worker_id);
+  if (worker.level) return {};
+  worker.level = true;
+  ++num_level_;
+  Settle(now);
+  return Take();
+}
+
+// Workers that are not in the new world fall behind from now on.
+void Membership::SetLevel(const std::vector<int64_t>& behind) {
+  for (auto& [id, worker] : workers_) worker.level = active_->Has(id);
+  for (const int64_t id : behind) {
+    if (Knows(id)) workers_.at(id).level = false;
+  }
+  num_level_ = static_cast<size_t>(
+      std::count_if(workers_.begin(), workers_.end(),
+                    [](const auto& entry) { return entry.second.level; }));
 }
 
 void Membership::Activate(absl::Time now) {
@@ -186,12 +212,6 @@ void Membership::Activate(absl::Time now) {
   decision.members = active_->members;
   if (pause_since_) decision.pause = now - *pause_since_;
   try_.reset();
-  for (const WorldMember& member : active_->members) {
-    Worker& worker = workers_.at(member.worker_id);
-    if (!worker.level) ++num_level_;
-    worker.level = true;
-  }
-  RemoveLevelOfOthers();
   for (auto& [id, worker] : workers_) worker.failed = 0;
   pause_since_.reset();
   cause_.clear();

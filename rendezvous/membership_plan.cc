@@ -100,11 +100,17 @@ void Membership::PlanChange(absl::Time now) {
   if (now < retry_at_) return;
   retry_at_ = absl::InfinitePast();
   if (leavers.empty() && joiners.empty()) return;
-  // If all old members leave, one stays until the new ones are level.
+  // If all members that have the model leave, one of them stays until another
+  // has it.
   std::vector<int64_t> ids = std::move(stayers);
-  if (ids.empty()) {
-    ids.push_back(leavers.front());
-    leavers.erase(leavers.begin());
+  const auto level = [this](int64_t id) { return IsLevel(id); };
+  if (std::none_of(ids.begin(), ids.end(), level)) {
+    const auto kept = std::find_if(leavers.begin(), leavers.end(), level);
+    if (kept != leavers.end()) {
+      ids.push_back(*kept);
+      leavers.erase(kept);
+    }
+    if (leavers.empty() && joiners.empty()) return;
   }
   ids.insert(ids.end(), joiners.begin(), joiners.end());
   StartTry(now, ids, /*urgent=*/false, ChangeCause(joiners, leavers));
@@ -176,9 +182,13 @@ std::vector<int64_t> Membership::LevelWorkers() const {
   return ids;
 }
 
-void Membership::StartTry(absl::Time now, const std::vector<int64_t>& ids,
+void Membership::StartTry(absl::Time now, const std::vector<int64_t>& chosen,
                           bool urgent, const std::string& cause, bool last) {
   bool cold = true;
+  // The first one reports for all, so it must have the model if anybody has.
+  std::vector<int64_t> ids = chosen;
+  std::stable_partition(ids.begin(), ids.end(),
+                        [this](int64_t id) { return IsLevel(id); });
   Try next;
   next.urgent = urgent;
   next.cause = cause;
@@ -278,15 +288,6 @@ std::string Membership::FormCause() const {
   }
   if (num_more_causes_ == 0) return cause_;
   return absl::StrCat(cause_, " (and ", num_more_causes_, " more)");
-}
-
-// Workers that are not in the new world fall behind from now on.
-void Membership::RemoveLevelOfOthers() {
-  if (num_level_ == active_->members.size()) return;
-  for (auto& [id, worker] : workers_) {
-    if (worker.level && !active_->Has(id)) worker.level = false;
-  }
-  num_level_ = active_->members.size();
 }
 
 bool Membership::InBackground() const {

@@ -16,6 +16,7 @@ enum Field : size_t {
   kStop,
   kEvaluate,
   kReportWanted,
+  kPiece,
   kNumFields,
 };
 
@@ -60,6 +61,7 @@ void FillControlWord(const MemberWord& mine, int rank, int world_size,
   fields[kStop] = mine.stop ? 1 : 0;
   fields[kEvaluate] = mine.evaluate ? 1 : 0;
   fields[kReportWanted] = mine.report_wanted ? 1 : 0;
+  fields[kPiece] = static_cast<float>(std::min(mine.piece, kMostPiece));
 }
 
 RoundSummary ReadControlWord(const float* word, int world_size) {
@@ -75,6 +77,7 @@ RoundSummary ReadControlWord(const float* word, int world_size) {
     summary.stop |= fields[kStop] != 0;
     summary.evaluate |= fields[kEvaluate] != 0;
     summary.report_wanted |= fields[kReportWanted] != 0;
+    summary.piece = std::max(summary.piece, ToCount(fields[kPiece]));
   }
   if (summary.total_records > 0) {
     summary.mean_loss = loss_sum / static_cast<double>(summary.total_records);

@@ -348,6 +348,19 @@ void AddWorkers(JobFlags* f, FlagSet* set) {
            Info(kWorkers, "Replace one that loads nothing for this long.")
                .Value("SECS")
                .Min(0.1));
+  set->Add("background_join_mb", &f->background_join_mb,
+           Info(kWorkers,
+                "From this size on (parameters, optimizer state, buffers), a "
+                "joining worker is given the model while the others train; a "
+                "smaller one in a short pause; 0 = always in a pause.")
+               .Value("MB")
+               .Min(0));
+  set->Add("join_bandwidth_mb", &f->join_bandwidth_mb,
+           Info(kWorkers,
+                "Give a joining worker at most so much of the model per "
+                "second; 0 = as much as slows steps by a fifth at most.")
+               .Value("MB")
+               .Min(0));
   set->Add("worker_start_timeout", &f->worker_start_timeout,
            Info(kWorkers, "Replace one that has not attached by then.")
                .Value("SECS")

@@ -146,6 +146,12 @@ void EventLog::World(int64_t generation, const std::vector<int64_t>& members,
             .Add("pause_ms", Milliseconds(pause)));
 }
 
+void EventLog::CaughtUp(int64_t worker_id, int64_t generation) {
+  Write(Line("caught_up")
+            .Add("worker_id", worker_id)
+            .Add("generation", generation));
+}
+
 void EventLog::FirstStep(int64_t generation, int64_t step) {
   Write(Line("first_step").Add("generation", generation).Add("step", step));
 }

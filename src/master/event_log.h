@@ -68,6 +68,7 @@ class EventLog {
   void WorkerLost(int64_t worker_id, const std::string& reason);
   void World(int64_t generation, const std::vector<int64_t>& members,
              const std::string& cause, absl::Duration pause);
+  void CaughtUp(int64_t worker_id, int64_t generation);
   void FirstStep(int64_t generation, int64_t step);
   void Checkpoint(int64_t version, const std::string& path,
                   absl::Duration duration);

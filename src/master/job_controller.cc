@@ -119,6 +119,7 @@ void JobController::OnMessage(absl::Time now, ConnectionId connection,
     case v1::WorkerMessage::kOffer:
     case v1::WorkerMessage::kConnected:
     case v1::WorkerMessage::kLevel:
+    case v1::WorkerMessage::kCaughtUp:
     case v1::WorkerMessage::kLoading:
     case v1::WorkerMessage::kWorldFailed:
     case v1::WorkerMessage::kIdle:
@@ -399,9 +400,11 @@ TaskGranter::World JobController::WorldForTasks() const {
   TaskGranter::World world;
   world.training = HasWorld();
   world.shared_model = HasServers();
-  world.size =
-      HasServers() ? static_cast<size_t>(registry_.num_ready()) : world_.size();
-  world.is_member = [this](int64_t id) { return world_.IsMember(id); };
+  world.size = HasServers() ? static_cast<size_t>(registry_.num_ready())
+                            : std::min(world_.size(), membership().num_level());
+  world.is_member = [this](int64_t id) {
+    return world_.IsMember(id) && membership().IsLevel(id);
+  };
   world.at_rest = AtRest();
   world.holds_training = saves_.holds_training();
   world.last_checkpoint_due = LastCheckpointDue();

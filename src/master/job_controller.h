@@ -308,6 +308,8 @@ class JobController {
   void OnWorldMessage(absl::Time now, const Worker& worker,
                       const v1::WorkerMessage& message);
   void OnLevel(absl::Time now, const Worker& worker, const v1::Level& level);
+  void OnCaughtUp(absl::Time now, const Worker& worker,
+                  const v1::CaughtUp& caught_up);
   // Carries out what an event of the membership has decided; `had_level`: there
   // was a trained model before it.
   void Execute(absl::Time now, bool had_level,

@@ -36,6 +36,9 @@ void JobController::OnWorldMessage(absl::Time now, const Worker& worker,
     case v1::WorkerMessage::kLevel:
       OnLevel(now, worker, message.level());
       break;
+    case v1::WorkerMessage::kCaughtUp:
+      OnCaughtUp(now, worker, message.caught_up());
+      break;
     case v1::WorkerMessage::kWorldFailed: {
       const v1::WorldFailed& failed = message.world_failed();
       LogInfo("world ", failed.generation(), " failed at worker ", worker.id,
@@ -67,7 +70,8 @@ void JobController::OnWorldMessage(absl::Time now, const Worker& worker,
 void JobController::OnLevel(absl::Time now, const Worker& worker,
                             const v1::Level& level) {
   const Membership::Decisions decisions =
-      membership().Level(now, worker.id, level.generation());
+      membership().Level(now, worker.id, level.generation(),
+                         {level.behind().begin(), level.behind().end()});
   // Stale, or not this worker's to say.
   if (world_.generation() != level.generation()) {
     Execute(now, membership().HasLevelMember(), decisions);
@@ -81,6 +85,21 @@ void JobController::OnLevel(absl::Time now, const Worker& worker,
   Execute(now, /*had_level=*/true, decisions);
   just_settled_ = false;
   FinishDeparted(now);
+}
+
+void JobController::OnCaughtUp(absl::Time now, const Worker& worker,
+                               const v1::CaughtUp& caught_up) {
+  const bool was_level = membership().IsLevel(worker.id);
+  const Membership::Decisions decisions =
+      membership().CaughtUp(now, worker.id, caught_up.generation());
+  if (!was_level && membership().IsLevel(worker.id)) {
+    world_.AddLevel(worker.id);
+    v1::JournalRecord record;
+    *record.mutable_active() = world_.last_world();
+    Record(record);
+    observer_.OnCaughtUp(worker.id, caught_up.generation());
+  }
+  Execute(now, /*had_level=*/true, decisions);
 }
 
 void JobController::Execute(absl::Time now, bool had_level,

@@ -45,6 +45,8 @@ class JobObserver {
   // `records`: those that are new in the model.
   virtual void OnProgress(const v1::Progress& progress, int64_t records) = 0;
   virtual void OnWorld(const WorldChange& world) = 0;
+  // A member that was behind has the model now.
+  virtual void OnCaughtUp(int64_t worker_id, int64_t generation) {}
   // The first step that is known to be committed in a world.
   virtual void OnFirstStep(int64_t generation, int64_t step) = 0;
   virtual void OnCheckpoint(const v1::CheckpointDone& done) = 0;

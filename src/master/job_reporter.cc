@@ -290,6 +290,11 @@ void JobReporter::OnWorld(const WorldChange& world) {
   Say(text);
 }
 
+void JobReporter::OnCaughtUp(int64_t worker_id, int64_t generation) {
+  events_->CaughtUp(worker_id, generation);
+  Say(absl::StrCat("worker ", worker_id, " has the model and trains"));
+}
+
 void JobReporter::OnFirstStep(int64_t generation, int64_t step) {
   events_->FirstStep(generation, step);
 }

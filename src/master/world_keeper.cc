@@ -129,8 +129,10 @@ WorldChange WorldKeeper::Activate(const MembershipDecision& decision,
   size_ = world.members.size();
   idle_generation_ = 0;
   last_world_.set_generation(world.generation);
-  last_world_.mutable_members()->Assign(world.members.begin(),
-                                        world.members.end());
+  last_world_.clear_members();
+  for (const int64_t id : world.members) {
+    if (membership_.IsLevel(id)) last_world_.add_members(id);
+  }
   last_world_.set_lineage(lineage);
   return world;
 }

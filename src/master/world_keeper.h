@@ -45,7 +45,7 @@ class WorldKeeper {
   // Worlds are numbered from here on.
   void StartAfter(int64_t generation);
   int64_t last_generation() const { return last_generation_; }
-  // The last one that was level.
+  // The last one that was level: its members that have the model.
   const v1::JournalRecord::World& last_world() const { return last_world_; }
   void set_last_world(const v1::JournalRecord::World& world) {
     last_world_ = world;
@@ -65,6 +65,8 @@ class WorldKeeper {
   // A world is level. `pause`: how long its members say that nobody trained.
   WorldChange Activate(const rendezvous::MembershipDecision& decision,
                        absl::Duration pause, int64_t step, int64_t lineage);
+  // A member that was behind has the model now.
+  void AddLevel(int64_t worker_id) { last_world_.add_members(worker_id); }
   // There is data again. Only for members at rest.
   void Wake();
   // There will be no more training data. Only for members at rest: of two that

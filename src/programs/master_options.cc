@@ -3,6 +3,7 @@
 #include <sys/utsname.h>
 
 #include <algorithm>
+#include <cmath>
 #include <filesystem>
 #include <thread>
 #include <utility>
@@ -68,6 +69,10 @@ v1::JobSpec MakeJobSpec(const flags::JobFlags& flags, v1::JobType type) {
   job.set_global_batch_size(flags.global_batch_size);
   job.set_step_timeout_seconds(flags.step_timeout);
   job.set_load_timeout_seconds(flags.load_timeout);
+  constexpr double kMegabyte = 1e6;
+  job.set_background_join_bytes(
+      static_cast<int64_t>(std::ceil(flags.background_join_mb * kMegabyte)));
+  job.set_join_bandwidth(flags.join_bandwidth_mb * kMegabyte);
   job.set_master_timeout_seconds(flags.master_timeout);
   if (flags.HasServers()) {
     job.set_num_ps_pods(static_cast<int32_t>(flags.num_ps_pods));

@@ -51,6 +51,8 @@ absl::Status AllReduceTrainer::SetUp() {
   if (deps_.job.load_timeout_seconds() > 0) {
     options.load_timeout = absl::Seconds(deps_.job.load_timeout_seconds());
   }
+  options.background_join_bytes = deps_.job.background_join_bytes();
+  options.join_bandwidth = deps_.job.join_bandwidth();
   options.worker_id = deps_.worker_id;
   options.minibatch_size = deps_.job.minibatch_size();
   options.global_batch_size = deps_.job.global_batch_size();

@@ -47,6 +47,8 @@ class ElasticTrainer {
   void EnterWorld(std::shared_ptr<collective::Communicator> communicator,
                   int64_t usual_records);
   void LeaveWorld() { communicator_.reset(); }
+  // Of the current world; null = none.
+  collective::Communicator* communicator() { return communicator_.get(); }
 
   // Collective. `word` has this member's wishes; its records and loss are
   // filled in. An error is the user's (the model throws, the loss is not

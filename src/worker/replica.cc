@@ -146,6 +146,7 @@ void Replica::ApplyGradients(double learning_rate) {
     const absl::Span<float> gradients(flat_->gradients(), flat_->size());
     ClipByGlobalNorm(clip_norm_, {gradients});
   }
+  if (part_.has_value()) return ApplyToPart(learning_rate);
   optimizer_->Apply(flat_->values(), flat_->gradients(), slot_pointers_.data(),
                     flat_->size(), learning_rate, step_);
 }
@@ -274,8 +275,7 @@ std::vector<absl::Span<char>> Replica::State() {
   }
   // Parameters that are not trained differ only if the model file does, but
   // that may be so (a random projection).
-  for (const auto& [name, parameter] : network_->parameters()) {
-    if (parameter.requires_grad() || !parameter.is_contiguous()) continue;
+  for (const torch::Tensor& parameter : Untrained()) {
     add(parameter.data_ptr(), parameter.nbytes());
   }
   return state;

@@ -11,6 +11,7 @@
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
 #include "elasticdl/checkpoint/snapshot.h"
+#include "elasticdl/elastic/state_stream.h"
 #include "elasticdl/model/loader.h"
 #include "elasticdl/optim.h"
 #include "elasticdl/trace/step_clock.h"
@@ -85,6 +86,18 @@ class Replica {
   // Where the time of the training thread goes.
   trace::StepClock& step_clock() { return step_clock_; }
 
+  // ---- the state in pieces: replica_stream.cc ----
+  // The ring has so many units; where these are; the rest of State().
+  size_t NumUnits() const;
+  std::vector<absl::Span<char>> Units(const elastic::StateStream::Range& range);
+  std::vector<absl::Span<char>> BufferBytes();
+  // From now on only this part of the ring is the model's, and updated;
+  // nothing: all of it.
+  void SetPart(std::optional<elastic::StateStream::Part> part) { part_ = part; }
+  const std::optional<elastic::StateStream::Part>& part() const {
+    return part_;
+  }
+
  private:
   Replica(model::Model& model, std::unique_ptr<model::Network> network,
           uint64_t seed)
@@ -94,6 +107,8 @@ class Replica {
   void RestoreSlots(const checkpoint::Loaded& loaded);
   void SetTraining(bool training);
   std::vector<checkpoint::NamedTensor> Variables() const;
+  std::vector<torch::Tensor> Untrained() const;
+  void ApplyToPart(double learning_rate);
 
   model::Model& model_;
   const std::unique_ptr<model::Network> network_;
@@ -109,6 +124,7 @@ class Replica {
   std::optional<bool> training_;
   int64_t step_ = 0;
   trace::StepClock step_clock_;
+  std::optional<elastic::StateStream::Part> part_;
 };
 
 }  // namespace elasticdl::worker

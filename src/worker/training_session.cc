@@ -1,7 +1,6 @@
 #include "training_session.h"
 
 #include <algorithm>
-#include <limits>
 #include <utility>
 
 #include "absl/strings/str_cat.h"
@@ -25,6 +24,9 @@ TrainingSession::TrainingSession(Options options, const Deps& deps)
       environment_(deps.environment),
       loop_(options_.worker_id),
       trainer_(replica_, options_.compression, options_.watchdog),
+      catch_up_({options_.background_join_bytes, options_.join_bandwidth,
+                 options_.load_timeout},
+                replica_),
       last_report_(environment_.clock().Now()) {}
 
 bool TrainingSession::Hear(const v1::MasterMessage& message) {
@@ -53,7 +55,7 @@ void TrainingSession::OnMessage(const v1::MasterMessage& message) {
                  "know");
       return;
   }
-  if (loop_.world() == nullptr) trainer_.LeaveWorld();
+  if (loop_.world() == nullptr) LeaveWorld();
 }
 
 void TrainingSession::OnWake(int64_t generation) {
@@ -121,7 +123,8 @@ bool TrainingSession::Starves() const {
 }
 
 bool TrainingSession::WantsData() const {
-  return halt_ == Halt::kNone && taking_data_ && stop_reason_.empty();
+  return halt_ == Halt::kNone && taking_data_ && stop_reason_.empty() &&
+         !catch_up_.behind();
 }
 
 // How many minibatches this member puts into the next round. Those that cannot
@@ -130,11 +133,12 @@ bool TrainingSession::WantsData() const {
 size_t TrainingSession::Share() const {
   if (options_.global_batch_size == 0) return 1;
   const int64_t whole = options_.global_batch_size / options_.minibatch_size;
-  const int64_t size = world()->size();
+  const int64_t size = catch_up_.NumTrainers(world()->size());
   const int64_t rest = whole % size;
   // The same on all members, because they have done the same rounds.
   const int64_t first = rounds_ * rest % size;
-  const int64_t place = (world()->rank - first + size) % size;
+  const int64_t rank = catch_up_.NumTrainersBefore(world()->rank);
+  const int64_t place = (rank - first + size) % size;
   return static_cast<size_t>(whole / size + (place < rest ? 1 : 0));
 }
 
@@ -149,191 +153,6 @@ absl::StatusOr<WorkDone> TrainingSession::Work(double learning_rate) {
   return DoRound(learning_rate);
 }
 
-// ---- worlds ----
-
-absl::StatusOr<WorkDone> TrainingSession::EnterWorld() {
-  WorkDone done;
-  const rendezvous::World world = *loop_.ToEnter();
-  trainer_.LeaveWorld();
-  totals_.LeaveWorld();
-  loop_.Enter();
-  auto communicator = link_.Use(world.generation);
-  if (communicator == nullptr) {
-    // A newer world replaced this one; its Prepare is in the queue of events.
-    loop_.Failed(world.generation);
-    return done;
-  }
-  elastic::LoadReport report(world.generation, options_.load_timeout, send_);
-  report.Tell(environment_.clock().Now(), v1::Loading::LOADING);
-  ELASTICDL_RETURN_IF_ERROR(Failpoint("worker.enter_world"));
-  // In a cold world nobody has a model that counts, so rank 0 makes one before
-  // it is sent to the others.
-  if (world.cold) {
-    const absl::Status started = StartCold(world, report);
-    if (absl::IsAborted(started)) {
-      BreakWorld(started);
-      return done;
-    }
-    ELASTICDL_RETURN_IF_ERROR(started);
-  }
-  auto levelled = BringLevel(*communicator, report);
-  if (absl::IsFailedPrecondition(levelled.status())) return levelled.status();
-  if (!levelled.ok()) {
-    BreakWorld(levelled.status());
-    return done;
-  }
-  v1::DonorState donor;
-  if (!donor.ParseFromString(levelled->meta)) {
-    return absl::InternalError(absl::StrCat(
-        "rank ", levelled->donor, " sent a state that cannot be understood"));
-  }
-  if (levelled->received) replica_.SetStep(levelled->step);
-  lineage_ = levelled->lineage;
-  // From here on the state is the donor's, even if the world breaks now: its
-  // totals must be taken over with it.
-  trainer_.AcceptBuffers();
-  ELASTICDL_RETURN_IF_ERROR(Adopt(donor, levelled->received));
-  totals_.EnterWorld(donor.totals(), world);
-  link_.ForgetFormer();
-  if (!levelled->world.ok()) {
-    BreakWorld(levelled->world);
-    return done;
-  }
-  LogInfo("world ", world.generation, ": rank ", world.rank, " of ",
-          world.size(), ", step ", replica_.step(),
-          levelled->bytes > 0
-              ? absl::StrCat(", state of rank ", levelled->donor)
-              : "");
-  trainer_.EnterWorld(std::move(communicator), UsualRecords());
-  rounds_ = 0;
-  UpdateStepping();
-  reported_step_ = level_step_ = replica_.step();
-  if (world.rank == 0) SendLevel(donor);
-  done.entered = true;
-  return done;
-}
-
-absl::StatusOr<elastic::Levelled> TrainingSession::BringLevel(
-    collective::Communicator& communicator, elastic::LoadReport& report) {
-  elastic::MemberState state;
-  state.has_state = has_state_;
-  state.lineage = lineage_;
-  state.step = replica_.step();
-  state.layout = replica_.LayoutDigest();
-  state.spans = replica_.State();
-  state.meta = MakeDonorState().SerializeAsString();
-  elastic::LevelOptions options;
-  options.timeout = options_.load_timeout;
-  options.moved = [&](int64_t bytes, int64_t total) {
-    report.Tell(environment_.clock().Now(), v1::Loading::MOVING, bytes, total);
-  };
-  report.Tell(environment_.clock().Now(), v1::Loading::LOADED);
-  return elastic::BringLevel(communicator, state, options);
-}
-
-// On the same stream as the reports that follow.
-void TrainingSession::SendLevel(const v1::DonorState& donor) {
-  v1::WorkerMessage message;
-  v1::Level& level = *message.mutable_level();
-  level.set_generation(world()->generation);
-  level.set_step(replica_.step());
-  level.set_lineage(lineage_);
-  *level.mutable_totals() = donor.totals();
-  if (last_round_end_ != absl::InfinitePast()) {
-    level.set_pause_seconds(
-        absl::ToDoubleSeconds(environment_.clock().Now() - last_round_end_));
-  }
-  send_(std::move(message));
-}
-
-absl::Status TrainingSession::StartCold(const rendezvous::World& world,
-                                        elastic::LoadReport& report) {
-  // What this worker had trained is not part of the job's history any more,
-  // and its data was given back.
-  totals_.Clear();
-  DropMinibatches(std::numeric_limits<int64_t>::max());
-  halt_ = world.evaluating ? Halt::kEvaluation : Halt::kNone;
-  halted_ = world.evaluating;
-  stop_reason_.clear();
-  has_state_ = false;
-  if (world.rank != 0) return absl::OkStatus();
-  if (!world.restore_from.empty()) {
-    // Stop loading for a world that is over: a checkpoint may take minutes.
-    const auto progress = [&](int64_t bytes, int64_t total) {
-      if (!link_.IsUsable(world.generation)) {
-        return absl::AbortedError("overtaken while loading");
-      }
-      report.Tell(environment_.clock().Now(), v1::Loading::LOADING, bytes,
-                  total);
-      return absl::OkStatus();
-    };
-    ELASTICDL_ASSIGN_OR_RETURN(
-        checkpoint::Loaded loaded,
-        environment_.LoadCheckpoint(world.restore_from, progress));
-    ELASTICDL_RETURN_IF_ERROR(replica_.Restore(loaded));
-    LogInfo("restored ", world.restore_from, " (step ", replica_.step(), ")");
-  } else if (!fresh_) {
-    ELASTICDL_RETURN_IF_ERROR(replica_.StartAnew());
-  }
-  if (replica_.step() != world.cold_step) {
-    return absl::FailedPreconditionError(absl::StrCat(
-        "the job is at step ", world.cold_step, ", but ",
-        world.restore_from.empty() ? "fresh weights" : world.restore_from,
-        " are of step ", replica_.step()));
-  }
-  lineage_ = world.generation;
-  has_state_ = true;
-  fresh_ = false;
-  return absl::OkStatus();
-}
-
-v1::DonorState TrainingSession::MakeDonorState() const {
-  v1::DonorState state;
-  state.set_step(replica_.step());
-  *state.mutable_totals() = totals_.All();
-  state.set_paused(halt_ == Halt::kEvaluation);
-  state.set_training_over(halt_ == Halt::kOver);
-  state.set_stop_reason(stop_reason_);
-  return state;
-}
-
-absl::Status TrainingSession::Adopt(const v1::DonorState& donor,
-                                    bool received) {
-  const int64_t counted = totals_.Of(options_.worker_id);
-  for (const v1::RecordTotal& total : donor.totals()) {
-    if (total.worker_id() != options_.worker_id) continue;
-    if (total.records() < counted) {
-      return absl::InternalError(absl::StrCat("the donor has ", total.records(),
-                                              " records of this worker, which "
-                                              "has counted ",
-                                              counted));
-    }
-    // The interrupted step was completed by the donor, so the minibatches that
-    // this worker put into it are in the model.
-    DropMinibatches(total.records() - counted);
-  }
-  has_state_ = true;
-  fresh_ = false;
-  idle_ = false;
-  halt_ = donor.training_over() ? Halt::kOver
-          : donor.paused()      ? Halt::kEvaluation
-                                : Halt::kNone;
-  halted_ = halt_ != Halt::kNone;
-  stop_reason_ = donor.stop_reason();
-  settled_step_ = replica_.step();
-  return absl::OkStatus();
-}
-
-void TrainingSession::BreakWorld(const absl::Status& status) {
-  trainer_.LeaveWorld();
-  link_.Drop("the world is broken here");
-  if (world() == nullptr) return;
-  const int64_t generation = world()->generation;
-  if (!loop_.Failed(generation)) return;
-  LogInfo("world ", generation, " is broken: ", status.message());
-  send_(rendezvous::MakeWorldFailed(generation, status));
-}
-
 // ---- rounds ----
 
 absl::StatusOr<WorkDone> TrainingSession::DoRound(double learning_rate) {
@@ -342,6 +161,7 @@ absl::StatusOr<WorkDone> TrainingSession::DoRound(double learning_rate) {
   word.switch_seen = loop_.switch_seen();
   word.stop = !stop_reason_.empty();
   word.evaluate = want_evaluation_;
+  word.piece = catch_up_.NextPiece();
   ELASTICDL_ASSIGN_OR_RETURN(const std::vector<WeightedBatch> batches,
                              TakeBatches(word));
   ELASTICDL_RETURN_IF_ERROR(Failpoint("worker.step"));
@@ -430,9 +250,38 @@ void TrainingSession::FinishRound(const Round& round, size_t used,
   } else if (!round.stepped && halt_ == Halt::kNone) {
     SendIdle();
   }
+  const absl::Status passed = PassState(summary);
+  done.halted = done.halted && passed.ok();
   UpdateStepping();
   loop_.RoundDone(summary.switch_seen);
-  if (loop_.world() == nullptr) trainer_.LeaveWorld();
+  if (loop_.world() == nullptr) LeaveWorld();
+  if (!passed.ok()) BreakWorld(passed);
+}
+
+// Between two rounds, members that are behind are given a piece of the state.
+// It is the same one on all members, and they do it before any of them may
+// leave the world.
+absl::Status TrainingSession::PassState(const elastic::RoundSummary& summary) {
+  // After its last round a world passes nothing on; the next one goes on with
+  // it.
+  if (!catch_up_.active() || summary.switch_seen == world()->size()) {
+    return absl::OkStatus();
+  }
+  const bool was_behind = catch_up_.behind();
+  collective::Communicator& communicator = *trainer_.communicator();
+  const bool rests = halted_ || idle_;
+  const absl::StatusOr<bool> level =
+      rests ? catch_up_.PassRest(communicator)
+            : catch_up_.Pass(communicator, summary.piece, environment_.clock());
+  if (was_behind) trainer_.AcceptBuffers();
+  ELASTICDL_RETURN_IF_ERROR(level.status());
+  if (!*level) return absl::OkStatus();
+  has_state_ = true;
+  LogInfo("world ", world()->generation, ": level at step ", replica_.step());
+  v1::WorkerMessage message;
+  message.mutable_caught_up()->set_generation(world()->generation);
+  send_(std::move(message));
+  return absl::OkStatus();
 }
 
 void TrainingSession::SendIdle() {

@@ -15,6 +15,7 @@
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
 #include "absl/time/time.h"
+#include "catch_up.h"
 #include "elastic_trainer.h"
 #include "elasticdl/elastic/leveler.h"
 #include "elasticdl/elastic/load_report.h"
@@ -56,6 +57,10 @@ class TrainingSession {
     // How long a piece of a state may take; also the master's limit of silence
     // while a world is brought level.
     absl::Duration load_timeout = absl::Minutes(2);
+    // A state of so many bytes is given to joiners while the others train; 0 =
+    // none. So many bytes per second at most; 0 = what costs little.
+    int64_t background_join_bytes = 0;
+    double join_bandwidth = 0;
     // If any; must outlive the session.
     elastic::Watchdog* watchdog = nullptr;
   };
@@ -159,12 +164,14 @@ class TrainingSession {
   // What the donor tells the master for all members.
   void SendLevel(const v1::DonorState& donor);
   v1::DonorState MakeDonorState() const;
-  absl::Status Adopt(const v1::DonorState& donor, bool received);
+  absl::Status Adopt(const v1::DonorState& donor);
+  void LeaveWorld();
   void BreakWorld(const absl::Status& status);
   absl::StatusOr<WorkDone> DoRound(double learning_rate);
   absl::StatusOr<std::vector<WeightedBatch>> TakeBatches(
       elastic::MemberWord& word);
   void FinishRound(const Round& round, size_t used, WorkDone& done);
+  absl::Status PassState(const elastic::RoundSummary& summary);
   void DropMinibatches(int64_t records);
   void SendIdle();
 
@@ -175,6 +182,7 @@ class TrainingSession {
   Environment& environment_;
   rendezvous::ElasticLoop loop_;
   ElasticTrainer trainer_;
+  CatchUp catch_up_;
 
   std::deque<Pending> pending_;
   std::atomic<int64_t> undelivered_ = 0;

@@ -21,6 +21,8 @@ struct Member {
   std::vector<char> weights;
   std::vector<char> slots;
   std::string meta;
+  bool may_stream = false;
+  StateStream::Part part;
   // What it was told of its progress: bytes of so many.
   std::vector<std::pair<int64_t, int64_t>> moved;
 };
@@ -51,6 +53,9 @@ std::vector<absl::StatusOr<Levelled>> Level(std::vector<Member>& members) {
       state.spans = {absl::MakeSpan(member.weights),
                      absl::MakeSpan(member.slots)};
       state.meta = member.meta;
+      state.may_stream = member.may_stream;
+      state.units = 100;
+      state.part = member.part;
       LevelOptions options;
       options.timeout = absl::Seconds(30);
       options.moved = [&member](int64_t bytes, int64_t total) {
@@ -145,6 +150,56 @@ TEST(LevelerTest, WithoutAnyStateThereIsNothingToGive) {
   for (const auto& result : Level(members)) {
     EXPECT_EQ(result.status().code(), absl::StatusCode::kFailedPrecondition);
   }
+}
+
+TEST(LevelerTest, WhoHasNothingMayCatchUpLater) {
+  std::vector<Member> members = {
+      MakeMember(7, 'a', "the donor's"), MakeMember(7, 'a', ""),
+      MakeMember(7, 'b', ""), MakeMember(2, 'c', ""), MakeMember(6, 'd', "")};
+  members[0].may_stream = true;
+  members[2].has_state = members[4].has_state = false;
+  members[2].part = {10, 20};
+  members[4].part = {30, 40};
+  for (const auto& result : Level(members)) {
+    ASSERT_TRUE(result.ok()) << result.status();
+    EXPECT_EQ(result->meta, "the donor's");
+    EXPECT_FALSE(result->received);
+    ASSERT_TRUE(result->stream.has_value());
+    EXPECT_EQ(result->stream->num_behind(), 3);
+    EXPECT_FALSE(result->stream->IsBehind(1));
+    // A part of this step is kept; what is of another step is worth nothing.
+    EXPECT_EQ(result->stream->part(2).have, 20u);
+    EXPECT_EQ(result->stream->part(3).have, 0u);
+    EXPECT_EQ(result->stream->part(4).begin, 30u);
+    EXPECT_EQ(result->stream->part(4).have, 0u);
+  }
+  EXPECT_EQ(members[2].weights[0], 'b');
+}
+
+// It may be the only one left with its step.
+TEST(LevelerTest, AStragglerIsNotMadeToWait) {
+  std::vector<Member> members = {MakeMember(7, 'a', ""), MakeMember(6, 'b', ""),
+                                 MakeMember(0, 'c', "")};
+  members[0].may_stream = true;
+  members[2].has_state = false;
+  for (const auto& result : Level(members)) {
+    ASSERT_TRUE(result.ok()) << result.status();
+    EXPECT_FALSE(result->stream.has_value());
+  }
+  EXPECT_EQ(members[1].weights, members[0].weights);
+  EXPECT_EQ(members[2].weights, members[0].weights);
+}
+
+TEST(LevelerTest, TheFirstMemberIsNeverBehind) {
+  std::vector<Member> members = {MakeMember(0, 'a', ""),
+                                 MakeMember(6, 'b', "")};
+  members[1].may_stream = true;
+  members[0].has_state = false;
+  for (const auto& result : Level(members)) {
+    ASSERT_TRUE(result.ok()) << result.status();
+    EXPECT_FALSE(result->stream.has_value());
+  }
+  EXPECT_EQ(members[0].weights, members[1].weights);
 }
 
 // The donor fails between two pieces: who was receiving keeps what it had.

@@ -152,6 +152,8 @@ const Row kRows[] = {
     {"worker_timeout", "float", "30", kAll, "1.5", "0"},
     {"step_timeout", "float", "300", kAll, "1.5", "0"},
     {"load_timeout", "float", "120", kAll, "1.5", "0"},
+    {"background_join_mb", "float", "4", kAll, "0.5", "-1"},
+    {"join_bandwidth_mb", "float", "0", kAll, "100", "-1"},
     {"worker_start_timeout", "float", "120", kAll, "1.5", "0"},
     {"master_timeout", "float", "0", kAll, "300", "-1"},
     {"detach", "bool", "false", kAll, "true", "x"},

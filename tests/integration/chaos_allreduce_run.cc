@@ -42,6 +42,10 @@ Flags AllreduceRun::RandomFlags() {
   if (Chance(30)) flags.push_back("--collective=gloo");
   if (Chance(20)) flags.push_back("--grad_compression=bf16");
   if (Chance(20)) flags.push_back("--global_batch_size=48");
+  if (Chance(60)) {
+    flags.push_back("--background_join_mb=0.0001");
+    flags.push_back(absl::StrCat("--join_bandwidth_mb=", Random(0, 3)));
+  }
   if (Chance(50)) {
     flags.push_back("--failpoints=" + RandomFailpoint() +
                     (Chance(30) ? ";" + RandomFailpoint() : ""));
@@ -65,9 +69,9 @@ std::string AllreduceRun::RandomFailpoint() {
       "worker.apply",    "worker.evaluate", "checkpoint.write",
       "checkpoint.fsync"};
   static constexpr const char* kSeldom[] = {
-      "worker.enter_world", "world.offer", "world.connect",
-      "level.give",         "level.take",  "checkpoint.rename",
-      "worker.train_end",   "worker.stop"};
+      "worker.enter_world", "world.offer",       "world.connect", "level.give",
+      "level.take",         "checkpoint.rename", "stream.give",   "stream.take",
+      "stream.watch",       "worker.train_end",  "worker.stop"};
   const bool often = Chance(50);
   const char* name = often ? OneOf(kOften) : OneOf(kSeldom);
   return absl::StrCat(Random(0, 6), ":", name, Chance(15) ? "=stop@" : "=kill@",

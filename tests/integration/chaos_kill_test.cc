@@ -85,7 +85,82 @@ INSTANTIATE_TEST_SUITE_P(
                     "0:worker.enter_world=kill@2"),
     [](const auto& info) { return NameOf(info.param); });
 
+// A third worker comes to two and is given the state in many pieces while they
+// train. Somebody dies at one of them: who gives, who takes, who is level.
+class KillWhileCatchingUpTest
+    : public ChaosTest,
+      public testing::WithParamInterface<const char*> {};
+
+const Flags kInPieces = {"--background_join_mb=0.1", "--join_bandwidth_mb=1"};
+
+TEST_P(KillWhileCatchingUpTest, TheOthersGoOn) {
+  Flags flags = kInPieces;
+  flags.push_back("--min_workers=2");
+  flags.push_back(absl::StrCat("--failpoints=", GetParam()));
+  const auto job = StartJob(2, flags, "ballast=300000;batch_norm=1");
+  ASSERT_TRUE(WaitForWorld(*job, {0, 1}));
+  Walk();
+  const int64_t victim = GetParam()[0] - '0';
+  Scale(*job, 3);
+  ASSERT_TRUE(WaitForLoss(*job, victim));
+  ASSERT_TRUE(WaitForSize(*job, 3));
+  ASSERT_TRUE(job->WaitUntil("a worker that caught up", [](const auto& events) {
+    return std::any_of(events.begin(), events.end(), [](const auto& event) {
+      return event.at("event") == "caught_up";
+    });
+  }));
+  Finish(*job);
+  EXPECT_THAT(CutBacks(*job), IsEmpty());
+}
+
+INSTANTIATE_TEST_SUITE_P(
+    Points, KillWhileCatchingUpTest,
+    testing::Values("2:stream.take=kill@1", "2:stream.take=kill@5",
+                    "2:stream.take=kill@12", "0:stream.give=kill@1",
+                    "0:stream.give=kill@5", "0:stream.give=kill@12",
+                    "1:stream.watch=kill@1", "1:stream.watch=kill@5",
+                    "1:stream.watch=kill@12"),
+    [](const auto& info) { return NameOf(info.param); });
+
 class ChaosKillTest : public ChaosTest {};
+
+TEST_F(ChaosKillTest, TheOnlyMemberThatIsLevelWhileAnotherCatchesUp) {
+  Flags flags = kInPieces;
+  flags.push_back("--failpoints=0:stream.give=kill@5");
+  const auto job = StartJob(1, flags, "ballast=300000");
+  ASSERT_TRUE(WaitForWorld(*job, {0}));
+  Walk();
+  Scale(*job, 2);
+  ASSERT_TRUE(WaitForLoss(*job, 0));
+  ASSERT_TRUE(WaitForSize(*job, 2));
+  Finish(*job);
+  EXPECT_THAT(CutBacks(*job), ElementsAre(0));
+}
+
+TEST_F(ChaosKillTest, TheOnlyMemberThatIsLevelLeavesWhenAnotherHasTheModel) {
+  const auto job = StartJob(1, kInPieces, "ballast=300000");
+  ASSERT_TRUE(WaitForWorld(*job, {0}));
+  Scale(*job, 2);
+  ASSERT_TRUE(WaitForWorld(*job, {0, 1}));
+  Signal(*job, 0, SIGTERM);
+  ASSERT_TRUE(WaitForLoss(*job, 0));
+  ASSERT_TRUE(WaitForSize(*job, 2));
+  Finish(*job);
+  EXPECT_THAT(CutBacks(*job), IsEmpty());
+}
+
+TEST_F(ChaosKillTest, FourCatchUpAtOnceAndOneOfThemDies) {
+  Flags flags = kInPieces;
+  flags.push_back("--failpoints=3:stream.take=kill@4");
+  const auto job = StartJob(1, flags, "ballast=300000");
+  ASSERT_TRUE(WaitForWorld(*job, {0}));
+  Walk();
+  Scale(*job, 5);
+  ASSERT_TRUE(WaitForLoss(*job, 3));
+  ASSERT_TRUE(WaitForSize(*job, 5));
+  Finish(*job);
+  EXPECT_THAT(CutBacks(*job), IsEmpty());
+}
 
 TEST_F(ChaosKillTest, TheDonorWhileAJoinerIsBroughtLevel) {
   // Worker 0 says its totals alone in the first world (1), brings worker 1

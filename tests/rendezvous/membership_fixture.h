@@ -56,7 +56,10 @@ class MembershipTest : public ::testing::Test {
   void Loaded(std::vector<int64_t> ids, int64_t g) {
     for (const int64_t id : ids) Load(id, g, LoadStage::kLoaded);
   }
-  void Level(int64_t id, int64_t g) { Got(m_->Level(now_, id, g)); }
+  void Level(int64_t id, int64_t g, const std::vector<int64_t>& behind = {}) {
+    Got(m_->Level(now_, id, g, behind));
+  }
+  void CaughtUp(int64_t id, int64_t g) { Got(m_->CaughtUp(now_, id, g)); }
   void Broken(int64_t id, int64_t g, int64_t accused = -1) {
     Got(m_->Broken(now_, id, g, accused, "connection reset"));
   }

@@ -405,5 +405,70 @@ TEST_F(MembershipTest, ARetryThatIsNotNeededAnyMoreLeavesNoTimer) {
   EXPECT_EQ(m_->NextTimer(), absl::InfiniteFuture());
 }
 
+// ---- members that are behind ----
+
+TEST_F(MembershipTest, ALeaverStaysUntilAnotherHasTheModel) {
+  StartWorld(1);
+  Ready(2);
+  Answer(2, {1, 2});
+  Level(1, 2, {2});
+  EXPECT_FALSE(m_->IsLevel(2));
+  EXPECT_EQ(m_->num_level(), 1u);
+  Leave(1);
+  EXPECT_TRUE(last_.empty()) << "only worker 1 has the model";
+  CaughtUp(2, 1);
+  EXPECT_TRUE(last_.empty()) << "another world";
+  CaughtUp(2, 2);
+  EXPECT_TRUE(m_->IsLevel(2));
+  ExpectPrepare(3, false, false, {2});
+  CaughtUp(2, 2);
+  EXPECT_TRUE(last_.empty()) << "not news";
+  Answer(3, {2});
+  Level(2, 3);
+  EXPECT_EQ(The(Kind::kRelease).worker_id, 1);
+}
+
+TEST_F(MembershipTest, OtherLeaversNeedNotWait) {
+  StartWorld(2);
+  Ready(3);
+  Answer(2, {1, 2, 3});
+  Level(1, 2, {3});
+  Leave(1);
+  ExpectPrepare(3, false, false, {2, 3});
+  Leave(2);
+  Answer(3, {2, 3});
+  Level(2, 3, {3});
+  EXPECT_EQ(The(Kind::kRelease).worker_id, 1);
+  CaughtUp(3, 3);
+  ExpectPrepare(4, false, false, {3});
+}
+
+TEST_F(MembershipTest, WhoHasTheModelComesFirst) {
+  StartWorld(1);
+  Ready(2);
+  Ready(3);
+  Answer(2, {1, 2});
+  Level(1, 2, {2});
+  ExpectPrepare(3, false, false, {1, 2, 3});
+  Answer(3, {1, 2, 3});
+  // Worker 3 was faster.
+  Level(1, 3, {2, 3});
+  CaughtUp(3, 3);
+  Lost(1);
+  ExpectPrepare(4, true, false, {3, 2});
+}
+
+TEST_F(MembershipTest, WithTheLastLevelMemberTheModelIsLost) {
+  StartWorld(1);
+  Ready(2);
+  Answer(2, {1, 2});
+  Level(1, 2, {2});
+  Lost(1);
+  EXPECT_FALSE(m_->HasLevelMember());
+  ExpectPrepare(3, true, true, {2});
+  CaughtUp(2, 2);
+  EXPECT_FALSE(m_->HasLevelMember()) << "too late";
+}
+
 }  // namespace
 }  // namespace elasticdl::rendezvous

@@ -37,7 +37,8 @@ std::string SimulationOptions::ToString() const {
       " checkpoint_steps=", checkpoint_steps,
       " evaluation_steps=", evaluation_steps,
       " global_batch_size=", global_batch_size, " max_step=", max_step,
-      " stop_after=", stop_after, " kills=", kills, " leaves=", leaves,
+      " stop_after=", stop_after, " background_joins=", background_joins,
+      " join_bandwidth=", join_bandwidth, " kills=", kills, " leaves=", leaves,
       " joins=", joins, " master_deaths=", master_deaths, " flaps=", flaps,
       " slow_times=", slow_times, " failed_saves=", failed_saves,
       " slow_saves=", slow_saves, " failed_connections=", failed_connections);
@@ -76,6 +77,8 @@ void Simulation::StartMaster() {
   job.set_minibatch_size(static_cast<int32_t>(options_.minibatch_size));
   job.set_training_data("training");
   job.set_global_batch_size(options_.global_batch_size);
+  job.set_background_join_bytes(options_.background_joins ? 1 : 0);
+  job.set_join_bandwidth(options_.join_bandwidth);
   if (options_.checkpoint_steps > 0) {
     job.set_checkpoint_dir(kDisk);
     job.set_checkpoint_steps(options_.checkpoint_steps);
@@ -163,6 +166,7 @@ void Simulation::DeliverToMaster(Worker& worker) {
     const v1::WorkerMessage message = std::move(worker.to_master.front());
     worker.to_master.pop_front();
     ++report_.messages;
+    if (message.has_caught_up()) ++report_.caught_up;
     Note(absl::StrCat(worker.id, " > ", Describe(message)));
     controller_->OnMessage(now_, worker.connection, message);
     return;

@@ -37,6 +37,10 @@ struct SimulationOptions {
   // The job ends at this step; a callback ends it after this one; 0 = neither.
   int64_t max_step = 0;
   int64_t stop_after = 0;
+  // Joiners are given the state while the others train, so many bytes of it per
+  // second (0 = as fast as may be).
+  bool background_joins = false;
+  double join_bandwidth = 0;
   // How often each happens, of 100,000 actions, and how many faults there are
   // at most: after them the job must come to its end.
   int kills = 0;
@@ -69,6 +73,8 @@ struct SimulationReport {
   int joins = 0;
   int master_deaths = 0;
   int cut_backs = 0;
+  // Members that got the state while others trained.
+  int caught_up = 0;
   int worlds = 0;
   int checkpoints = 0;
   int failed_saves = 0;

@@ -29,6 +29,7 @@ void Add(SimulationReport& all, const SimulationReport& one) {
   all.joins += one.joins;
   all.master_deaths += one.master_deaths;
   all.cut_backs += one.cut_backs;
+  all.caught_up += one.caught_up;
   all.worlds += one.worlds;
   all.checkpoints += one.checkpoints;
   all.failed_saves += one.failed_saves;
@@ -52,6 +53,13 @@ SimulationReport RunSeeds(
     options.minibatch_size = 1 + static_cast<int64_t>(random() % 6);
     options.minibatches_per_task = 1 + static_cast<int64_t>(random() % 4);
     vary(options, random);
+    // Of every kind of schedules, half have a state that is passed on in many
+    // pieces.
+    std::mt19937 more(seed + 7);
+    if (more() % 2 == 0) {
+      options.background_joins = true;
+      options.join_bandwidth = static_cast<double>(more() % 20) * 5000;
+    }
     Simulation simulation(options);
     const absl::Status status = simulation.Run();
     EXPECT_TRUE(status.ok()) << status.message();
@@ -64,11 +72,12 @@ SimulationReport RunSeeds(
       "%u schedules from seed %u, %.0f per second: %lld actions, %lld "
       "messages, %d worlds, %d kills, %d leaves, %d joins, %d deaths of the "
       "master, %d cut backs, %d checkpoints, %d failed and %d slow saves, %d "
-      "evaluations, %d early ends\n",
+      "evaluations, %d early ends, %d caught up\n",
       done, first_seed, done / seconds, static_cast<long long>(all.actions),
       static_cast<long long>(all.messages), all.worlds, all.kills, all.leaves,
       all.joins, all.master_deaths, all.cut_backs, all.checkpoints,
-      all.failed_saves, all.slow_saves, all.evaluations, all.early_ends);
+      all.failed_saves, all.slow_saves, all.evaluations, all.early_ends,
+      all.caught_up);
   return all;
 }
 
@@ -117,6 +126,28 @@ TEST(SimulationTest, LeavesAndJoins) {
       });
   ExpectSome(all.leaves);
   ExpectSome(all.joins);
+}
+
+// Whoever gives, takes or watches a piece may die at any of them.
+TEST(SimulationTest, KillsWhileMembersCatchUp) {
+  const SimulationReport all =
+      RunSeeds([](SimulationOptions& options, std::mt19937& random) {
+        options.workers = 2 + static_cast<int>(random() % 3);
+        options.kills = 600;
+        options.joins = 600;
+        options.leaves = static_cast<int>(random() % 2) * 400;
+        options.master_deaths = static_cast<int>(random() % 2) * 100;
+        options.most_faults = 30;
+        options.checkpoint_steps = static_cast<int64_t>(random() % 6);
+        options.evaluation_steps = static_cast<int64_t>(random() % 12);
+        if (random() % 3 == 0) {
+          options.global_batch_size =
+              options.minibatch_size * (1 + static_cast<int64_t>(random() % 6));
+        }
+        options.data.epochs = 4;
+      });
+  ExpectSome(all.kills);
+  ExpectSome(all.caught_up);
 }
 
 TEST(SimulationTest, Everything) {

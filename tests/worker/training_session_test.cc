@@ -375,5 +375,111 @@ TEST_F(GlobalBatchTest, TheRestOfTheDataIsTrainedWhenThereIsNoMore) {
   EXPECT_EQ(c_.Trained().size(), 4u);
 }
 
+// ---- members that catch up ----
+
+class CatchUpTest : public TrainingSessionTest {
+ protected:
+  static TrainingSession::Options InPieces() {
+    TrainingSession::Options options;
+    options.background_join_bytes = 1;
+    // In a test no time passes: one unit after each round.
+    options.join_bandwidth = 1;
+    return options;
+  }
+  // One round of all; `giver` has data for it.
+  void Round(Member& giver, const std::vector<Member*>& members) {
+    giver.Give(next_, next_ + 1);
+    ++next_;
+    for (const auto& done : WorkTogether(members)) {
+      ASSERT_TRUE(done.ok()) << done.status();
+      EXPECT_TRUE(done->stepped);
+    }
+  }
+
+  Member p_{11, network_, data_, InPieces()};
+  Member q_{12, network_, data_, InPieces()};
+  Member r_{13, network_, data_, InPieces()};
+  int64_t next_ = 0;
+};
+
+TEST_F(CatchUpTest, AJoinerGetsTheStateWhileTheOthersTrain) {
+  Enter(1, {&p_}, Cold());
+  Round(p_, {&p_});
+  Enter(2, {&p_, &q_});
+  const auto level = p_.Take(v1::WorkerMessage::kLevel);
+  ASSERT_NE(level, nullptr);
+  EXPECT_THAT(level->level().behind(), ElementsAre(12));
+  EXPECT_FALSE(q_.session->has_state());
+  for (int i = 0; i < 20; ++i) Round(p_, {&p_, &q_});
+  EXPECT_EQ(q_.Take(v1::WorkerMessage::kCaughtUp), nullptr);
+  EXPECT_FALSE(q_.session->has_state());
+  EXPECT_TRUE(q_.session->HasWork()) << "takes part without data";
+  // A round without data: the rest follows at once.
+  WorkTogether({&p_, &q_});
+  ASSERT_NE(q_.Take(v1::WorkerMessage::kCaughtUp), nullptr);
+  EXPECT_TRUE(q_.session->has_state());
+  EXPECT_EQ(q_.replica->StateDigest(), p_.replica->StateDigest());
+}
+
+TEST_F(CatchUpTest, WhatItHasIsTrainedAndIsLevelAfterOneTurn) {
+  TrainingSession::Options options = InPieces();
+  // Eight numbers and their slots after each round of a second.
+  options.join_bandwidth = 64;
+  Member a(1, network_, data_, options);
+  Member b(2, network_, data_, options);
+  Enter(1, {&a}, Cold());
+  Enter(2, {&a, &b});
+  int rounds = 0;
+  for (; rounds < 38 && !b.session->has_state(); ++rounds) {
+    a.environment.time.now += absl::Seconds(1);
+    Round(a, {&a, &b});
+  }
+  EXPECT_GE(rounds, 16);
+  ASSERT_TRUE(b.session->has_state());
+  EXPECT_NE(b.Take(v1::WorkerMessage::kCaughtUp), nullptr);
+  EXPECT_EQ(b.replica->StateDigest(), a.replica->StateDigest());
+  Round(b, {&a, &b});
+  EXPECT_EQ(b.replica->StateDigest(), a.replica->StateDigest());
+}
+
+TEST_F(CatchUpTest, APartIsKeptInTheNextWorldOfTheSameStep) {
+  Enter(1, {&p_}, Cold());
+  Enter(2, {&p_, &q_});
+  for (int i = 0; i < 5; ++i) Round(p_, {&p_, &q_});
+  EXPECT_EQ(q_.replica->part()->have, 5u);
+  Enter(3, {&p_, &q_, &r_});
+  EXPECT_EQ(q_.replica->part()->have, 5u);
+  EXPECT_EQ(r_.replica->part()->begin, 5u);
+  for (int i = 0; i < 5; ++i) Round(p_, {&p_, &q_, &r_});
+  WorkTogether({&p_, &q_, &r_});
+  EXPECT_EQ(q_.replica->StateDigest(), p_.replica->StateDigest());
+  EXPECT_EQ(r_.replica->StateDigest(), p_.replica->StateDigest());
+}
+
+TEST_F(CatchUpTest, TheShareOfAStepIsThatOfTheMembersThatTrain) {
+  TrainingSession::Options options = InPieces();
+  options.minibatch_size = 1;
+  options.global_batch_size = 2;
+  Member a(1, network_, data_, options);
+  Member b(2, network_, data_, options);
+  Enter(1, {&a}, Cold());
+  Enter(2, {&a, &b});
+  a.Give(0, 2);
+  for (const auto& done : WorkTogether({&a, &b})) ASSERT_TRUE(done.ok());
+  EXPECT_THAT(a.Trained(), ElementsAre(0, 1));
+}
+
+TEST_F(CatchUpTest, AColdWorldForgetsAPart) {
+  Enter(1, {&p_}, Cold());
+  Enter(2, {&p_, &q_});
+  for (int i = 0; i < 5; ++i) Round(p_, {&p_, &q_});
+  Enter(3, {&q_}, Cold());
+  EXPECT_TRUE(q_.session->has_state());
+  EXPECT_FALSE(q_.replica->part().has_value());
+  EXPECT_THAT(q_.Trained(), IsEmpty());
+  Round(q_, {&q_});
+  EXPECT_THAT(q_.Trained(), ElementsAre(5));
+}
+
 }  // namespace
 }  // namespace elasticdl::worker::test

@@ -157,9 +157,13 @@ class Membership {
   // A member of the world being formed makes progress with its state.
   void Loading(absl::Time now, int64_t worker_id, int64_t generation,
                LoadStage stage);
-  // All members of the world hold the same model. One member reports it for
-  // all, once it knows that each of them has adopted the state.
-  Decisions Level(absl::Time now, int64_t worker_id, int64_t generation);
+  // All members of the world hold the same model, except those that are
+  // `behind`: they get it while the others train. One member, which has it,
+  // reports it for all, once it knows that each of them has adopted the state.
+  Decisions Level(absl::Time now, int64_t worker_id, int64_t generation,
+                  const std::vector<int64_t>& behind = {});
+  // This member of the active world was behind and has the model now.
+  Decisions CaughtUp(absl::Time now, int64_t worker_id, int64_t generation);
   // A step was committed in this world, so the world works.
   void Stepped(int64_t generation);
   Decisions SetLimits(absl::Time now, int64_t min_workers, int64_t max_workers);
@@ -184,6 +188,7 @@ class Membership {
   bool IsForming() const { return try_.has_value(); }
   // At least one worker has the trained model.
   bool HasLevelMember() const;
+  size_t num_level() const { return num_level_; }
   bool IsLevel(int64_t worker_id) const;
   bool Knows(int64_t worker_id) const;
   size_t num_workers() const;
@@ -249,6 +254,7 @@ class Membership {
   bool Done(int64_t worker_id);
   void NextPhase(absl::Time now, Phase phase);
   void Activate(absl::Time now);
+  void SetLevel(const std::vector<int64_t>& behind);
   void ReportBreak(absl::Time now, bool of_try, int64_t worker_id,
                    int64_t accused, const std::string& reason);
   void BackgroundBroken(absl::Time now, int64_t worker_id, int64_t accused);
@@ -288,7 +294,6 @@ class Membership {
   void DissolveDropped(const World* next);
   void Wait();
   std::string FormCause() const;
-  void RemoveLevelOfOthers();
 
   // Workers.
   bool InBackground() const;

@@ -25,7 +25,12 @@ struct MemberWord {
   // A task ends with this step and this member has few left: the master should
   // be told soon.
   bool report_wanted = false;
+  // How much of the state follows this round, for members that catch up
+  // (state_stream.h). Only the donor says it. At most kMostPiece.
+  int64_t piece = 0;
 };
+// Floats count exactly up to here.
+inline constexpr int64_t kMostPiece = int64_t{1} << 24;
 
 // The size of a world's control word, in floats.
 size_t ControlWordSize(int world_size);
@@ -48,6 +53,7 @@ struct RoundSummary {
   bool stop = false;
   bool evaluate = false;
   bool report_wanted = false;
+  int64_t piece = 0;
 };
 RoundSummary ReadControlWord(const float* word, int world_size);
 

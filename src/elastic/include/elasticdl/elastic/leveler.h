@@ -1,9 +1,10 @@
 // Synchronizes a new world: the member with the newest model is the donor, the
-// others copy its state.
+// others copy its state, or begin to catch up with it.
 #pragma once
 
 #include <cstdint>
 #include <functional>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -12,6 +13,7 @@
 #include "absl/time/time.h"
 #include "absl/types/span.h"
 #include "elasticdl/collective/communicator.h"
+#include "elasticdl/elastic/state_stream.h"
 
 namespace elasticdl::elastic {
 
@@ -31,6 +33,13 @@ struct MemberState {
   std::vector<absl::Span<char>> spans;
   // Other data that the donor sends to all; any length.
   std::string meta;
+  // As the donor: members that have nothing may catch up later, while the
+  // others train.
+  bool may_stream = false;
+  // The state as a ring of so many units, and without a state: which of them
+  // this member has, of `lineage` and `step`.
+  size_t units = 1;
+  StateStream::Part part;
 };
 
 struct Levelled {
@@ -40,6 +49,9 @@ struct Levelled {
   std::string meta;  // The donor's.
   // This member was not level and copied the donor's state.
   bool received = false;
+  // Nothing was copied: these members are behind and have to catch up. Rank 0
+  // is level and the donor.
+  std::optional<StateStream> stream;
   // Bytes that were copied; 0 = all were level already.
   int64_t bytes = 0;
   // OK: every member has the state. Otherwise the world is broken, but this
@@ -60,9 +72,9 @@ struct LevelOptions {
 
 // Collective: all members call it first in a new world. The donor is the member
 // with the newest lineage, then the highest step, then the lowest rank. After
-// an error the member's state is unchanged. ABORTED and DEADLINE_EXCEEDED: the
-// world is broken. FAILED_PRECONDITION: a member has another model, or nobody
-// has a state.
+// an error the member's state is unchanged, unless it had none. ABORTED and
+// DEADLINE_EXCEEDED: the world is broken. FAILED_PRECONDITION: a member has
+// another model, or nobody has a state.
 absl::StatusOr<Levelled> BringLevel(collective::Communicator& communicator,
                                     const MemberState& state,
                                     const LevelOptions& options);

@@ -100,6 +100,8 @@ struct JobFlags {
   double worker_timeout = 30;
   double step_timeout = 300;
   double load_timeout = 120;
+  double background_join_mb = 4;
+  double join_bandwidth_mb = 0;
   double worker_start_timeout = 120;
   double master_timeout = 0;
   int64_t task_max_failures = 3;

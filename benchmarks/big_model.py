@@ -1,0 +1,214 @@
+#!/usr/bin/env python3
+"""Deaths and joins with a large model.
+
+    benchmarks/big_model.py [--sizes 1,64,1024] [--rounds 5] [--bin build/bin]
+                            [--workers 2] [--flags=...]
+
+For each size of the state (MB: parameters, Adam's state), one job after the
+other, alternating: joiners are given the state in the background, and while all
+stand still (--background_join_mb=0). In each job, `rounds` times:
+
+* a worker is added. Pause: how long the members did not train, as rank 0 says.
+  Transfer: until the new worker trains. Slower: steps per second during the
+  transfer, against a time of the same length with the same number of members
+  after it.
+* the newest worker is killed (SIGKILL). Recovery: until the first step that is
+  known to be committed by the others.
+
+Peak: of a worker's memory (VmHWM, shared memory included), against the size of
+parameters, Adam's state and gradients.
+"""
+import argparse
+import json
+import os
+import signal
+import statistics
+import subprocess
+import sys
+import tempfile
+import time
+
+HERE = os.path.dirname(os.path.abspath(__file__))
+# MB of state: width and number of the layers.
+SHAPES = {1: (256, 1), 64: (1024, 5), 256: (2048, 5), 1024: (2048, 21),
+          4096: (4096, 21)}
+
+
+class Job:
+    def __init__(self, args, size, background, name):
+        self.args = args
+        self.dir = tempfile.TemporaryDirectory()
+        self.name = name
+        self.seen = []
+        width, layers = SHAPES[size]
+        events = os.path.join(self.dir.name, "events")
+        command = [
+            os.path.join(args.bin, "elasticdl"), "train",
+            f"--job_name={name}", f"--state_dir={self.dir.name}",
+            f"--num_workers={args.workers}", "--min_workers=1",
+            f"--model_zoo={HERE}/zoo", "--model_def=big.custom_model",
+            f"--model_params=width={width};layers={layers}",
+            "--training_data=synthetic:records=100000,bytes=16",
+            f"--minibatch_size={args.minibatch_size}", "--num_threads=1",
+            "--num_epochs=0", f"--event_log={events}"] + args.flags
+        if not background:
+            command.append("--background_join_mb=0")
+        self.process = subprocess.Popen(command, stdout=subprocess.DEVNULL)
+        while not os.path.exists(events):
+            self.check()
+            time.sleep(0.05)
+        self.file = open(events)
+
+    def check(self):
+        if self.process.poll() is not None:
+            raise RuntimeError(f"the job ended: {self.process.returncode}")
+
+    def read(self):
+        for line in self.file:
+            self.seen.append(json.loads(line))
+
+    def wait(self, what, since=0, timeout=600):
+        end = time.time() + timeout
+        while time.time() < end:
+            self.read()
+            for event in self.seen[since:]:
+                if what(event):
+                    return event
+            self.check()
+            time.sleep(0.005)
+        raise RuntimeError("timed out; last events: " + str(self.seen[-5:]))
+
+    def scale(self, workers):
+        subprocess.run(
+            [os.path.join(self.args.bin, "elasticdl"), "scale",
+             f"--job_name={self.name}", f"--state_dir={self.dir.name}",
+             f"--num_workers={workers}"], check=True,
+            stdout=subprocess.DEVNULL)
+
+    def status(self):
+        out = subprocess.run(
+            [os.path.join(self.args.bin, "elasticdl"), "top",
+             f"--job_name={self.name}", f"--state_dir={self.dir.name}",
+             "--json"], check=True, capture_output=True, text=True)
+        return time.time(), json.loads(out.stdout)["step"]
+
+    def pid(self, worker):
+        return [e["pid"] for e in self.seen
+                if e["event"] == "pod_started" and e["id"] == worker][-1]
+
+    def peak_mb(self):
+        world = [e for e in self.seen if e["event"] == "world"][-1]
+        peaks = []
+        for worker in world["members"]:
+            with open(f"/proc/{self.pid(worker)}/status") as file:
+                peaks += [int(line.split()[1]) / 1024 for line in file
+                          if line.startswith("VmHWM")]
+        return max(peaks)
+
+    def stop(self):
+        self.process.send_signal(signal.SIGINT)
+        self.process.wait(120)
+        self.dir.cleanup()
+
+
+def members(count):
+    return lambda e: e["event"] == "world" and len(e["members"]) == count
+
+
+def first_step(generation):
+    return lambda e: (e["event"] == "first_step" and
+                      e["generation"] == generation)
+
+
+def speed(begin, end):
+    return (end[1] - begin[1]) / (end[0] - begin[0])
+
+
+def join(job, background, result):
+    before = len(job.seen)
+    workers = job.args.workers + 1
+    job.scale(workers)
+    world = job.wait(members(workers), before)
+    result["pause"].append(world["pause_ms"])
+    begin = job.status()
+    if background:
+        job.wait(lambda e: e["event"] == "caught_up" and
+                 e["worker_id"] == world["members"][-1], before)
+    else:
+        job.wait(first_step(world["generation"]), before)
+    end = job.status()
+    result["transfer"].append((time.time() - world["time"]) * 1000)
+    if background and end[1] > begin[1]:
+        during = speed(begin, end)
+        time.sleep(max(1.0, end[0] - begin[0]))
+        result["slower"].append((speed(end, job.status()) / during - 1) * 100)
+    return world
+
+
+def kill(job, world, result):
+    job.read()
+    before = len(job.seen)
+    job.scale(job.args.workers)
+    at = time.time()
+    os.kill(job.pid(world["members"][-1]), signal.SIGKILL)
+    after = job.wait(lambda e: e["event"] == "world" and
+                     e["generation"] > world["generation"], before)
+    step = job.wait(first_step(after["generation"]), before)
+    result["recovery"].append((step["time"] - at) * 1000)
+
+
+def run(args, size, background):
+    name = f"big{size}{'bg' if background else 'stop'}"
+    job = Job(args, size, background, name)
+    result = {key: [] for key in ("pause", "transfer", "slower", "recovery")}
+    try:
+        world = job.wait(members(args.workers))
+        job.wait(first_step(world["generation"]))
+        begin = job.status()
+        time.sleep(3)
+        result["step"] = 1000 / speed(begin, job.status())
+        for _ in range(args.rounds):
+            world = join(job, background, result)
+            time.sleep(1)
+            kill(job, world, result)
+            time.sleep(1)
+        result["peak"] = job.peak_mb()
+    finally:
+        job.stop()
+    return result
+
+
+def show(size, background, result):
+    width, layers = SHAPES[size]
+    parameters = layers * (width * width + width) + 3 * width + 1
+    floor = parameters * 16 / 2**20
+    text = "  ".join(
+        f"{key} {statistics.median(values):.1f} (max {max(values):.1f})"
+        for key, values in result.items()
+        if isinstance(values, list) and values)
+    print(f"{size:5} MB {'background' if background else 'standing  '} "
+          f"step {result['step']:.0f}  {text}  "
+          f"peak {result['peak']:.0f} MB of {floor:.0f}", flush=True)
+
+
+def main():
+    parser = argparse.ArgumentParser()
+    parser.add_argument("--sizes", default="1,64,1024")
+    parser.add_argument("--rounds", type=int, default=5)
+    parser.add_argument("--workers", type=int, default=2)
+    parser.add_argument("--minibatch_size", type=int, default=8)
+    parser.add_argument("--bin", default="build/bin")
+    parser.add_argument("--only", choices=["background", "standing"])
+    parser.add_argument("--flags", nargs="*", default=[])
+    args = parser.parse_args()
+    print("ms; slower in %", flush=True)
+    for size in [int(part) for part in args.sizes.split(",")]:
+        for background in (True, False):
+            if args.only and background != (args.only == "background"):
+                continue
+            show(size, background, run(args, size, background))
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,217 @@
+// TrainingSession: enters worlds and leaves them.
+#include <limits>
+#include <utility>
+
+#include "absl/strings/str_cat.h"
+#include "elasticdl/common/failpoint.h"
+#include "elasticdl/common/log.h"
+#include "elasticdl/common/status.h"
+#include "training_session.h"
+
+namespace elasticdl::worker {
+
+absl::StatusOr<WorkDone> TrainingSession::EnterWorld() {
+  WorkDone done;
+  const rendezvous::World world = *loop_.ToEnter();
+  LeaveWorld();
+  totals_.LeaveWorld();
+  loop_.Enter();
+  auto communicator = link_.Use(world.generation);
+  if (communicator == nullptr) {
+    // A newer world replaced this one; its Prepare is in the queue of events.
+    loop_.Failed(world.generation);
+    return done;
+  }
+  elastic::LoadReport report(world.generation, options_.load_timeout, send_);
+  report.Tell(environment_.clock().Now(), v1::Loading::LOADING);
+  ELASTICDL_RETURN_IF_ERROR(Failpoint("worker.enter_world"));
+  // In a cold world nobody has a model that counts, so rank 0 makes one before
+  // it is sent to the others.
+  if (world.cold) {
+    const absl::Status started = StartCold(world, report);
+    if (absl::IsAborted(started)) {
+      BreakWorld(started);
+      return done;
+    }
+    ELASTICDL_RETURN_IF_ERROR(started);
+  }
+  // What others give it is written over what it has.
+  if (!has_state_) fresh_ = false;
+  auto levelled = BringLevel(*communicator, report);
+  if (absl::IsFailedPrecondition(levelled.status())) return levelled.status();
+  if (!levelled.ok()) {
+    catch_up_.Forget();
+    BreakWorld(levelled.status());
+    return done;
+  }
+  v1::DonorState donor;
+  if (!donor.ParseFromString(levelled->meta)) {
+    return absl::InternalError(absl::StrCat(
+        "rank ", levelled->donor, " sent a state that cannot be understood"));
+  }
+  lineage_ = levelled->lineage;
+  replica_.SetStep(levelled->step);
+  catch_up_.EnterWorld(levelled->stream, world.rank,
+                       environment_.clock().Now());
+  // From here on the state is the donor's, even if the world breaks now: its
+  // totals must be taken over with it.
+  trainer_.AcceptBuffers();
+  ELASTICDL_RETURN_IF_ERROR(Adopt(donor));
+  totals_.EnterWorld(donor.totals(), world);
+  link_.ForgetFormer();
+  if (!levelled->world.ok()) {
+    BreakWorld(levelled->world);
+    return done;
+  }
+  LogInfo("world ", world.generation, ": rank ", world.rank, " of ",
+          world.size(), ", step ", replica_.step(),
+          levelled->bytes > 0
+              ? absl::StrCat(", state of rank ", levelled->donor)
+              : "",
+          catch_up_.behind() ? ", catching up" : "");
+  trainer_.EnterWorld(std::move(communicator), UsualRecords());
+  rounds_ = 0;
+  UpdateStepping();
+  reported_step_ = level_step_ = replica_.step();
+  if (world.rank == 0) SendLevel(donor);
+  done.entered = true;
+  return done;
+}
+
+absl::StatusOr<elastic::Levelled> TrainingSession::BringLevel(
+    collective::Communicator& communicator, elastic::LoadReport& report) {
+  elastic::MemberState state;
+  state.has_state = has_state_;
+  state.lineage = lineage_;
+  state.step = replica_.step();
+  state.layout = replica_.LayoutDigest();
+  state.spans = replica_.State();
+  state.meta = MakeDonorState().SerializeAsString();
+  // Who waits for an evaluation or for the end has the time, and a cold or last
+  // world has nothing else to do.
+  state.may_stream = catch_up_.IsLarge() && !world()->cold && !world()->last &&
+                     halt_ == Halt::kNone;
+  state.units = catch_up_.units();
+  state.part = catch_up_.part();
+  elastic::LevelOptions options;
+  options.timeout = options_.load_timeout;
+  options.moved = [&](int64_t bytes, int64_t total) {
+    report.Tell(environment_.clock().Now(), v1::Loading::MOVING, bytes, total);
+  };
+  report.Tell(environment_.clock().Now(), v1::Loading::LOADED);
+  return elastic::BringLevel(communicator, state, options);
+}
+
+// On the same stream as the reports that follow.
+void TrainingSession::SendLevel(const v1::DonorState& donor) {
+  v1::WorkerMessage message;
+  v1::Level& level = *message.mutable_level();
+  level.set_generation(world()->generation);
+  level.set_step(replica_.step());
+  level.set_lineage(lineage_);
+  *level.mutable_totals() = donor.totals();
+  for (int rank = 0; rank < world()->size(); ++rank) {
+    if (!catch_up_.IsBehind(rank)) continue;
+    level.add_behind(world()->members[static_cast<size_t>(rank)]);
+  }
+  if (last_round_end_ != absl::InfinitePast()) {
+    level.set_pause_seconds(
+        absl::ToDoubleSeconds(environment_.clock().Now() - last_round_end_));
+  }
+  send_(std::move(message));
+}
+
+absl::Status TrainingSession::StartCold(const rendezvous::World& world,
+                                        elastic::LoadReport& report) {
+  // What this worker had trained is not part of the job's history any more,
+  // and its data was given back.
+  totals_.Clear();
+  catch_up_.Forget();
+  DropMinibatches(std::numeric_limits<int64_t>::max());
+  halt_ = world.evaluating ? Halt::kEvaluation : Halt::kNone;
+  halted_ = world.evaluating;
+  stop_reason_.clear();
+  has_state_ = false;
+  if (world.rank != 0) return absl::OkStatus();
+  if (!world.restore_from.empty()) {
+    // Stop loading for a world that is over: a checkpoint may take minutes.
+    const auto progress = [&](int64_t bytes, int64_t total) {
+      if (!link_.IsUsable(world.generation)) {
+        return absl::AbortedError("overtaken while loading");
+      }
+      report.Tell(environment_.clock().Now(), v1::Loading::LOADING, bytes,
+                  total);
+      return absl::OkStatus();
+    };
+    ELASTICDL_ASSIGN_OR_RETURN(
+        checkpoint::Loaded loaded,
+        environment_.LoadCheckpoint(world.restore_from, progress));
+    ELASTICDL_RETURN_IF_ERROR(replica_.Restore(loaded));
+    LogInfo("restored ", world.restore_from, " (step ", replica_.step(), ")");
+  } else if (!fresh_) {
+    ELASTICDL_RETURN_IF_ERROR(replica_.StartAnew());
+  }
+  if (replica_.step() != world.cold_step) {
+    return absl::FailedPreconditionError(absl::StrCat(
+        "the job is at step ", world.cold_step, ", but ",
+        world.restore_from.empty() ? "fresh weights" : world.restore_from,
+        " are of step ", replica_.step()));
+  }
+  lineage_ = world.generation;
+  has_state_ = true;
+  fresh_ = false;
+  return absl::OkStatus();
+}
+
+v1::DonorState TrainingSession::MakeDonorState() const {
+  v1::DonorState state;
+  state.set_step(replica_.step());
+  *state.mutable_totals() = totals_.All();
+  state.set_paused(halt_ == Halt::kEvaluation);
+  state.set_training_over(halt_ == Halt::kOver);
+  state.set_stop_reason(stop_reason_);
+  return state;
+}
+
+absl::Status TrainingSession::Adopt(const v1::DonorState& donor) {
+  const int64_t counted = totals_.Of(options_.worker_id);
+  for (const v1::RecordTotal& total : donor.totals()) {
+    if (total.worker_id() != options_.worker_id) continue;
+    if (total.records() < counted) {
+      return absl::InternalError(absl::StrCat("the donor has ", total.records(),
+                                              " records of this worker, which "
+                                              "has counted ",
+                                              counted));
+    }
+    // The interrupted step was completed by the donor, so the minibatches that
+    // this worker put into it are in the model.
+    DropMinibatches(total.records() - counted);
+  }
+  has_state_ = !catch_up_.behind();
+  fresh_ = false;
+  idle_ = false;
+  halt_ = donor.training_over() ? Halt::kOver
+          : donor.paused()      ? Halt::kEvaluation
+                                : Halt::kNone;
+  halted_ = halt_ != Halt::kNone;
+  stop_reason_ = donor.stop_reason();
+  settled_step_ = replica_.step();
+  return absl::OkStatus();
+}
+
+void TrainingSession::LeaveWorld() {
+  trainer_.LeaveWorld();
+  catch_up_.LeaveWorld();
+}
+
+void TrainingSession::BreakWorld(const absl::Status& status) {
+  LeaveWorld();
+  link_.Drop("the world is broken here");
+  if (world() == nullptr) return;
+  const int64_t generation = world()->generation;
+  if (!loop_.Failed(generation)) return;
+  LogInfo("world ", generation, " is broken: ", status.message());
+  send_(rendezvous::MakeWorldFailed(generation, status));
+}
+
+}  // namespace elasticdl::worker
