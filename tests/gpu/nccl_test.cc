@@ -166,9 +166,9 @@ void KillOneOfTwo(const char* tells, ncclResult_t state) {
         RANK_EXPECT_OK(test.Receive().status());
         member.Fill(1);
         member.AllReduce();
-        ncclCommGetAsyncError(member.comm, &state);
-        cudaEventRecord(member.event, member.stream);
         ncclResult_t seen = ncclSuccess;
+        ncclCommGetAsyncError(member.comm, &seen);
+        cudaEventRecord(member.event, member.stream);
         // It never ends, however often one asks.
         for (int i = 0; i < 2000 || seen != state; ++i) {
           RANK_EXPECT(cudaEventQuery(member.event) == cudaErrorNotReady);
