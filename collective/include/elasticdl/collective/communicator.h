@@ -105,8 +105,10 @@ class Connector {
 // members share a host. "shm": one host only. "tcp": sockets everywhere.
 // "gloo": the Gloo library, for networks where every host is trusted (README);
 // UNIMPLEMENTED if this program was built without it. "mpi": MPI where all
-// members were started by one mpirun, else as "auto".
+// members were started by one mpirun, else as "auto". "nccl": as "auto", and
+// device() if every member has a GPU of its own.
 class MpiUniverse;
+class NcclRuntime;
 struct BackendOptions {
   std::string backend = "auto";
   // Address that other members reach this one at; empty = the loopback when all
@@ -118,6 +120,8 @@ struct BackendOptions {
   std::shared_ptr<MpiUniverse> mpi = nullptr;
   // The CUDA device that this process trains on; -1: none.
   int cuda_device = -1;
+  // OpenNccl, of this process; null = none. Shared with all its worlds.
+  std::shared_ptr<NcclRuntime> nccl = nullptr;
 };
 bool IsBackend(const std::string& name);
 
