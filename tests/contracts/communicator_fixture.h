@@ -41,6 +41,8 @@ struct Backend {
   std::string option;
   // Members take turns on that many hosts (of made-up names).
   int hosts;
+  // Of the test libcudart: when streams run. Empty: no device is used.
+  std::string schedule = "";
 };
 inline std::ostream& operator<<(std::ostream& out, const Backend& backend) {
   return out << backend.name;
