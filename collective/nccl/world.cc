@@ -88,7 +88,7 @@ void NcclWorld::Main() {
   }
   if (leaving) {
     Deadline deadline(kLeaveTimeout);
-    watch_->Leave(deadline);
+    watch_->EndAfterOthers(deadline);
   }
   Abort();
 }
@@ -241,6 +241,8 @@ void NcclWorld::End(const absl::Status& why) {
 }
 
 void NcclWorld::Leave() {
+  // At once: this process may end any moment.
+  watch_->Leave();
   MutexLock lock(mu_);
   leaving_ = true;
   changed_.NotifyAll();

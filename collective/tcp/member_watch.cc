@@ -89,9 +89,13 @@ int MemberWatch::left_rank() {
   return last_ == std::numeric_limits<int64_t>::max() ? -1 : last_rank_;
 }
 
-void MemberWatch::Leave(Deadline& deadline) {
+void MemberWatch::Leave() {
   MutexLock lock(mu_);
   if (!ended_) SendToAll(completed_);
+}
+
+void MemberWatch::EndAfterOthers(Deadline& deadline) {
+  MutexLock lock(mu_);
   const auto others = static_cast<size_t>(mesh_->size() - 1);
   while (!ended_ && gone_.size() < others &&
          deadline.Left() > absl::ZeroDuration()) {

@@ -59,9 +59,11 @@ class MemberWatch {
   int left_rank();
   // ABORTED with the reason once the world has ended.
   absl::Status Check() { return mesh_->Check(); }
-  // Leaves, but ends the world here only when all others have left it too, or
-  // have died, or at the deadline.
-  void Leave(Deadline& deadline);
+  // Tells the others that this member takes part in no further call. Does not
+  // block, and does not end the world yet.
+  void Leave();
+  // Ends it when all others have left too, or have died, or at the deadline.
+  void EndAfterOthers(Deadline& deadline);
   // The first reason is kept. Does not block, unless waking a sleeper does.
   void End(const absl::Status& why);
 
