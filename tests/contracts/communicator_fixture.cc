@@ -70,6 +70,7 @@ absl::StatusOr<std::shared_ptr<NcclRuntime>> Nccl(const Backend& backend,
     NcclOptions options;
     options.plugin = ELASTICDL_NCCL_PLUGIN;
     options.device = device;
+    options.abort_patience = backend.abort_patience;
     ELASTICDL_ASSIGN_OR_RETURN(runtime, OpenNccl(options));
   }
   return runtime;
@@ -86,7 +87,8 @@ absl::StatusOr<std::unique_ptr<Connector>> Begin(const Backend& backend,
     ELASTICDL_ASSIGN_OR_RETURN(options.mpi, Universe());
   }
   if (backend.option == "nccl") {
-    ELASTICDL_ASSIGN_OR_RETURN(options.nccl, Nccl(backend, spec.rank));
+    ELASTICDL_ASSIGN_OR_RETURN(options.nccl,
+                               Nccl(backend, backend.first_device + spec.rank));
   }
   return BeginConnect(spec, options);
 }
