@@ -20,6 +20,8 @@
 
 namespace elasticdl::collective {
 
+class DeviceCommunicator;
+
 enum class DataType { kFloat32, kBFloat16, kFloat16, kInt64 };
 size_t SizeOf(DataType type);
 
@@ -54,6 +56,11 @@ class Communicator {
   // Breaks the world for this member, and soon for all: the current call and
   // all later ones fail with ABORTED and `reason`. Never blocks. Idempotent.
   virtual void Abort(const std::string& reason) = 0;
+
+  // The operations on the memory of a GPU (device_communicator.h); null: this
+  // communicator takes memory of the host only. All the others take memory of
+  // the host in any case.
+  virtual DeviceCommunicator* device() { return nullptr; }
 };
 
 struct WorldSpec {
@@ -109,6 +116,8 @@ struct BackendOptions {
   std::string master_address;
   // OpenMpi, of this process; null = none. Shared with all its worlds.
   std::shared_ptr<MpiUniverse> mpi = nullptr;
+  // The CUDA device that this process trains on; -1: none.
+  int cuda_device = -1;
 };
 bool IsBackend(const std::string& name);
 
