@@ -175,7 +175,7 @@ absl::Status AllReduceTrainer::TrainEnd(const v1::Task& task) {
   ELASTICDL_RETURN_IF_ERROR(callbacks_->OnTrainEnd());
   const std::string& output = deps_.job.output();
   if (!output.empty()) {
-    ELASTICDL_RETURN_IF_ERROR(model::ExportTo(output, deps_.replica.network()));
+    ELASTICDL_RETURN_IF_ERROR(deps_.replica.Export(output));
     LogInfo("exported the model to ", output);
   }
   deps_.reports.Done(task, 0);

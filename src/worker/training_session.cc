@@ -221,6 +221,8 @@ absl::StatusOr<elastic::Levelled> TrainingSession::BringLevel(
   state.step = replica_.step();
   state.layout = replica_.LayoutDigest();
   state.spans = replica_.State();
+  state.fetch = [this] { return replica_.FetchState(); };
+  state.store = [this] { return replica_.StoreState(); };
   state.meta = MakeDonorState().SerializeAsString();
   elastic::LevelOptions options;
   options.timeout = options_.load_timeout;
