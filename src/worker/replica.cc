@@ -140,6 +140,7 @@ absl::StatusOr<torch::Tensor> Replica::Loss(const Batch& batch) {
   std::optional<Batch> moved;
   if (!on_cpu()) moved = ToDevice(batch, device());
   const Batch& here = moved.has_value() ? *moved : batch;
+  const Autocast autocast(device(), execution_.precision);
   ELASTICDL_ASSIGN_OR_RETURN(const Outputs outputs,
                              network_->Forward(here.features));
   ELASTICDL_RETURN_IF_ERROR(Failpoint("worker.backward"));
@@ -215,6 +216,7 @@ void Replica::ApplyGradients(double learning_rate) {
 absl::StatusOr<Outputs> Replica::Predict(const Features& features) {
   SetTraining(false);
   torch::NoGradGuard no_grad;
+  const Autocast autocast(device(), execution_.precision);
   if (on_cpu()) return network_->Forward(features);
   Outputs outputs;
   const auto predict = [&]() -> absl::Status {

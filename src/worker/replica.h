@@ -10,6 +10,7 @@
 
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
+#include "autocast.h"
 #include "elasticdl/checkpoint/snapshot.h"
 #include "elasticdl/model/loader.h"
 #include "elasticdl/optim.h"
@@ -24,6 +25,8 @@ absl::Status LossError(double loss, int64_t step);
 // Where and how a replica computes.
 struct Execution {
   c10::Device device = c10::Device(c10::kCPU);
+  // Of forward and loss.
+  Precision precision = Precision::kFloat32;
 };
 
 // Runs on the training thread.
