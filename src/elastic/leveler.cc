@@ -83,6 +83,7 @@ absl::Status MoveState(collective::Communicator& communicator,
                        const MemberState& state, int donor, bool take,
                        const LevelOptions& options) {
   const bool giving = communicator.rank() == donor;
+  if (giving && state.fetch) ELASTICDL_RETURN_IF_ERROR(state.fetch());
   const int64_t total = TotalBytes(state.spans);
   std::vector<char> staging(giving ? 0 : static_cast<size_t>(total));
   int64_t bytes = 0;
@@ -103,7 +104,7 @@ absl::Status MoveState(collective::Communicator& communicator,
     memcpy(span.data(), staging.data() + offset, span.size());
     offset += span.size();
   }
-  return absl::OkStatus();
+  return state.store ? state.store() : absl::OkStatus();
 }
 
 }  // namespace

@@ -150,6 +150,21 @@ absl::Status CheckWorkers(JobFlags* f, FlagSet* set) {
     return BadFlag("--global_batch_size=", f->global_batch_size,
                    " is no multiple of --minibatch_size=", f->minibatch_size);
   }
+  if (f->accumulation_steps > 1 && f->global_batch_size > 0) {
+    return BadFlag("--accumulation_steps=", f->accumulation_steps,
+                   ": --global_batch_size says how many minibatches a step "
+                   "has; give one of the two");
+  }
+  if (f->accumulation_steps > 1 && f->HasServers()) {
+    return BadFlag("--accumulation_steps=", f->accumulation_steps,
+                   " does not work with parameter servers; use a larger "
+                   "--minibatch_size");
+  }
+  if (f->HasServers() && f->device != "auto" && f->device != "cpu") {
+    return BadFlag("--device=", f->device,
+                   " does not work with parameter servers yet; use "
+                   "--device=cpu");
+  }
   return absl::OkStatus();
 }
 

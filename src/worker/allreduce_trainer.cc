@@ -1,5 +1,6 @@
 #include "allreduce_trainer.h"
 
+#include <algorithm>
 #include <utility>
 
 #include "elasticdl/common/failpoint.h"
@@ -54,6 +55,8 @@ absl::Status AllReduceTrainer::SetUp() {
   options.worker_id = deps_.worker_id;
   options.minibatch_size = deps_.job.minibatch_size();
   options.global_batch_size = deps_.job.global_batch_size();
+  options.accumulation_steps =
+      std::max<int64_t>(1, deps_.job.accumulation_steps());
   options.compression = ToCompression(deps_.job.grad_compression());
   session_ = std::make_unique<TrainingSession>(
       options, TrainingSession::Deps{deps_.replica, *link_, deps_.send,
@@ -175,7 +178,7 @@ absl::Status AllReduceTrainer::TrainEnd(const v1::Task& task) {
   ELASTICDL_RETURN_IF_ERROR(callbacks_->OnTrainEnd());
   const std::string& output = deps_.job.output();
   if (!output.empty()) {
-    ELASTICDL_RETURN_IF_ERROR(model::ExportTo(output, deps_.replica.network()));
+    ELASTICDL_RETURN_IF_ERROR(deps_.replica.Export(output));
     LogInfo("exported the model to ", output);
   }
   deps_.reports.Done(task, 0);

@@ -23,6 +23,8 @@ struct PipelineOptions {
   // Minibatches read ahead; each holds one batch of tensors.
   int depth = 8;
   int num_feeders = 1;
+  // Tensors are pinned for this device.
+  c10::Device device = c10::Device(c10::kCPU);
 };
 
 // Thread-safe. Stop() makes every thread end; the destructor joins them.

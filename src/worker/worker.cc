@@ -6,7 +6,11 @@
 #include <limits>
 #include <utility>
 
+#include "absl/strings/str_cat.h"
 #include "absl/strings/str_split.h"
+#include "absl/strings/strip.h"
+#include "device.h"
+#include "device_choice.h"
 #include "elasticdl/collective/mpi.h"
 #include "elasticdl/common/failpoint.h"
 #include "elasticdl/common/log.h"
@@ -66,6 +70,8 @@ class WorkerImpl : public Worker {
       const WorkerOptions& options);
   absl::StatusOr<rendezvous::WorldLink::Options> LinkOptions(
       const v1::JobSpec& job);
+  // Takes the device.
+  absl::StatusOr<Execution> MakeExecution(const v1::JobSpec& job);
   int RunJob(const v1::Welcome& welcome);
   int ReportSetUpFailure(const absl::Status& status);
   // The same for the model: only what the master named is the whole job's
@@ -77,6 +83,8 @@ class WorkerImpl : public Worker {
   ThreadEventQueue events_;
   rendezvous::MasterLink master_;
   bool used_mpi_ = false;
+  // Of the device, until the process ends.
+  DeviceLease lease_;
 };
 
 rendezvous::StreamClient::Options WorkerImpl::StreamOptions(
@@ -109,6 +117,36 @@ absl::StatusOr<rendezvous::WorldLink::Options> WorkerImpl::LinkOptions(
   return link;
 }
 
+absl::StatusOr<Execution> WorkerImpl::MakeExecution(const v1::JobSpec& job) {
+  Execution execution;
+  if (job.precision() == "bf16") execution.precision = Precision::kBFloat16;
+  DeviceWish wish;
+  Override(job.device(), &wish.device);
+  Override(options_.device, &wish.device);
+  // Parameter servers send values and rows to the memory of the host.
+  if (job.num_ps_pods() > 0 && wish.device == "auto") wish.device = "cpu";
+  if (job.num_ps_pods() > 0 && wish.device != "cpu") {
+    return absl::InvalidArgumentError(absl::StrCat(
+        "--device=", wish.device,
+        " does not work with parameter servers yet; use --device=cpu"));
+  }
+  wish.sharing = job.gpu_sharing();
+  wish.lock_dir = options_.gpu_lock_dir;
+  for (const std::string& variable : options_.environment) {
+    absl::string_view value = variable;
+    if (absl::ConsumePrefix(&value, "CUDA_VISIBLE_DEVICES=")) {
+      wish.visible = std::string(value);
+    }
+  }
+  ELASTICDL_ASSIGN_OR_RETURN(lease_, TakeDevice(wish));
+  execution.device = lease_.device;
+  if (!execution.device.is_cpu()) {
+    LogInfo("computing on ", execution.device.str());
+    UseDevice(execution.device);
+  }
+  return execution;
+}
+
 int WorkerImpl::Run() {
   const absl::StatusOr<v1::Welcome> welcome =
       master_.Attach(options_.worker_id);
@@ -134,11 +172,19 @@ int WorkerImpl::Run() {
 
 int WorkerImpl::RunJob(const v1::Welcome& welcome) {
   // Before anything that takes long: MPI_Init waits for all ranks.
-  const auto link = LinkOptions(welcome.job());
+  auto link = LinkOptions(welcome.job());
   if (!link.ok()) {
     // It is about how this worker was started: others may train.
     LogError(link.status().message());
     return kExitFailed;
+  }
+  const auto execution = MakeExecution(welcome.job());
+  if (!execution.ok()) {
+    LogError(execution.status().message());
+    return kExitFailed;
+  }
+  if (!execution->device.is_cpu()) {
+    link->backend.cuda_device = execution->device.index();
   }
   absl::StatusOr<model::LoadOptions> load =
       MakeLoadOptions(options_, welcome.job().model());
@@ -149,8 +195,8 @@ int WorkerImpl::RunJob(const v1::Welcome& welcome) {
     master_.Send(std::move(message));
   };
   auto runner = JobRunner::Create(
-      welcome,
-      JobRunner::Deps{**model, events_, send, *link, Environment::Real()});
+      welcome, JobRunner::Deps{**model, events_, send, *link,
+                               Environment::Real(), *execution});
   if (!runner.ok()) return ReportSetUpFailure(runner.status());
   Thread receiver("receiver", [&] { ReceiveMessages(welcome, **runner); });
   const int code = (*runner)->Run();

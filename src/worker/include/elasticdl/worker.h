@@ -31,6 +31,10 @@ struct WorkerOptions {
   std::string model_params;
   // Threads for tensor operations; 0: what the master says, or all cores.
   int num_threads = 0;
+  // auto, cpu, cuda or cuda:N; empty: what the master says.
+  std::string device;
+  // Where the workers of this host tell each other which GPUs they use.
+  std::string gpu_lock_dir;
   // Where compiled models are kept, and the program whose toolchain file says
   // how to compile (elasticdl/model/compiler.h).
   std::string model_cache_dir;

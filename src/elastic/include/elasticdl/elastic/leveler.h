@@ -29,6 +29,10 @@ struct MemberState {
   // Weights, optimizer state, buffers; same sizes on all members. Overwritten
   // with the donor's.
   std::vector<absl::Span<char>> spans;
+  // Before the spans are read, and after they were written, if they are copies
+  // of what is elsewhere (on a device). May be empty.
+  std::function<absl::Status()> fetch;
+  std::function<absl::Status()> store;
   // Other data that the donor sends to all; any length.
   std::string meta;
 };
