@@ -41,40 +41,26 @@ class ConnectorAborter final : public MemberWatch::Sleeper {
 
 class NcclConnector final : public Connector {
  public:
-  NcclConnector(const WorldSpec& world, TcpListener listener,
-                std::shared_ptr<NcclRuntime> runtime,
+  // Runtime and meeting are null if this member has no NCCL.
+  NcclConnector(const WorldSpec& world, std::shared_ptr<NcclRuntime> runtime,
+                std::unique_ptr<Meeting> meeting,
                 std::unique_ptr<Connector> other)
       : world_(world),
         runtime_(std::move(runtime)),
         other_(std::move(other)),
-        meeting_(world, std::move(listener)) {
-    NcclOffer offer;
-    offer.address = meeting_.address();
-    offer.other = other_->offer();
-    if (runtime_ != nullptr) {
-      offer.nccl_version = runtime_->facts().nccl_version;
-      offer.gpu = runtime_->gpu();
-    }
-    if (runtime_ != nullptr && world_.rank == 0) {
-      absl::StatusOr<std::string> id = runtime_->MakeId();
-      if (id.ok()) {
-        offer.id = *std::move(id);
-      } else {
-        LogWarning(id.status().message());
-      }
-    }
-    offer_ = SealNcclOffer(world_, offer);
-  }
+        meeting_(std::move(meeting)),
+        offer_(SealNcclOffer(world_, MakeOffer())) {}
 
   const std::string& offer() const override { return offer_; }
   absl::StatusOr<std::unique_ptr<Communicator>> Connect(
       const std::vector<std::string>& offers, absl::Duration timeout) override;
   void Abort(const std::string& reason) override {
-    meeting_.Abort(reason);
+    if (meeting_ != nullptr) meeting_->Abort(reason);
     other_->Abort(reason);
   }
 
  private:
+  NcclOffer MakeOffer() const;
   absl::StatusOr<std::unique_ptr<Communicator>> ConnectNccl(
       const std::string& id, const std::vector<std::string>& others,
       const std::shared_ptr<MemberWatch>& watch, Deadline& deadline);
@@ -87,9 +73,26 @@ class NcclConnector final : public Connector {
   // Null, or shared with all worlds of this process.
   const std::shared_ptr<NcclRuntime> runtime_;
   const std::unique_ptr<Connector> other_;
-  Meeting meeting_;
-  std::string offer_;
+  const std::unique_ptr<Meeting> meeting_;
+  const std::string offer_;
 };
+
+NcclOffer NcclConnector::MakeOffer() const {
+  NcclOffer offer;
+  offer.other = other_->offer();
+  if (runtime_ == nullptr) return offer;
+  offer.address = meeting_->address();
+  offer.nccl_version = runtime_->facts().nccl_version;
+  offer.gpu = runtime_->gpu();
+  if (world_.rank != 0) return offer;
+  absl::StatusOr<std::string> id = runtime_->MakeId();
+  if (id.ok()) {
+    offer.id = *std::move(id);
+  } else {
+    LogWarning(id.status().message());
+  }
+  return offer;
+}
 
 absl::StatusOr<std::unique_ptr<Communicator>> NcclConnector::ConnectHost(
     const std::vector<std::string>& others, MemberWatch& watch,
@@ -134,14 +137,16 @@ absl::StatusOr<std::unique_ptr<Communicator>> NcclConnector::Connect(
   }
   const absl::Status usable = CheckNcclOffers(world_, opened);
   if (!usable.ok()) {
-    LogWarning("world ", world_.generation, ": ", world_.size(),
-               " members without NCCL: ", usable.message());
+    if (runtime_ != nullptr) {
+      LogWarning("world ", world_.generation, ": ", world_.size(),
+                 " members without NCCL: ", usable.message());
+    }
     return other_->Connect(others, deadline.Left());
   }
   ELASTICDL_ASSIGN_OR_RETURN(const std::shared_ptr<MemberWatch> watch,
-                             meeting_.Meet(addresses, deadline));
+                             meeting_->Meet(addresses, deadline));
   auto made = ConnectNccl(opened[0].id, others, watch, deadline);
-  meeting_.End();
+  meeting_->End();
   if (made.ok()) {
     LogInfo("world ", world_.generation, ": ", world_.size(),
             " members over NCCL");
@@ -154,9 +159,13 @@ absl::StatusOr<std::unique_ptr<Communicator>> NcclConnector::Connect(
 absl::StatusOr<std::unique_ptr<Connector>> BeginNccl(
     const WorldSpec& world, const std::string& host,
     std::shared_ptr<NcclRuntime> runtime, std::unique_ptr<Connector> other) {
-  ELASTICDL_ASSIGN_OR_RETURN(TcpListener listener, Listen(host));
-  return std::make_unique<NcclConnector>(world, std::move(listener),
-                                         std::move(runtime), std::move(other));
+  std::unique_ptr<Meeting> meeting;
+  if (runtime != nullptr) {
+    ELASTICDL_ASSIGN_OR_RETURN(TcpListener listener, Listen(host));
+    meeting = std::make_unique<Meeting>(world, std::move(listener));
+  }
+  return std::make_unique<NcclConnector>(world, std::move(runtime),
+                                         std::move(meeting), std::move(other));
 }
 
 }  // namespace elasticdl::collective

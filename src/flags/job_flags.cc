@@ -169,10 +169,11 @@ void AddDistribution(JobCommand command, JobFlags* f, FlagSet* set) {
                          "AllreduceStrategy"}));
   set->Add("collective", &f->collective,
            Info(kTraining,
-                "How workers exchange gradients; mpi: they are started with "
+                "How workers exchange gradients; auto: by NCCL between GPUs, "
+                "else by shared memory and sockets; mpi: they are started with "
                 "mpirun.")
                .Value("NAME")
-               .Choices({"auto", "shm", "tcp", "gloo", "mpi"}));
+               .Choices({"auto", "shm", "tcp", "gloo", "mpi", "nccl"}));
   set->Add("grad_compression", &f->grad_compression,
            Info(kTraining, "Type of gradients on the wire.")
                .Value("NAME")

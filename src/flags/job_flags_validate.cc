@@ -123,6 +123,11 @@ absl::Status CheckCollective(JobCommand command, const JobFlags& f) {
   const bool starts_workers =
       IsClient(command) ||
       (command == JobCommand::kMaster && f.pod_backend != "none");
+  if (f.collective == "nccl" && f.device == "cpu") {
+    return BadFlag(
+        "--collective=nccl is for GPUs; with --device=cpu use "
+        "--collective=auto");
+  }
   if (f.collective != "mpi" || !starts_workers) return absl::OkStatus();
   return BadFlag(
       "--collective=mpi: workers are started with mpirun, after "

@@ -28,6 +28,8 @@ worker::WorkerOptions MakeWorkerOptions(const flags::JobFlags& flags,
   options.model_cache_dir = ModelCacheDir();
   options.mpi_plugin =
       flags::ProgramBeside("../lib/elasticdl/libelasticdl_mpi.so");
+  options.nccl_plugin =
+      flags::ProgramBeside("../lib/elasticdl/libelasticdl_nccl.so");
   options.environment = flags::Environment();
   return options;
 }

@@ -40,6 +40,11 @@ absl::Status AllReduceTrainer::SetUp() {
   if (!deps_.job.collective().empty()) {
     link.backend.backend = deps_.job.collective();
   }
+  // All members must offer the same, whatever device each of them has got.
+  const std::string& device = deps_.job.device();
+  if (link.backend.backend == "auto" && !device.empty() && device != "cpu") {
+    link.backend.backend = "nccl";
+  }
   link_ = deps_.environment.MakeLink(
       link, deps_.send, [&events = deps_.events](int64_t generation) {
         Event event;

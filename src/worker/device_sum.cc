@@ -83,6 +83,8 @@ absl::Status DeviceSum::Sum(collective::Communicator& communicator,
     return device->AllReduce(data.data_ptr(), count, WireType(data),
                              event.get(), timeout);
   }
+  // Nothing to add; the event stays where it is.
+  if (communicator.size() == 1) return communicator.Barrier(timeout);
   const torch::Tensor host = Staging(data);
   event.Block(side_);
   host.copy_(data, /*non_blocking=*/true);

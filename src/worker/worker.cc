@@ -12,6 +12,7 @@
 #include "device.h"
 #include "device_choice.h"
 #include "elasticdl/collective/mpi.h"
+#include "elasticdl/collective/nccl.h"
 #include "elasticdl/common/failpoint.h"
 #include "elasticdl/common/log.h"
 #include "elasticdl/common/status.h"
@@ -56,6 +57,13 @@ absl::StatusOr<model::LoadOptions> MakeLoadOptions(const WorkerOptions& options,
   return load;
 }
 
+// Do its workers form worlds?
+bool Trains(const v1::JobSpec& job) {
+  return job.num_ps_pods() == 0 &&
+         (job.job_type() == v1::TRAINING_ONLY ||
+          job.job_type() == v1::TRAINING_WITH_EVALUATION);
+}
+
 class WorkerImpl : public Worker {
  public:
   explicit WorkerImpl(WorkerOptions options)
@@ -70,6 +78,9 @@ class WorkerImpl : public Worker {
       const WorkerOptions& options);
   absl::StatusOr<rendezvous::WorldLink::Options> LinkOptions(
       const v1::JobSpec& job);
+  // NCCL, if the job can use it and this worker computes on a GPU.
+  absl::Status AddNccl(const v1::JobSpec& job, const Execution& execution,
+                       collective::BackendOptions& backend);
   // Takes the device.
   absl::StatusOr<Execution> MakeExecution(const v1::JobSpec& job);
   int RunJob(const v1::Welcome& welcome);
@@ -102,10 +113,7 @@ absl::StatusOr<rendezvous::WorldLink::Options> WorkerImpl::LinkOptions(
   link.secret = options_.token;
   link.backend.address = options_.worker_address;
   link.backend.master_address = options_.master_addr;
-  // Other jobs have no worlds.
-  const bool trains = job.job_type() == v1::TRAINING_ONLY ||
-                      job.job_type() == v1::TRAINING_WITH_EVALUATION;
-  if (job.collective() == "mpi" && trains && job.num_ps_pods() == 0) {
+  if (job.collective() == "mpi" && Trains(job)) {
     used_mpi_ = true;
     collective::MpiOptions mpi;
     mpi.plugin = options_.mpi_plugin;
@@ -147,6 +155,34 @@ absl::StatusOr<Execution> WorkerImpl::MakeExecution(const v1::JobSpec& job) {
   return execution;
 }
 
+absl::Status WorkerImpl::AddNccl(const v1::JobSpec& job,
+                                 const Execution& execution,
+                                 collective::BackendOptions& backend) {
+  const bool wanted = job.collective() == "nccl";
+  if (execution.device.is_cpu()) {
+    if (!wanted || !Trains(job)) return absl::OkStatus();
+    return absl::FailedPreconditionError(
+        "--collective=nccl: this worker has no GPU; use --collective=auto");
+  }
+  backend.cuda_device = execution.device.index();
+  if (!Trains(job) || (!wanted && job.collective() != "auto")) {
+    return absl::OkStatus();
+  }
+  collective::NcclOptions nccl;
+  nccl.plugin = options_.nccl_plugin;
+  nccl.device = backend.cuda_device;
+  auto opened = collective::OpenNccl(nccl);
+  if (opened.ok()) {
+    LogInfo(collective::Describe(**opened));
+    backend.nccl = *std::move(opened);
+    return absl::OkStatus();
+  }
+  if (wanted) return opened.status();
+  LogWarning(opened.status().message(),
+             "; gradients go through the memory of the host");
+  return absl::OkStatus();
+}
+
 int WorkerImpl::Run() {
   const absl::StatusOr<v1::Welcome> welcome =
       master_.Attach(options_.worker_id);
@@ -183,8 +219,10 @@ int WorkerImpl::RunJob(const v1::Welcome& welcome) {
     LogError(execution.status().message());
     return kExitFailed;
   }
-  if (!execution->device.is_cpu()) {
-    link->backend.cuda_device = execution->device.index();
+  const absl::Status nccl = AddNccl(welcome.job(), *execution, link->backend);
+  if (!nccl.ok()) {
+    LogError(nccl.message());
+    return kExitFailed;
   }
   absl::StatusOr<model::LoadOptions> load =
       MakeLoadOptions(options_, welcome.job().model());

@@ -44,6 +44,8 @@ struct WorkerOptions {
   // launcher started it.
   std::string mpi_plugin;
   std::vector<std::string> environment;
+  // For --collective=nccl: the library with which NCCL is used.
+  std::string nccl_plugin;
 };
 
 // Thread-safe.
