@@ -10,20 +10,10 @@
 
 namespace elasticdl::worker {
 
-absl::Status OnDevice(const std::string& what,
-                      absl::FunctionRef<absl::Status()> f) {
-  // Any device: only the CPU needs no advice about devices.
-  const c10::Device device(c10::kCUDA);
-  try {
-    return Explained(f(), device);
-  } catch (const std::exception& error) {
-    return Explained(
-        absl::InternalError(absl::StrCat(what, ": ", error.what())), device);
-  }
-}
+namespace {
 
-absl::Status Explained(const absl::Status& status, c10::Device device) {
-  if (status.ok() || device.is_cpu()) return status;
+absl::Status Explained(const absl::Status& status) {
+  if (status.ok()) return status;
   const absl::string_view text = status.message();
   if (absl::StrContains(text, "out of memory")) {
     return absl::ResourceExhaustedError(absl::StrCat(
@@ -43,6 +33,18 @@ absl::Status Explained(const absl::Status& status, c10::Device device) {
             text));
   }
   return status;
+}
+
+}  // namespace
+
+absl::Status OnDevice(const std::string& what,
+                      absl::FunctionRef<absl::Status()> f) {
+  try {
+    return Explained(f());
+  } catch (const std::exception& error) {
+    return Explained(
+        absl::InternalError(absl::StrCat(what, ": ", error.what())));
+  }
 }
 
 void UseDevice(c10::Device device) {

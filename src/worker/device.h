@@ -13,13 +13,11 @@
 
 namespace elasticdl::worker {
 
-// Calls f(); what it throws becomes INTERNAL: "`what`: …", with advice.
+// Calls f(); what it throws becomes INTERNAL: "`what`: …". An error that says
+// that a tensor is on another device, or that there is no memory left
+// (RESOURCE_EXHAUSTED), gets advice.
 absl::Status OnDevice(const std::string& what,
                       absl::FunctionRef<absl::Status()> f);
-
-// The same status; with advice if its message says that a tensor is on another
-// device, or that there is no memory left on it. RESOURCE_EXHAUSTED then.
-absl::Status Explained(const absl::Status& status, c10::Device device);
 
 // Makes this thread's allocations of pinned memory, streams and events belong
 // to the device. Nothing on the CPU.

@@ -181,7 +181,7 @@ absl::StatusOr<double> Replica::AddGradients(const Batch& batch, double scale) {
     if (!std::isfinite(value)) return LossError(value, step_ + 1);
     return Backward(loss, scale);
   };
-  ELASTICDL_RETURN_IF_ERROR(Explained(add(), device()));
+  ELASTICDL_RETURN_IF_ERROR(on_cpu() ? add() : OnDevice("a step", add));
   return value;
 }
 
@@ -192,7 +192,7 @@ absl::StatusOr<torch::Tensor> Replica::EnqueueGradients(const Batch& batch,
     ELASTICDL_ASSIGN_OR_RETURN(loss, Loss(batch));
     return Backward(loss, scale);
   };
-  ELASTICDL_RETURN_IF_ERROR(Explained(add(), device()));
+  ELASTICDL_RETURN_IF_ERROR(OnDevice("a step", add));
   return loss.detach();
 }
 

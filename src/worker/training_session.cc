@@ -70,7 +70,7 @@ void TrainingSession::OnWake(int64_t generation) {
 
 void TrainingSession::AddMinibatch(std::shared_ptr<Minibatch> minibatch) {
   if (minibatch->last_of_task()) undelivered_.fetch_sub(1);
-  pending_.push_back({std::move(minibatch), std::nullopt});
+  pending_.push_back({std::move(minibatch), std::nullopt, std::nullopt});
 }
 
 void TrainingSession::UpdateStepping() {
