@@ -19,7 +19,7 @@ JOBS ?= $(shell nproc)
 DATA_DIR ?= $(or $(XDG_CACHE_HOME),$(HOME)/.cache)/elasticdl/data
 CMAKE_FLAGS ?=
 
-.PHONY: all deps deps-dev configure build demo test install deb lint format asan asan-ci tsan \
+.PHONY: all deps deps-dev configure build demo test test-gpu install deb lint format asan asan-ci tsan \
         bench chaos fuzz clean page-pictures testbed testbed-down test-kube
 
 all: build
@@ -47,6 +47,11 @@ test: configure
 	@cmake --build build -j $(JOBS)
 	@ctest --test-dir build -j $(JOBS) --output-on-failure --no-tests=error \
 	  -LE 'kube|gpu'
+
+# On a machine with a GPU and a libtorch with CUDA; skipped tests are shown.
+test-gpu: configure
+	@cmake --build build -j $(JOBS) --target worker_tests
+	@ctest --test-dir build --output-on-failure --no-tests=error -L gpu
 
 install: build
 	@cmake --build build -j $(JOBS) --target elasticdl_model_pch

@@ -39,6 +39,44 @@ if(MPI_CXX_FOUND)
 else()
   message(STATUS "no MPI (libopenmpi-dev): built without --collective=mpi")
 endif()
+# Only `--collective=nccl` needs them, in a library of its own.
+find_path(CUDART_INCLUDE cuda_runtime_api.h
+  HINTS ENV CUDA_HOME ENV CUDA_PATH /usr/local/cuda
+  PATH_SUFFIXES include)
+if(NOT CUDART_INCLUDE)
+  file(GLOB cuda_folders /usr/local/cuda-*)
+  find_path(CUDART_INCLUDE cuda_runtime_api.h
+    PATHS ${cuda_folders} PATH_SUFFIXES include)
+endif()
+get_filename_component(cuda_folder "${CUDART_INCLUDE}" DIRECTORY)
+find_library(CUDART_LIBRARY cudart
+  HINTS ${cuda_folder} PATH_SUFFIXES lib64 lib)
+find_path(NCCL_INCLUDE nccl.h HINTS ${CUDART_INCLUDE})
+find_library(NCCL_LIBRARY nccl HINTS ${cuda_folder} PATH_SUFFIXES lib64 lib)
+if(CUDART_INCLUDE AND CUDART_LIBRARY)
+  add_library(elasticdl_cudart INTERFACE)
+  target_link_libraries(elasticdl_cudart INTERFACE ${CUDART_LIBRARY})
+  target_include_directories(elasticdl_cudart SYSTEM INTERFACE
+    ${CUDART_INCLUDE})
+  add_library(elasticdl::cudart ALIAS elasticdl_cudart)
+  if(NCCL_INCLUDE AND NCCL_LIBRARY)
+    add_library(elasticdl_nccl INTERFACE)
+    target_link_libraries(elasticdl_nccl INTERFACE ${NCCL_LIBRARY}
+      elasticdl::cudart)
+    target_include_directories(elasticdl_nccl SYSTEM INTERFACE ${NCCL_INCLUDE})
+    add_library(elasticdl::nccl ALIAS elasticdl_nccl)
+    file(STRINGS ${NCCL_INCLUDE}/nccl.h numbers
+      REGEX "#define NCCL_(MAJOR|MINOR|PATCH) ")
+    string(REGEX REPLACE "[^0-9]+" "." NCCL_VERSION "${numbers}")
+    string(REGEX REPLACE "^\\." "" NCCL_VERSION "${NCCL_VERSION}")
+  endif()
+endif()
+if(NOT TARGET elasticdl::nccl)
+  message(STATUS "no NCCL or no CUDA runtime (libnccl-dev, cuda-cudart-dev): "
+    "built without --collective=nccl")
+endif()
+# Where the doubles of both are built, see tests/gpu.
+set(ELASTICDL_GPU_DOUBLES ${CMAKE_BINARY_DIR}/gpu-doubles)
 if(ELASTICDL_BUILD_TESTS)
   find_package(GTest REQUIRED)
 endif()

@@ -14,7 +14,7 @@ namespace elasticdl::collective {
 
 bool IsBackend(const std::string& name) {
   return name == "auto" || name == "shm" || name == "tcp" || name == "gloo" ||
-         name == "mpi";
+         name == "mpi" || name == "nccl";
 }
 
 namespace {
@@ -32,7 +32,7 @@ absl::StatusOr<Backend> ChooseBackend(const WorldSpec& world,
   if (!IsBackend(name)) {
     return absl::InvalidArgumentError(
         absl::StrCat("unknown collective backend \"", name,
-                     "\" (auto, shm, tcp, gloo, mpi)"));
+                     "\" (auto, shm, tcp, gloo, mpi, nccl)"));
   }
   if (world.rank < 0 || world.rank >= world.size()) {
     return absl::InvalidArgumentError(absl::StrCat(
@@ -46,6 +46,7 @@ absl::StatusOr<Backend> ChooseBackend(const WorldSpec& world,
   }
   if (name == "gloo") return Backend::kGloo;
   if (name == "mpi") return Backend::kMpi;
+  if (name == "nccl") return Backend::kNccl;
   if (name == "shm" && hosts.size() > 1) {
     return absl::InvalidArgumentError(
         absl::StrCat("backend shm needs all members on one host, these are on ",
@@ -68,12 +69,14 @@ absl::StatusOr<std::unique_ptr<Connector>> BeginConnect(
   const std::string address = AddressOf(options, one_host);
   LogDebug("generation ", world.generation, ": others reach this member at ",
            address);
-  if (backend == Backend::kMpi) {
+  if (backend == Backend::kMpi || backend == Backend::kNccl) {
     BackendOptions other = options;
     other.backend = "auto";
     ELASTICDL_ASSIGN_OR_RETURN(std::unique_ptr<Connector> connector,
                                BeginConnect(world, other));
-    return BeginMpi(world, address, options.mpi, std::move(connector));
+    return backend == Backend::kMpi
+               ? BeginMpi(world, address, options.mpi, std::move(connector))
+               : BeginNccl(world, address, options.nccl, std::move(connector));
   }
   if (backend == Backend::kGloo) return BeginGloo(world, address);
   if (backend == Backend::kTcp) return BeginTcp(world, address);

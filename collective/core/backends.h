@@ -12,11 +12,11 @@ namespace elasticdl::collective {
 // A chunk of shared memory has a cache line for each member on the host.
 inline constexpr int kMaxShmMembers = 256;
 
-enum class Backend { kSingle, kShm, kTcp, kGloo, kMpi, kHierarchical };
+enum class Backend { kSingle, kShm, kTcp, kGloo, kMpi, kNccl, kHierarchical };
 
-// The backend that `name` (auto, shm, tcp, gloo, mpi) selects for this world.
-// Pure, and the same on all members. INVALID_ARGUMENT if the backend cannot
-// connect this world.
+// The backend that `name` (auto, shm, tcp, gloo, mpi, nccl) selects for this
+// world. Pure, and the same on all members. INVALID_ARGUMENT if the backend
+// cannot connect this world.
 absl::StatusOr<Backend> ChooseBackend(const WorldSpec& world,
                                       const std::string& name);
 
@@ -38,6 +38,12 @@ absl::StatusOr<std::unique_ptr<Connector>> BeginGloo(const WorldSpec& world,
 absl::StatusOr<std::unique_ptr<Connector>> BeginMpi(
     const WorldSpec& world, const std::string& host,
     std::shared_ptr<MpiUniverse> universe, std::unique_ptr<Connector> other);
+
+// What `other` makes, and NCCL beside it if all members have a GPU of their
+// own. This member has none if `runtime` is null.
+absl::StatusOr<std::unique_ptr<Connector>> BeginNccl(
+    const WorldSpec& world, const std::string& host,
+    std::shared_ptr<NcclRuntime> runtime, std::unique_ptr<Connector> other);
 
 // Shared memory on each host, sockets between one leader per host.
 absl::StatusOr<std::unique_ptr<Connector>> BeginHierarchical(

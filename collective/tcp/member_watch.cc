@@ -71,7 +71,7 @@ absl::Status MemberWatch::AwaitAll(const std::set<int>& who, const char* what,
 
 absl::Status MemberWatch::Enter() {
   MutexLock lock(mu_);
-  running_ = completed_ + 1;
+  ++running_;
   if (running_ > last_) {
     EndLocked(Blame(last_rank_, absl::AbortedError(absl::StrCat(
                                     "rank ", last_rank_, " left"))));
@@ -84,6 +84,26 @@ void MemberWatch::Complete() {
   completed_ = running_;
 }
 
+int MemberWatch::left_rank() {
+  MutexLock lock(mu_);
+  return last_ == std::numeric_limits<int64_t>::max() ? -1 : last_rank_;
+}
+
+void MemberWatch::Leave() {
+  MutexLock lock(mu_);
+  if (!ended_) SendToAll(completed_);
+}
+
+void MemberWatch::EndAfterOthers(Deadline& deadline) {
+  MutexLock lock(mu_);
+  const auto others = static_cast<size_t>(mesh_->size() - 1);
+  while (!ended_ && gone_.size() < others &&
+         deadline.Left() > absl::ZeroDuration()) {
+    ready_or_ended_.WaitFor(mu_, deadline.Left());
+  }
+  EndLocked(absl::AbortedError("this member left"));
+}
+
 void MemberWatch::End(const absl::Status& why) {
   MutexLock lock(mu_);
   EndLocked(why);
@@ -92,7 +112,7 @@ void MemberWatch::End(const absl::Status& why) {
 void MemberWatch::SendToAll(int64_t message) {
   for (int rank = 0; rank < mesh_->size(); ++rank) {
     if (rank == mesh_->rank()) continue;
-    // There are three messages at most, so there is room. Who is gone need not
+    // There are four messages at most, so there is room. Who is gone need not
     // know.
     [[maybe_unused]] const ssize_t sent =
         send(mesh_->socket(rank), &message, sizeof(message),
@@ -172,6 +192,11 @@ void MemberWatch::Run() {
     if (!mesh_->Check().ok()) return;
     for (size_t i = fds.size(); i-- > 0;) {
       if (fds[i].revents == 0 || Hear(ranks[i])) continue;
+      {
+        MutexLock lock(mu_);
+        gone_.insert(ranks[i]);
+        ready_or_ended_.NotifyAll();
+      }
       fds.erase(fds.begin() + static_cast<ptrdiff_t>(i));
       ranks.erase(ranks.begin() + static_cast<ptrdiff_t>(i));
     }

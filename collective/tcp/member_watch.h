@@ -52,9 +52,18 @@ class MemberWatch {
   // Begins a call. ABORTED if the world has ended, or if a member has left and
   // will not take part.
   absl::Status Enter();
+  // All calls that were begun are complete.
   void Complete();
+  // A member that has left the world, but takes part in the calls so far; -1 if
+  // none has.
+  int left_rank();
   // ABORTED with the reason once the world has ended.
   absl::Status Check() { return mesh_->Check(); }
+  // Tells the others that this member takes part in no further call. Does not
+  // block, and does not end the world yet.
+  void Leave();
+  // Ends it when all others have left too, or have died, or at the deadline.
+  void EndAfterOthers(Deadline& deadline);
   // The first reason is kept. Does not block, unless waking a sleeper does.
   void End(const absl::Status& why);
 
@@ -78,7 +87,7 @@ class MemberWatch {
   const std::unique_ptr<TcpMesh> mesh_;
   Mutex mu_;
   bool ended_ ABSL_GUARDED_BY(mu_) = false;
-  // Calls completed here, and the number of the current one.
+  // Calls completed here, and the number of the last one that was begun.
   int64_t completed_ ABSL_GUARDED_BY(mu_) = 0;
   int64_t running_ ABSL_GUARDED_BY(mu_) = 0;
   // The last call that all members take part in, as far as is known.
@@ -86,6 +95,8 @@ class MemberWatch {
   int last_rank_ ABSL_GUARDED_BY(mu_) = 0;
   std::set<int> ready_ ABSL_GUARDED_BY(mu_);
   std::set<int> in_first_call_ ABSL_GUARDED_BY(mu_);
+  // Those who have left or died.
+  std::set<int> gone_ ABSL_GUARDED_BY(mu_);
   CondVar ready_or_ended_;
   std::set<Sleeper*> sleepers_ ABSL_GUARDED_BY(mu_);
   Thread thread_;

@@ -34,6 +34,10 @@ size_t ControlWordSize(int world_size) {
   return kNumFields * static_cast<size_t>(world_size);
 }
 
+size_t LossSumIndex(int rank) {
+  return kNumFields * static_cast<size_t>(rank) + kLossSum;
+}
+
 absl::Status CheckControlWord(const MemberWord& mine, int world_size) {
   if (world_size > kMaxWorldSize) {
     return absl::ResourceExhaustedError(

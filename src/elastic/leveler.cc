@@ -25,6 +25,7 @@ struct Header {
   int64_t meta_bytes = 0;
   int64_t state_bytes = 0;
   int64_t may_stream = 0;
+  int64_t whole_only = 0;
   int64_t units = 0;
   int64_t part_begin = 0;
   int64_t part_have = 0;
@@ -100,6 +101,7 @@ std::optional<StateStream> MakeStream(const std::vector<Header>& headers,
   }
   StateStream::Parts parts;
   for (const Header& header : headers) {
+    if (header.whole_only != 0) return std::nullopt;
     if (IsLevel(header, donor)) {
       parts.emplace_back();
       continue;
@@ -123,8 +125,9 @@ std::optional<StateStream> MakeStream(const std::vector<Header>& headers,
 absl::Status MoveState(collective::Communicator& communicator,
                        const MemberState& state, int donor, bool take,
                        const LevelOptions& options) {
-  const bool in_place =
-      communicator.rank() == donor || (take && !state.has_state);
+  const bool giving = communicator.rank() == donor;
+  const bool in_place = giving || (take && !state.has_state);
+  if (giving && state.fetch) ELASTICDL_RETURN_IF_ERROR(state.fetch());
   const int64_t total = TotalBytes(state.spans);
   size_t largest = 0;
   for (const absl::Span<char>& span : state.spans) {
@@ -146,13 +149,14 @@ absl::Status MoveState(collective::Communicator& communicator,
       if (options.moved) options.moved(bytes, total);
     }
   }
-  if (!take || in_place) return absl::OkStatus();
+  if (!take) return absl::OkStatus();
   offset = 0;
   for (const absl::Span<char>& span : state.spans) {
+    if (in_place) break;
     memcpy(span.data(), staging.data() + offset, span.size());
     offset += span.size();
   }
-  return absl::OkStatus();
+  return state.store ? state.store() : absl::OkStatus();
 }
 
 }  // namespace
@@ -168,6 +172,7 @@ absl::StatusOr<Levelled> BringLevel(collective::Communicator& communicator,
   mine.meta_bytes = static_cast<int64_t>(state.meta.size());
   mine.state_bytes = TotalBytes(state.spans);
   mine.may_stream = state.may_stream ? 1 : 0;
+  mine.whole_only = state.whole_only ? 1 : 0;
   mine.units = static_cast<int64_t>(state.units);
   mine.part_begin = static_cast<int64_t>(state.part.begin);
   mine.part_have = static_cast<int64_t>(state.part.have);

@@ -3,6 +3,7 @@
 #include <pwd.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <cstdlib>
 #include <filesystem>
 
@@ -34,6 +35,17 @@ std::string ProgramBeside(const std::string& name) {
   std::error_code error;
   const auto self = std::filesystem::read_symlink("/proc/self/exe", error);
   return (self.parent_path() / name).string();
+}
+
+int LocalGpuCount() {
+  const std::string visible = GetEnv("CUDA_VISIBLE_DEVICES");
+  if (!visible.empty()) {
+    return static_cast<int>(std::count(visible.begin(), visible.end(), ',')) +
+           1;
+  }
+  int count = 0;
+  while (FileExists("/dev/nvidia" + std::to_string(count))) ++count;
+  return count;
 }
 
 std::string HomeDir() {

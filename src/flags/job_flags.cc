@@ -160,6 +160,11 @@ void AddTraining(JobFlags* f, FlagSet* set) {
                 "number; 0 = workers x minibatch_size.")
                .Min(0)
                .Max(kMaxRecordsPerStep));
+  set->Add("accumulation_steps", &f->accumulation_steps,
+           Info(kTraining,
+                "Minibatches of each worker in one step, one after the other.")
+               .Min(1)
+               .Max(1024));
 }
 
 void AddDistribution(JobCommand command, JobFlags* f, FlagSet* set) {
@@ -172,10 +177,11 @@ void AddDistribution(JobCommand command, JobFlags* f, FlagSet* set) {
                          "AllreduceStrategy"}));
   set->Add("collective", &f->collective,
            Info(kTraining,
-                "How workers exchange gradients; mpi: they are started with "
+                "How workers exchange gradients; auto: by NCCL between GPUs, "
+                "else by shared memory and sockets; mpi: they are started with "
                 "mpirun.")
                .Value("NAME")
-               .Choices({"auto", "shm", "tcp", "gloo", "mpi"}));
+               .Choices({"auto", "shm", "tcp", "gloo", "mpi", "nccl"}));
   set->Add("grad_compression", &f->grad_compression,
            Info(kTraining, "Type of gradients on the wire.")
                .Value("NAME")
@@ -313,7 +319,36 @@ void AddCheckpoint(JobCommand command, JobFlags* f, FlagSet* set) {
                .Old({"checkpoint_filename_for_init", "init_from_checkpoint"}));
 }
 
+absl::Status CheckDevice(const std::string& text) {
+  absl::string_view index = text;
+  uint32_t number = 0;
+  if (text == "auto" || text == "cpu" || text == "cuda" ||
+      (absl::ConsumePrefix(&index, "cuda:") &&
+       absl::SimpleAtoi(index, &number))) {
+    return absl::OkStatus();
+  }
+  return absl::InvalidArgumentError("it is none of auto, cpu, cuda, cuda:N");
+}
+
+void AddDevice(JobFlags* f, FlagSet* set) {
+  set->Add("device", &f->device,
+           Info(kWorkers,
+                "Where workers compute: auto (a GPU if there is one), cpu, "
+                "cuda (a GPU that no other worker has) or cuda:N.")
+               .Value("NAME")
+               .Check(CheckDevice));
+  set->Add("gpu_sharing", &f->gpu_sharing,
+           Info(kWorkers, "More workers than GPUs: let them share."));
+  set->Add("precision", &f->precision,
+           Info(kWorkers,
+                "Type in which layers compute where that is safe; weights "
+                "are always fp32.")
+               .Value("NAME")
+               .Choices({"fp32", "bf16"}));
+}
+
 void AddWorkers(JobFlags* f, FlagSet* set) {
+  AddDevice(f, set);
   set->Add("job_name", &f->job_name,
            Info(kWorkers,
                 "Unique name, the beginning of the pods' names. Required on a "

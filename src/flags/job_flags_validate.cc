@@ -13,6 +13,7 @@
 #include "elasticdl/common/file.h"
 #include "elasticdl/common/limits.h"
 #include "elasticdl/common/status.h"
+#include "elasticdl/flags/environment.h"
 #include "elasticdl/flags/grammar.h"
 #include "elasticdl/flags/job_flags.h"
 #include "elasticdl/flags/slurm.h"
@@ -155,10 +156,38 @@ absl::Status CheckCollective(JobCommand command, const JobFlags& f) {
   const bool starts_workers =
       IsClient(command) ||
       (command == JobCommand::kMaster && f.pod_backend != "none");
+  if (f.collective == "nccl" && f.device == "cpu") {
+    return BadFlag(
+        "--collective=nccl is for GPUs; with --device=cpu use "
+        "--collective=auto");
+  }
   if (f.collective != "mpi" || !starts_workers) return absl::OkStatus();
   return BadFlag(
       "--collective=mpi: workers are started with mpirun, after "
       "elasticdl-master (docs/mpi.md)");
+}
+
+// One worker per GPU of this host, unless the user says otherwise.
+absl::Status FitToGpus(JobCommand command, JobFlags* f, FlagSet* set) {
+  const bool any_gpu = f->device == "auto" || f->device == "cuda";
+  if (!IsClient(command) || f->OnCluster() || !any_gpu || f->gpu_sharing ||
+      f->HasServers() || f->Strategy() == kLocal) {
+    return absl::OkStatus();
+  }
+  const int64_t gpus = LocalGpuCount();
+  if (gpus == 0) return absl::OkStatus();
+  if (!set->IsSet("num_workers")) {
+    const int64_t most = f->max_workers > 0 ? f->max_workers : gpus;
+    return set->Set("num_workers", absl::StrCat(std::max(
+                                       f->min_workers, std::min(gpus, most))));
+  }
+  // With "auto" libtorch may be one without CUDA.
+  if (f->device == "cuda" && f->num_workers > gpus) {
+    return BadFlag("--num_workers=", f->num_workers, ": this host has ", gpus,
+                   gpus == 1 ? " GPU" : " GPUs",
+                   "; use fewer workers, or --gpu_sharing");
+  }
+  return absl::OkStatus();
 }
 
 absl::Status CheckWorkers(JobFlags* f, FlagSet* set) {
@@ -181,6 +210,21 @@ absl::Status CheckWorkers(JobFlags* f, FlagSet* set) {
   if (f->global_batch_size % f->minibatch_size != 0) {
     return BadFlag("--global_batch_size=", f->global_batch_size,
                    " is no multiple of --minibatch_size=", f->minibatch_size);
+  }
+  if (f->accumulation_steps > 1 && f->global_batch_size > 0) {
+    return BadFlag("--accumulation_steps=", f->accumulation_steps,
+                   ": --global_batch_size says how many minibatches a step "
+                   "has; give one of the two");
+  }
+  if (f->accumulation_steps > 1 && f->HasServers()) {
+    return BadFlag("--accumulation_steps=", f->accumulation_steps,
+                   " does not work with parameter servers; use a larger "
+                   "--minibatch_size");
+  }
+  if (f->HasServers() && f->device != "auto" && f->device != "cpu") {
+    return BadFlag("--device=", f->device,
+                   " does not work with parameter servers yet; use "
+                   "--device=cpu");
   }
   return absl::OkStatus();
 }
@@ -367,6 +411,7 @@ absl::Status ValidateJobFlags(JobCommand command, JobFlags* flags,
   ELASTICDL_RETURN_IF_ERROR(AdjustStrategy(flags, set));
   if (command == JobCommand::kWorker) return absl::OkStatus();
   ELASTICDL_RETURN_IF_ERROR(CheckBackup(*flags));
+  ELASTICDL_RETURN_IF_ERROR(FitToGpus(command, flags, set));
   ELASTICDL_RETURN_IF_ERROR(CheckWorkers(flags, set));
   ELASTICDL_RETURN_IF_ERROR(CheckCollective(command, *flags));
   if (IsClient(command)) ELASTICDL_RETURN_IF_ERROR(CheckSlurm(*flags, *set));

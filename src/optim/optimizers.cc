@@ -10,6 +10,7 @@
 #include "elasticdl/common/check.h"
 #include "elasticdl/common/status.h"
 #include "elasticdl/optim.h"
+#include "elasticdl/optim_formulas.h"
 #include "kernels.h"
 #include "spec.h"
 
@@ -22,12 +23,42 @@ using Args = std::map<std::string, double>;
 
 float F(double value) { return static_cast<float>(value); }
 
-// The constants of a step are computed once for all arrays.
-template <typename Constants>
-void ForEach(void (*kernel)(const Constants&, const Arrays&),
-             const Constants& constants, Updates updates) {
-  for (const Update& update : updates) kernel(constants, update);
-}
+// The formulas over arrays on the CPU. The constants of a step are computed
+// once for all arrays.
+class Pass : public Formulas {
+ public:
+  explicit Pass(Updates updates) : updates_(updates) {}
+  void Sgd(const SgdConstants& c) override { Each(internal::ApplySgd, c); }
+  void Adam(const AdamConstants& c) override { Each(internal::ApplyAdam, c); }
+  void Adagrad(const AdagradConstants& c) override {
+    Each(internal::ApplyAdagrad, c);
+  }
+  void RmsProp(const RmsPropConstants& c) override {
+    Each(internal::ApplyRmsProp, c);
+  }
+  void Adadelta(const AdadeltaConstants& c) override {
+    Each(internal::ApplyAdadelta, c);
+  }
+  void Adamax(const AdamaxConstants& c) override {
+    Each(internal::ApplyAdamax, c);
+  }
+  void Nadam(const NadamConstants& c) override {
+    Each(internal::ApplyNadam, c);
+  }
+  void Ftrl(const FtrlConstants& c) override {
+    Each(c.power == 0.5F ? internal::ApplyFtrl : internal::ApplyFtrlAnyPower,
+         c);
+  }
+
+ private:
+  template <typename Constants>
+  void Each(void (*kernel)(const Constants&, const Arrays&),
+            const Constants& constants) {
+    for (const Update& update : updates_) kernel(constants, update);
+  }
+
+  const Updates updates_;
+};
 
 // Slots and learning rate. Everything else is specific to the optimizer's Run.
 class Base : public Optimizer {
@@ -47,8 +78,12 @@ class Base : public Optimizer {
     ApplyAll(absl::MakeConstSpan(&update, 1), lr, step);
   }
   void ApplyAll(Updates updates, double lr, int64_t step) const override {
+    Pass pass(updates);
+    Visit(pass, lr, step);
+  }
+  void Visit(Formulas& formulas, double lr, int64_t step) const override {
     ELASTICDL_CHECK(step >= 1);
-    Run(updates, lr, step);
+    Run(formulas, lr, step);
   }
 
  protected:
@@ -59,7 +94,7 @@ class Base : public Optimizer {
   }
 
  private:
-  virtual void Run(Updates updates, double lr, int64_t step) const = 0;
+  virtual void Run(Formulas& formulas, double lr, int64_t step) const = 0;
 
   const double lr_;
   std::vector<std::string> slot_names_;
@@ -78,13 +113,11 @@ class SgdOptimizer : public Base {
   }
 
  private:
-  void Run(Updates updates, double lr, int64_t step) const override {
+  void Run(Formulas& formulas, double lr, int64_t step) const override {
     // torch initializes its buffer with the first gradient, without dampening.
     const double grad_scale = step == 1 ? 1.0 : 1.0 - dampening_;
-    ForEach(internal::ApplySgd,
-            {F(lr), F(momentum_), F(grad_scale), F(weight_decay_),
-             momentum_ != 0, nesterov_},
-            updates);
+    formulas.Sgd({F(lr), F(momentum_), F(grad_scale), F(weight_decay_),
+                  momentum_ != 0, nesterov_});
   }
 
   const double momentum_;
@@ -110,9 +143,9 @@ class AdamOptimizer : public Base {
   }
 
  private:
-  void Run(Updates updates, double lr, int64_t step) const override {
+  void Run(Formulas& formulas, double lr, int64_t step) const override {
     const double t = static_cast<double>(step);
-    internal::AdamConstants c;
+    AdamConstants c;
     c.step_size = F(lr / (1 - std::pow(beta1_, t)));
     c.scale = F(1 / std::sqrt(1 - std::pow(beta2_, t)));
     c.beta1 = F(beta1_);
@@ -123,7 +156,7 @@ class AdamOptimizer : public Base {
     c.weight_decay = decoupled_ ? 0.0f : F(weight_decay_);
     c.decay = decoupled_ ? F(1 - lr * weight_decay_) : 1.0f;
     c.amsgrad = amsgrad_;
-    ForEach(internal::ApplyAdam, c, updates);
+    formulas.Adam(c);
   }
 
   const double beta1_;
@@ -145,10 +178,9 @@ class AdagradOptimizer : public Base {
   }
 
  private:
-  void Run(Updates updates, double lr, int64_t step) const override {
+  void Run(Formulas& formulas, double lr, int64_t step) const override {
     const double decayed = lr / (1 + static_cast<double>(step - 1) * lr_decay_);
-    ForEach(internal::ApplyAdagrad, {F(decayed), F(epsilon_), F(weight_decay_)},
-            updates);
+    formulas.Adagrad({F(decayed), F(epsilon_), F(weight_decay_)});
   }
 
   const double lr_decay_;
@@ -171,11 +203,10 @@ class RmsPropOptimizer : public Base {
   }
 
  private:
-  void Run(Updates updates, double lr, int64_t) const override {
-    ForEach(internal::ApplyRmsProp,
-            {F(lr), F(alpha_), F(1 - alpha_), F(epsilon_), F(momentum_),
-             F(weight_decay_), centered_, momentum_ != 0},
-            updates);
+  void Run(Formulas& formulas, double lr, int64_t) const override {
+    formulas.RmsProp({F(lr), F(alpha_), F(1 - alpha_), F(epsilon_),
+                      F(momentum_), F(weight_decay_), centered_,
+                      momentum_ != 0});
   }
 
   const double alpha_;
@@ -197,10 +228,9 @@ class AdadeltaOptimizer : public Base {
   }
 
  private:
-  void Run(Updates updates, double lr, int64_t) const override {
-    ForEach(internal::ApplyAdadelta,
-            {F(lr), F(rho_), F(1 - rho_), F(epsilon_), F(weight_decay_)},
-            updates);
+  void Run(Formulas& formulas, double lr, int64_t) const override {
+    formulas.Adadelta(
+        {F(lr), F(rho_), F(1 - rho_), F(epsilon_), F(weight_decay_)});
   }
 
   const double rho_;
@@ -221,13 +251,11 @@ class AdamaxOptimizer : public Base {
   }
 
  private:
-  void Run(Updates updates, double lr, int64_t step) const override {
+  void Run(Formulas& formulas, double lr, int64_t step) const override {
     const double step_size =
         lr / (1 - std::pow(beta1_, static_cast<double>(step)));
-    ForEach(internal::ApplyAdamax,
-            {F(step_size), F(beta1_), F(1 - beta1_), F(beta2_), F(epsilon_),
-             F(weight_decay_)},
-            updates);
+    formulas.Adamax({F(step_size), F(beta1_), F(1 - beta1_), F(beta2_),
+                     F(epsilon_), F(weight_decay_)});
   }
 
   const double beta1_;
@@ -275,11 +303,11 @@ class NadamOptimizer : public Base {
            std::pow(Mu(last), static_cast<double>(t - last));
   }
 
-  void Run(Updates updates, double lr, int64_t step) const override {
+  void Run(Formulas& formulas, double lr, int64_t step) const override {
     const double mu = Mu(step);
     const double mu_next = Mu(step + 1);
     const double product = MuProduct(step);
-    internal::NadamConstants c;
+    NadamConstants c;
     c.grad_size = F(lr * (1 - mu) / (1 - product));
     c.m_size = F(lr * mu_next / (1 - product * mu_next));
     c.scale = F(1 / std::sqrt(1 - std::pow(beta2_, static_cast<double>(step))));
@@ -289,7 +317,7 @@ class NadamOptimizer : public Base {
     c.one_minus_beta2 = F(1 - beta2_);
     c.epsilon = F(epsilon_);
     c.weight_decay = F(weight_decay_);
-    ForEach(internal::ApplyNadam, c, updates);
+    formulas.Nadam(c);
   }
 
   const double beta1_;
@@ -315,13 +343,12 @@ class FtrlOptimizer : public Base {
   }
 
  private:
-  void Run(Updates updates, double lr, int64_t) const override {
+  void Run(Formulas& formulas, double lr, int64_t) const override {
     // FTRL divides by the learning rate; with a rate of 0 nothing changes.
     if (lr == 0) return;
-    const internal::FtrlConstants c{F(1 / lr), F(l1_), F(2 * l2_ + beta_ / lr),
-                                    F(2 * l2_shrinkage_), F(power_)};
-    ForEach(power_ == 0.5 ? internal::ApplyFtrl : internal::ApplyFtrlAnyPower,
-            c, updates);
+    const FtrlConstants c{F(1 / lr), F(l1_), F(2 * l2_ + beta_ / lr),
+                          F(2 * l2_shrinkage_), F(power_)};
+    formulas.Ftrl(c);
   }
 
   const double power_;

@@ -67,6 +67,10 @@ v1::JobSpec MakeJobSpec(const flags::JobFlags& flags, v1::JobType type) {
   job.set_collective(flags.collective);
   job.set_grad_compression(flags.grad_compression);
   job.set_global_batch_size(flags.global_batch_size);
+  job.set_accumulation_steps(static_cast<int32_t>(flags.accumulation_steps));
+  job.set_device(flags.device);
+  job.set_gpu_sharing(flags.gpu_sharing);
+  job.set_precision(flags.precision);
   job.set_step_timeout_seconds(flags.step_timeout);
   job.set_load_timeout_seconds(flags.load_timeout);
   constexpr double kMegabyte = 1e6;

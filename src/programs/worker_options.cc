@@ -1,5 +1,8 @@
 #include "worker_options.h"
 
+#include <unistd.h>
+
+#include "absl/strings/str_cat.h"
 #include "elasticdl/flags/environment.h"
 #include "program.h"
 
@@ -18,10 +21,15 @@ worker::WorkerOptions MakeWorkerOptions(const flags::JobFlags& flags,
   options.model_def = flags.model_def;
   options.model_params = flags.model_params;
   options.num_threads = static_cast<int>(flags.num_threads);
+  if (set.IsSet("device")) options.device = flags.device;
+  // Not in the user's home, which several hosts may share.
+  options.gpu_lock_dir = absl::StrCat("/tmp/elasticdl-gpus-", getuid());
   options.executable = ExecutablePath();
   options.model_cache_dir = ModelCacheDir();
   options.mpi_plugin =
       flags::ProgramBeside("../lib/elasticdl/libelasticdl_mpi.so");
+  options.nccl_plugin =
+      flags::ProgramBeside("../lib/elasticdl/libelasticdl_nccl.so");
   options.environment = flags::Environment();
   return options;
 }

@@ -1,5 +1,6 @@
 #include "allreduce_trainer.h"
 
+#include <algorithm>
 #include <utility>
 
 #include "elasticdl/common/failpoint.h"
@@ -39,6 +40,11 @@ absl::Status AllReduceTrainer::SetUp() {
   if (!deps_.job.collective().empty()) {
     link.backend.backend = deps_.job.collective();
   }
+  // All members must offer the same, whatever device each of them has got.
+  const std::string& device = deps_.job.device();
+  if (link.backend.backend == "auto" && !device.empty() && device != "cpu") {
+    link.backend.backend = "nccl";
+  }
   link_ = deps_.environment.MakeLink(
       link, deps_.send, [&events = deps_.events](int64_t generation) {
         Event event;
@@ -56,6 +62,8 @@ absl::Status AllReduceTrainer::SetUp() {
   options.worker_id = deps_.worker_id;
   options.minibatch_size = deps_.job.minibatch_size();
   options.global_batch_size = deps_.job.global_batch_size();
+  options.accumulation_steps =
+      std::max<int64_t>(1, deps_.job.accumulation_steps());
   options.compression = ToCompression(deps_.job.grad_compression());
   session_ = std::make_unique<TrainingSession>(
       options, TrainingSession::Deps{deps_.replica, *link_, deps_.send,
@@ -177,7 +185,7 @@ absl::Status AllReduceTrainer::TrainEnd(const v1::Task& task) {
   ELASTICDL_RETURN_IF_ERROR(callbacks_->OnTrainEnd());
   const std::string& output = deps_.job.output();
   if (!output.empty()) {
-    ELASTICDL_RETURN_IF_ERROR(model::ExportTo(output, deps_.replica.network()));
+    ELASTICDL_RETURN_IF_ERROR(deps_.replica.Export(output));
     LogInfo("exported the model to ", output);
   }
   deps_.reports.Done(task, 0);

@@ -4,6 +4,8 @@
 #include <limits>
 #include <utility>
 
+#include "batch_mover.h"
+#include "device.h"
 #include "elasticdl/common/failpoint.h"
 #include "elasticdl/common/status.h"
 #include "elasticdl/ledger.h"
@@ -124,6 +126,7 @@ void BatchPipeline::ReadTask(std::shared_ptr<const v1::Task> task) {
 }
 
 void BatchPipeline::FeedMinibatches() {
+  UseDevice(options_.device);
   while (std::optional<Raw> next = to_feed_.Pop()) {
     Minibatch& minibatch = *next->minibatch;
     absl::StatusOr<Batch> batch = [&] {
@@ -139,6 +142,12 @@ void BatchPipeline::FeedMinibatches() {
             " of ", minibatch.task().range().shard());
       }
       batch = Annotate(batch.status(), where);
+    } else if (!options_.device.is_cpu()) {
+      const absl::Status pinned = OnDevice("pinning a minibatch", [&] {
+        *batch = Pinned(*batch, options_.device);
+        return absl::OkStatus();
+      });
+      if (!pinned.ok()) batch = pinned;
     }
     minibatch.Set(std::move(batch));
   }

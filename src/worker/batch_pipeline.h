@@ -26,6 +26,8 @@ struct PipelineOptions {
   int num_feeders = 1;
   // For a timeline; null = none.
   trace::Recorder* recorder = nullptr;
+  // Tensors are pinned for this device.
+  c10::Device device = c10::Device(c10::kCPU);
 };
 
 // Thread-safe. Stop() makes every thread end; the destructor joins them.

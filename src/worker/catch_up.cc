@@ -53,6 +53,8 @@ CatchUp::CatchUp(const Options& options, Replica& replica)
       units_(replica.NumUnits()),
       grain_(1 + static_cast<int64_t>(units_) / elastic::kMostPiece),
       piece_size_(options.bandwidth) {
+  // What is on a device is given as a whole.
+  if (!replica.on_cpu()) return;
   for (const auto& span : replica.State()) {
     bytes_ += static_cast<int64_t>(span.size());
   }

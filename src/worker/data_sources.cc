@@ -39,6 +39,8 @@ absl::StatusOr<std::unique_ptr<MinibatchSource>> DataSources::MakePipeline(
   options.depth = std::max(
       options.depth,
       static_cast<int>(job_.global_batch_size() / job_.minibatch_size()));
+  options.depth = std::max(options.depth, 2 * job_.accumulation_steps());
+  options.device = device_;
   return environment_.MakePipeline(
       options, model_, *reader,
       [&events = events_, kind](std::shared_ptr<Minibatch> minibatch) {

@@ -21,8 +21,13 @@ class DataSources {
  public:
   // What is given must outlive this.
   DataSources(const v1::JobSpec& job, model::Model& model,
-              Environment& environment, EventQueue& events)
-      : job_(job), model_(model), environment_(environment), events_(events) {}
+              Environment& environment, EventQueue& events,
+              c10::Device device = c10::Device(c10::kCPU))
+      : job_(job),
+        model_(model),
+        environment_(environment),
+        events_(events),
+        device_(device) {}
 
   // Minibatches of the tasks of `origin` arrive as events of this kind.
   absl::StatusOr<std::unique_ptr<MinibatchSource>> MakePipeline(
@@ -41,6 +46,8 @@ class DataSources {
   model::Model& model_;
   Environment& environment_;
   EventQueue& events_;
+  // Where minibatches go.
+  const c10::Device device_;
   std::map<std::string, std::unique_ptr<data::DataReader>> readers_;
   bool has_own_reader_ = false;
   trace::Recorder* recorder_ = nullptr;

@@ -10,6 +10,7 @@
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
 #include "buffer_sync.h"
+#include "device_stream.h"
 #include "elasticdl/collective/communicator.h"
 #include "elasticdl/elastic/control_word.h"
 #include "elasticdl/elastic/watchdog.h"
@@ -68,12 +69,33 @@ class ElasticTrainer {
                             elastic::MemberWord& word);
   absl::Status Reduce(const elastic::MemberWord& word,
                       elastic::RoundSummary& summary);
+  absl::Status ReduceOnDevice(const elastic::MemberWord& word,
+                              elastic::RoundSummary& summary);
+  // Copies the control word from the device. `shared`: it comes after sums of
+  // the communicator.
+  absl::Status ReadWord(const torch::Tensor& control, bool shared);
   void Scale(double factor);
+  absl::StatusOr<Round> RunRound(const std::vector<WeightedBatch>& batches,
+                                 elastic::MemberWord word,
+                                 double learning_rate);
+
+  // What a replica on a device needs in addition.
+  struct DeviceParts {
+    explicit DeviceParts(c10::Device device);
+    // Pinned: the control word on its way there and back. Two, because a copy
+    // of a round that failed may come late.
+    torch::Tensor outgoing;
+    torch::Tensor incoming;
+    // Loss times records of this step, known to the device only.
+    torch::Tensor loss_sum;
+    StreamEvent read;
+  };
 
   Replica& replica_;
   BufferSync buffers_;
   GradientReducer reducer_;
   elastic::Watchdog* const watchdog_;
+  std::unique_ptr<DeviceParts> device_;
   std::shared_ptr<collective::Communicator> communicator_;
   // Gradients go into the sum divided by this, the number of records of the
   // step before. As a rule it is also this step's, and the sum is the mean.

@@ -13,11 +13,13 @@ absl::StatusOr<FlatParameters> FlatParameters::Adopt(
   int64_t total = 0;
   for (const auto& [name, parameter] : parameters) {
     if (!parameter.requires_grad()) continue;
-    if (parameter.scalar_type() != torch::kFloat32 || !parameter.is_cpu() ||
-        parameter.layout() != torch::kStrided) {
-      return absl::InvalidArgumentError(
-          absl::StrCat("parameter '", name, "' is ", parameter.toString(),
-                       "; only dense float32 parameters can be trained"));
+    if (parameter.scalar_type() != torch::kFloat32 ||
+        parameter.layout() != torch::kStrided ||
+        (!flat.parameters_.empty() &&
+         parameter.device() != flat.parameters_[0].device())) {
+      return absl::InvalidArgumentError(absl::StrCat(
+          "parameter '", name, "' is ", parameter.toString(),
+          "; only dense float32 parameters on one device can be trained"));
     }
     Slice slice;
     slice.name = name;
@@ -31,9 +33,10 @@ absl::StatusOr<FlatParameters> FlatParameters::Adopt(
   if (total == 0) {
     return absl::InvalidArgumentError("the model has no trainable parameter");
   }
-  flat.values_ = torch::empty({total}, torch::kFloat32);
-  flat.gradients_ =
-      torch::zeros({static_cast<int64_t>(head) + total}, torch::kFloat32);
+  const auto floats = torch::TensorOptions(torch::kFloat32)
+                          .device(flat.parameters_[0].device());
+  flat.values_ = torch::empty({total}, floats);
+  flat.gradients_ = torch::zeros({static_cast<int64_t>(head) + total}, floats);
   torch::NoGradGuard no_grad;
   for (size_t i = 0; i < flat.parameters_.size(); ++i) {
     const Slice& slice = flat.slices_[i];
@@ -54,7 +57,11 @@ absl::StatusOr<FlatParameters> FlatParameters::Adopt(
 }
 
 void FlatParameters::ZeroGradients() {
-  memset(gradients(), 0, size() * sizeof(float));
+  if (values_.is_cpu()) {
+    memset(gradients(), 0, size() * sizeof(float));
+  } else {
+    gradient_tensor().zero_();
+  }
 }
 
 void FlatParameters::CollectGradients() {

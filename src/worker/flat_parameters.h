@@ -1,6 +1,7 @@
-// A network's parameters as one flat array, their gradients as another. The
-// tensors of the network are views of them: an optimizer or a collective works
-// on one contiguous range and nothing is copied.
+// A network's parameters as one flat array, their gradients as another, on the
+// device of the network. The tensors of the network are views of them: an
+// optimizer or a collective works on one contiguous range and nothing is
+// copied.
 #pragma once
 
 #include <torch/types.h>
@@ -22,13 +23,26 @@ class FlatParameters {
  public:
   // Moves the values of `parameters` (those that require a gradient) into the
   // flat array and makes each tensor a view of it. INVALID_ARGUMENT for a
-  // parameter that is not a float32 tensor in memory. `head` floats lie right
-  // before gradients(), for whoever sends them along with something else.
+  // parameter that is not a dense float32 tensor, or on another device than the
+  // others. `head` floats lie right before gradients(), for whoever sends them
+  // along with something else.
   static absl::StatusOr<FlatParameters> Adopt(const NamedTensors& parameters,
                                               size_t head = 0);
 
+  // The arrays, on the CPU only.
   float* values() { return values_.data_ptr<float>(); }
   float* gradients() { return gradients_.data_ptr<float>() + head_; }
+  // The arrays, on any device.
+  const torch::Tensor& value_tensor() const { return values_; }
+  torch::Tensor gradient_tensor() const { return GradientRange(0, size()); }
+  // `count` floats from `begin` on; `before` more in front of them, from the
+  // head if `begin` is 0.
+  torch::Tensor GradientRange(size_t begin, size_t count,
+                              size_t before = 0) const {
+    return gradients_.narrow(0, static_cast<int64_t>(head_ + begin - before),
+                             static_cast<int64_t>(count + before));
+  }
+  c10::Device device() const { return values_.device(); }
   size_t head_size() const { return head_; }
   size_t size() const { return static_cast<size_t>(values_.numel()); }
 

@@ -9,6 +9,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "absl/time/time.h"
+#include "device.h"
 #include "elasticdl/common/failpoint.h"
 #include "elasticdl/common/status.h"
 
@@ -20,10 +21,6 @@ namespace {
 constexpr size_t kFirstBucketFloats = (1 << 20) / sizeof(float);
 constexpr size_t kBucketFloats = (25 << 20) / sizeof(float);
 
-// A member may be slow for reasons of its own; whether it hangs is for the
-// master to say, which then breaks the world off. This is the last resort.
-constexpr absl::Duration kReduceTimeout = absl::Minutes(30);
-
 }  // namespace
 
 GradientReducer::GradientReducer(FlatParameters& flat,
@@ -32,6 +29,9 @@ GradientReducer::GradientReducer(FlatParameters& flat,
       compression_(compression),
       jobs_(std::numeric_limits<size_t>::max()) {
   MakeBuckets();
+  if (!flat_.device().is_cpu()) {
+    device_ = std::make_unique<DeviceSum>(flat_, compression, buckets_.size());
+  }
   if (buckets_.size() > 1) {
     RegisterHooks();
     thread_ = std::make_unique<Thread>("reducer", [this] { Communicate(); });
@@ -102,6 +102,8 @@ void GradientReducer::OnGradientReady(size_t index) {
   // all must reduce the buckets in the same order. The last bucket waits for
   // Finish, because the head is sent with it.
   while (launched_ + 1 < buckets_.size() && missing_[launched_] == 0) {
+    // On autograd's thread for the device, whose stream computes gradients.
+    if (device_ != nullptr) device_->MarkReady(launched_);
     jobs_.Push({overlap_, launched_++, 0});
   }
 }
@@ -109,7 +111,17 @@ void GradientReducer::OnGradientReady(size_t index) {
 absl::Status GradientReducer::Finish(
     std::shared_ptr<collective::Communicator> communicator, size_t head) {
   flat_.CollectGradients();
-  if (thread_ == nullptr) return Reduce({std::move(communicator), 0, head});
+  const absl::Status status = FinishBuckets(std::move(communicator), head);
+  if (device_ != nullptr) device_->Join();
+  return status;
+}
+
+absl::Status GradientReducer::FinishBuckets(
+    std::shared_ptr<collective::Communicator> communicator, size_t head) {
+  if (thread_ == nullptr) {
+    if (device_ != nullptr) device_->MarkReady(0);
+    return Reduce({std::move(communicator), 0, head});
+  }
   MutexLock lock(mu_);
   // A member without data has no backward pass, but the others wait for its
   // part of every bucket.
@@ -120,6 +132,7 @@ absl::Status GradientReducer::Finish(
   overlap_.reset();
   while (launched_ < buckets_.size()) {
     const bool last = launched_ + 1 == buckets_.size();
+    if (device_ != nullptr) device_->MarkReady(launched_);
     jobs_.Push({communicator, launched_++, last ? head : 0});
   }
   while (finished_ < buckets_.size()) done_.Wait(mu_);
@@ -133,9 +146,12 @@ void GradientReducer::Cancel() {
   overlap_->Abort("this member failed in the middle of a step");
   overlap_.reset();
   while (finished_ < launched_) done_.Wait(mu_);
+  // What is still being written must not meet what the next step writes.
+  if (device_ != nullptr) device_->Join();
 }
 
 void GradientReducer::Communicate() {
+  UseDevice(flat_.device());
   while (std::optional<Job> job = jobs_.Pop()) {
     const absl::Status status = Reduce(*job);
     {
@@ -153,6 +169,16 @@ absl::Status GradientReducer::Reduce(const Job& job) {
                                 static_cast<int64_t>(job.bucket));
   ELASTICDL_RETURN_IF_ERROR(Failpoint("worker.reduce"));
   ELASTICDL_RETURN_IF_ERROR(Failpoint(bucket.failpoint));
+  if (device_ == nullptr) return ReduceOnHost(job);
+  const auto reduce = [&] {
+    return device_->Reduce(*job.communicator, job.bucket, bucket.begin,
+                           bucket.end - bucket.begin, job.head, kReduceTimeout);
+  };
+  return OnDevice("summing gradients", reduce);
+}
+
+absl::Status GradientReducer::ReduceOnHost(const Job& job) {
+  const Bucket& bucket = buckets_[job.bucket];
   float* begin = flat_.gradients() + bucket.begin;
   const size_t count = bucket.end - bucket.begin;
   if (compression_ == GradientCompression::kNone) {

@@ -13,6 +13,7 @@
 #include <vector>
 
 #include "absl/status/status.h"
+#include "device_sum.h"
 #include "elasticdl/collective/communicator.h"
 #include "elasticdl/common/mutex.h"
 #include "elasticdl/common/queue.h"
@@ -22,7 +23,9 @@
 
 namespace elasticdl::worker {
 
-enum class GradientCompression { kNone, kBFloat16, kFloat16 };
+// A member may be slow for reasons of its own; whether it hangs is for the
+// master to say, which then breaks the world off. This is the last resort.
+inline constexpr absl::Duration kReduceTimeout = absl::Minutes(30);
 
 // Runs on the training thread, except where said.
 class GradientReducer {
@@ -35,7 +38,9 @@ class GradientReducer {
   // ready, to `communicator`.
   void BeginOverlap(std::shared_ptr<collective::Communicator> communicator);
   // Backward is done (or there was none): sends what is left, with `head`
-  // floats in front of the gradients, and waits for all sums.
+  // floats in front of the gradients, and waits for all sums. On a device,
+  // later work of this thread's stream comes after the sums; a sum of a
+  // DeviceCommunicator is valid when its Wait says so.
   absl::Status Finish(std::shared_ptr<collective::Communicator> communicator,
                       size_t head);
   // Backward failed: nothing more is sent, the step is void.
@@ -65,7 +70,10 @@ class GradientReducer {
   void RegisterHooks();
   // Called by autograd's threads.
   void OnGradientReady(size_t index);
+  absl::Status FinishBuckets(
+      std::shared_ptr<collective::Communicator> communicator, size_t head);
   absl::Status Reduce(const Job& job);
+  absl::Status ReduceOnHost(const Job& job);
   absl::Status ReduceCompressed(collective::Communicator& communicator,
                                 float* data, size_t count);
   void Communicate();
@@ -78,6 +86,8 @@ class GradientReducer {
   std::vector<std::shared_ptr<torch::autograd::Node>> accumulators_;
   std::vector<uint16_t> compressed_;
   trace::Recorder* recorder_ = nullptr;
+  // If the gradients are on a device.
+  std::unique_ptr<DeviceSum> device_;
 
   Mutex mu_;
   CondVar done_;

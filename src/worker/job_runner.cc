@@ -36,7 +36,8 @@ JobRunner::JobRunner(const v1::Welcome& welcome, const Deps& deps)
       worker_id_(welcome.worker_id()),
       deps_(deps),
       telemetry_(job_.timeline(), deps.send),
-      data_(job_, deps.model, deps.environment, deps.events),
+      data_(job_, deps.model, deps.environment, deps.events,
+            deps.execution.device),
       reports_(deps.send) {
   data_.SetRecorder(telemetry_.recorder());
 }
@@ -53,11 +54,11 @@ absl::Status JobRunner::SetUp(const v1::Welcome& welcome) {
         SendStuck(where, age);
       });
   if (IsTraining(job_)) {
-    ELASTICDL_ASSIGN_OR_RETURN(replica_,
-                               Replica::Create(deps_.model,
-                                               {job_.seed(), HasServers(job_),
-                                                job_.embedding_layer_limit()},
-                                               /*with_optimizer=*/true));
+    ELASTICDL_ASSIGN_OR_RETURN(
+        replica_, Replica::Create(deps_.model,
+                                  {job_.seed(), HasServers(job_),
+                                   job_.embedding_layer_limit()},
+                                  /*with_optimizer=*/true, deps_.execution));
     telemetry_.SetClock(&replica_->step_clock());
     ELASTICDL_RETURN_IF_ERROR(SetUpTraining(welcome));
   } else {
@@ -90,9 +91,12 @@ absl::Status JobRunner::SetUpTrained(const std::string& path) {
   for (const checkpoint::EmbeddingRows& rows : trained_.embedding_tables) {
     options.layers.insert(rows.name);
   }
+  Execution execution = deps_.execution;
+  // Rows of tables are in the memory of the host.
+  if (tables) execution.device = c10::Device(c10::kCPU);
   ELASTICDL_ASSIGN_OR_RETURN(
-      replica_,
-      Replica::Create(deps_.model, options, /*with_optimizer=*/false));
+      replica_, Replica::Create(deps_.model, options, /*with_optimizer=*/false,
+                                execution));
   if (path.empty()) return absl::OkStatus();
   ELASTICDL_RETURN_IF_ERROR(replica_->Restore(trained_));
   if (tables) {

@@ -39,6 +39,7 @@ class JobRunner {
     // trainer fills in the rest.
     rendezvous::WorldLink::Options link;
     Environment& environment;
+    Execution execution = {};
   };
   // What `deps` refers to must outlive the runner.
   static absl::StatusOr<std::unique_ptr<JobRunner>> Create(

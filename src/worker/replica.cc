@@ -8,6 +8,9 @@
 #include <utility>
 
 #include "absl/strings/str_join.h"
+#include "buffer_sync.h"
+#include "device.h"
+#include "device_optimizer.h"
 #include "elasticdl/common/crc32.h"
 #include "elasticdl/common/failpoint.h"
 #include "elasticdl/common/hash.h"
@@ -55,7 +58,7 @@ absl::Span<const char> Bytes(const void* data, size_t size) {
 
 absl::StatusOr<std::unique_ptr<Replica>> Replica::Create(
     model::Model& model, const model::NetworkOptions& options,
-    bool with_optimizer) {
+    bool with_optimizer, const Execution& execution) {
   ELASTICDL_ASSIGN_OR_RETURN(auto network, model.CreateNetwork(options));
   // Views below need contiguous tensors; buffers are rarely anything else.
   for (const auto& [name, tensor] : network->buffers()) {
@@ -67,9 +70,33 @@ absl::StatusOr<std::unique_ptr<Replica>> Replica::Create(
     }
   }
   std::unique_ptr<Replica> replica(
-      new Replica(model, std::move(network), options.seed));
-  if (with_optimizer) ELASTICDL_RETURN_IF_ERROR(replica->SetUpOptimizer());
+      new Replica(model, std::move(network), options.seed, execution));
+  const auto set_up = [&]() -> absl::Status {
+    ELASTICDL_RETURN_IF_ERROR(replica->MoveToDevice());
+    return with_optimizer ? replica->SetUpOptimizer() : absl::OkStatus();
+  };
+  ELASTICDL_RETURN_IF_ERROR(OnDevice("setting up the model", set_up));
+  for (const NamedTensors* tensors :
+       {&replica->network_->parameters(), &replica->network_->buffers()}) {
+    for (const auto& [name, tensor] : *tensors) replica->mirror_.Add(tensor);
+  }
+  for (const torch::Tensor& slot : replica->slots_) replica->mirror_.Add(slot);
   return replica;
+}
+
+absl::Status Replica::MoveToDevice() {
+  if (on_cpu()) return absl::OkStatus();
+  const torch::NoGradGuard no_grad;
+  for (auto [name, parameter] : network_->parameters()) {
+    if (parameter.layout() != torch::kStrided) {
+      return absl::InvalidArgumentError(
+          absl::StrCat("parameter '", name, "' is ", parameter.toString(),
+                       ", which cannot be on ", device().str()));
+    }
+    parameter.set_data(parameter.detach().to(device()).contiguous());
+  }
+  MoveBuffers(network_->buffers(), device());
+  return absl::OkStatus();
 }
 
 absl::Status Replica::SetUpOptimizer() {
@@ -89,8 +116,9 @@ absl::Status Replica::SetUpOptimizer() {
   clip_norm_ = GlobalClipNorm(optimizer_spec_);
   const size_t num_slots = optimizer_->slot_names().size();
   for (size_t i = 0; i < num_slots; ++i) {
-    slots_.emplace_back(flat_->size(), optimizer_->initial_slot_value(i));
-    slot_pointers_.push_back(slots_.back().data());
+    slots_.push_back(torch::full_like(flat_->value_tensor(),
+                                      optimizer_->initial_slot_value(i)));
+    if (on_cpu()) slot_pointers_.push_back(slots_[i].data_ptr<float>());
   }
   return absl::OkStatus();
 }
@@ -106,25 +134,27 @@ void Replica::SetTraining(bool training) {
   }
 }
 
-absl::StatusOr<double> Replica::AddGradients(const Batch& batch, double scale) {
+absl::StatusOr<torch::Tensor> Replica::Loss(const Batch& batch) {
   SetTraining(true);
   step_clock_.Enter(trace::Kind::kForward);
   ELASTICDL_RETURN_IF_ERROR(Failpoint("worker.forward"));
+  std::optional<Batch> moved;
+  if (!on_cpu()) moved = ToDevice(batch, device());
+  const Batch& here = moved.has_value() ? *moved : batch;
+  const Autocast autocast(device(), execution_.precision);
   ELASTICDL_ASSIGN_OR_RETURN(const Outputs outputs,
-                             network_->Forward(batch.features));
+                             network_->Forward(here.features));
   ELASTICDL_RETURN_IF_ERROR(Failpoint("worker.backward"));
-  ELASTICDL_ASSIGN_OR_RETURN(const torch::Tensor loss,
-                             model_.Loss(batch.labels, outputs));
+  ELASTICDL_ASSIGN_OR_RETURN(torch::Tensor loss,
+                             model_.Loss(here.labels, outputs));
   if (loss.numel() != 1) {
     return absl::InvalidArgumentError(
         absl::StrCat("loss must return one number, not ", loss.numel()));
   }
-  const double value = loss.item<double>();
-  if (!std::isfinite(value)) {
-    return absl::AbortedError(
-        absl::StrCat("the loss is ", value, " at step ", step_ + 1,
-                     "; a smaller learning rate may help"));
-  }
+  return loss;
+}
+
+absl::Status Replica::Backward(const torch::Tensor& loss, double scale) {
   step_clock_.Enter(trace::Kind::kBackward);
   try {
     if (scale == 1) {
@@ -136,12 +166,48 @@ absl::StatusOr<double> Replica::AddGradients(const Batch& batch, double scale) {
     return absl::InternalError(absl::StrCat("backward: ", error.what()));
   }
   flat_->CollectGradients();
+  return absl::OkStatus();
+}
+
+absl::Status LossError(double loss, int64_t step) {
+  return absl::AbortedError(absl::StrCat("the loss is ", loss, " at step ",
+                                         step,
+                                         "; a smaller learning rate may help"));
+}
+
+absl::StatusOr<double> Replica::AddGradients(const Batch& batch, double scale) {
+  double value = 0;
+  const auto add = [&]() -> absl::Status {
+    ELASTICDL_ASSIGN_OR_RETURN(const torch::Tensor loss, Loss(batch));
+    value = loss.item<double>();
+    if (!std::isfinite(value)) return LossError(value, step_ + 1);
+    return Backward(loss, scale);
+  };
+  ELASTICDL_RETURN_IF_ERROR(on_cpu() ? add() : OnDevice("a step", add));
   return value;
+}
+
+absl::StatusOr<torch::Tensor> Replica::EnqueueGradients(const Batch& batch,
+                                                        double scale) {
+  torch::Tensor loss;
+  const auto add = [&]() -> absl::Status {
+    ELASTICDL_ASSIGN_OR_RETURN(loss, Loss(batch));
+    return Backward(loss, scale);
+  };
+  ELASTICDL_RETURN_IF_ERROR(OnDevice("a step", add));
+  return loss.detach();
 }
 
 void Replica::ApplyGradients(double learning_rate) {
   ++step_;
   const trace::ScopedKind timed(step_clock_, trace::Kind::kOptimizer);
+  if (!on_cpu()) {
+    const torch::Tensor gradients = flat_->gradient_tensor();
+    if (clip_norm_ > 0) ClipTensorByNorm(clip_norm_, gradients);
+    ApplyWithTensors(*optimizer_, flat_->value_tensor(), gradients, slots_,
+                     learning_rate, step_);
+    return;
+  }
   if (clip_norm_ > 0) {
     const absl::Span<float> gradients(flat_->gradients(), flat_->size());
     ClipByGlobalNorm(clip_norm_, {gradients});
@@ -154,7 +220,17 @@ void Replica::ApplyGradients(double learning_rate) {
 absl::StatusOr<Outputs> Replica::Predict(const Features& features) {
   SetTraining(false);
   torch::NoGradGuard no_grad;
-  return network_->Forward(features);
+  const Autocast autocast(device(), execution_.precision);
+  if (on_cpu()) return network_->Forward(features);
+  Outputs outputs;
+  const auto predict = [&]() -> absl::Status {
+    ELASTICDL_ASSIGN_OR_RETURN(const Outputs made,
+                               network_->Forward(Moved(features, device())));
+    outputs = Moved(made, c10::Device(c10::kCPU));
+    return absl::OkStatus();
+  };
+  ELASTICDL_RETURN_IF_ERROR(OnDevice("computing outputs", predict));
+  return outputs;
 }
 
 std::vector<checkpoint::NamedTensor> Replica::Variables() const {
@@ -165,14 +241,19 @@ std::vector<checkpoint::NamedTensor> Replica::Variables() const {
       variable.name = name;
       variable.dtype = ToDataType(tensor.scalar_type());
       variable.shape = tensor.sizes().vec();
-      variable.bytes = Bytes(tensor.data_ptr(), tensor.nbytes());
+      variable.bytes = Bytes(mirror_.Data(tensor), tensor.nbytes());
       variables.push_back(std::move(variable));
     }
   }
   return variables;
 }
 
-checkpoint::Snapshot Replica::ViewWithoutSlots() const {
+checkpoint::Snapshot Replica::ViewWithoutSlots() {
+  mirror_.Fetch();
+  return Describe();
+}
+
+checkpoint::Snapshot Replica::Describe() const {
   checkpoint::Snapshot snapshot;
   snapshot.version = step_;
   snapshot.variables = Variables();
@@ -181,7 +262,7 @@ checkpoint::Snapshot Replica::ViewWithoutSlots() const {
   return snapshot;
 }
 
-checkpoint::Snapshot Replica::View() const {
+checkpoint::Snapshot Replica::View() {
   checkpoint::Snapshot snapshot = ViewWithoutSlots();
   if (optimizer_ == nullptr) return snapshot;
   for (size_t i = 0; i < slots_.size(); ++i) {
@@ -189,8 +270,9 @@ checkpoint::Snapshot Replica::View() const {
       checkpoint::NamedTensor slot;
       slot.name = checkpoint::SlotName(slice.name, optimizer_->slot_names()[i]);
       slot.shape = slice.shape;
-      slot.bytes =
-          Bytes(slots_[i].data() + slice.offset, slice.size * sizeof(float));
+      const size_t bytes = sizeof(float);
+      slot.bytes = Bytes(mirror_.Data(slots_[i]) + slice.offset * bytes,
+                         slice.size * bytes);
       snapshot.slots.push_back(std::move(slot));
     }
   }
@@ -229,6 +311,8 @@ absl::Status Replica::FitTables(checkpoint::Loaded& loaded) const {
 
 absl::Status Replica::Restore(checkpoint::Loaded& loaded) {
   ELASTICDL_RETURN_IF_ERROR(FitTables(loaded));
+  // Slots that the checkpoint does not have keep their values.
+  ELASTICDL_RETURN_IF_ERROR(FetchState());
   const std::vector<checkpoint::NamedTensor> variables = Variables();
   ELASTICDL_RETURN_IF_ERROR(checkpoint::CheckCompatible(loaded, variables));
   for (const checkpoint::NamedTensor& variable : variables) {
@@ -239,7 +323,38 @@ absl::Status Replica::Restore(checkpoint::Loaded& loaded) {
   }
   step_ = loaded.version;
   if (optimizer_ != nullptr) RestoreSlots(loaded);
-  return absl::OkStatus();
+  return StoreState();
+}
+
+absl::Status Replica::FetchState() {
+  return OnDevice("copying the model from the device", [this] {
+    mirror_.Fetch();
+    return absl::OkStatus();
+  });
+}
+
+absl::Status Replica::StoreState() {
+  return OnDevice("copying the model to the device", [this] {
+    mirror_.Store();
+    return absl::OkStatus();
+  });
+}
+
+absl::Status Replica::Export(const std::string& dir) {
+  if (on_cpu()) return model::ExportTo(dir, *network_);
+  // Files for everybody: tensors of a device could be loaded only where there
+  // is one.
+  ELASTICDL_ASSIGN_OR_RETURN(const auto copy, model_.CreateNetwork({seed_}));
+  const torch::NoGradGuard no_grad;
+  for (const auto& [from, to] :
+       {std::pair(&network_->parameters(), &copy->parameters()),
+        std::pair(&network_->buffers(), &copy->buffers())}) {
+    for (size_t i = 0; i < to->size(); ++i) {
+      torch::Tensor target = (*to)[i].second;
+      target.copy_((*from)[i].second);
+    }
+  }
+  return model::ExportTo(dir, *copy);
 }
 
 absl::Status Replica::StartAnew() {
@@ -254,8 +369,7 @@ absl::Status Replica::StartAnew() {
   copy(fresh->parameters(), network_->parameters());
   copy(fresh->buffers(), network_->buffers());
   for (size_t i = 0; i < slots_.size(); ++i) {
-    std::fill(slots_[i].begin(), slots_[i].end(),
-              optimizer_->initial_slot_value(i));
+    slots_[i].fill_(optimizer_->initial_slot_value(i));
   }
   step_ = 0;
   return absl::OkStatus();
@@ -263,25 +377,22 @@ absl::Status Replica::StartAnew() {
 
 std::vector<absl::Span<char>> Replica::State() {
   std::vector<absl::Span<char>> state;
-  const auto add = [&](void* data, size_t bytes) {
-    state.emplace_back(static_cast<char*>(data), bytes);
+  const auto add = [&](const torch::Tensor& tensor) {
+    state.emplace_back(mirror_.Data(tensor), tensor.nbytes());
   };
-  add(flat_->values(), flat_->size() * sizeof(float));
-  for (std::vector<float>& slot : slots_) {
-    add(slot.data(), slot.size() * sizeof(float));
-  }
-  for (const auto& [name, buffer] : network_->buffers()) {
-    add(buffer.data_ptr(), buffer.nbytes());
-  }
+  add(flat_->value_tensor());
+  for (const torch::Tensor& slot : slots_) add(slot);
+  for (const auto& [name, buffer] : network_->buffers()) add(buffer);
   // Parameters that are not trained differ only if the model file does, but
   // that may be so (a random projection).
   for (const torch::Tensor& parameter : Untrained()) {
-    add(parameter.data_ptr(), parameter.nbytes());
+    add(parameter);
   }
   return state;
 }
 
 uint32_t Replica::StateDigest() {
+  mirror_.Fetch();
   uint32_t digest = 0;
   for (const absl::Span<char>& span : State()) {
     digest = ExtendCrc32c(digest, absl::string_view(span.data(), span.size()));
@@ -320,7 +431,8 @@ void Replica::RestoreSlots(const checkpoint::Loaded& loaded) {
                    "; it is initialized from scratch");
         continue;
       }
-      memcpy(slots_[i].data() + slice.offset, source->bytes.data(), bytes);
+      memcpy(mirror_.Data(slots_[i]) + slice.offset * sizeof(float),
+             source->bytes.data(), bytes);
     }
   }
 }

@@ -10,14 +10,26 @@
 
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
+#include "autocast.h"
 #include "elasticdl/checkpoint/snapshot.h"
 #include "elasticdl/elastic/state_stream.h"
 #include "elasticdl/model/loader.h"
 #include "elasticdl/optim.h"
 #include "elasticdl/trace/step_clock.h"
 #include "flat_parameters.h"
+#include "host_mirror.h"
 
 namespace elasticdl::worker {
+
+// The error for a loss that is not finite.
+absl::Status LossError(double loss, int64_t step);
+
+// Where and how a replica computes.
+struct Execution {
+  c10::Device device = c10::Device(c10::kCPU);
+  // Of forward and loss.
+  Precision precision = Precision::kFloat32;
+};
 
 // Runs on the training thread.
 class Replica {
@@ -27,7 +39,7 @@ class Replica {
   // `sharded_embeddings`, rows of embeddings come from SetRowSource.
   static absl::StatusOr<std::unique_ptr<Replica>> Create(
       model::Model& model, const model::NetworkOptions& options,
-      bool with_optimizer);
+      bool with_optimizer, const Execution& execution = {});
 
   // Must be set before anything is computed with sharded embeddings, and
   // outlive the replica.
@@ -37,10 +49,14 @@ class Replica {
   // loss to the flat gradients. Returns the loss. ABORTED when the loss is not
   // finite.
   absl::StatusOr<double> AddGradients(const Batch& batch, double scale);
+  // The same without a wait for the device: the loss is a tensor there, and not
+  // checked.
+  absl::StatusOr<torch::Tensor> EnqueueGradients(const Batch& batch,
+                                                 double scale);
   // One update with the flat gradients; step() grows by one.
   void ApplyGradients(double learning_rate);
 
-  // Output of the network in evaluation mode, without gradients.
+  // Output of the network in evaluation mode, without gradients; on the CPU.
   absl::StatusOr<Outputs> Predict(const Features& features);
 
   int64_t step() const { return step_; }
@@ -57,14 +73,19 @@ class Replica {
   const std::vector<std::string>& slot_names() const {
     return optimizer_->slot_names();
   }
+  // On the CPU only.
   std::vector<const float*> slots() const {
     return {slot_pointers_.begin(), slot_pointers_.end()};
   }
 
-  // A view of the state, valid until the next update. Without a ledger.
-  checkpoint::Snapshot View() const;
+  c10::Device device() const { return execution_.device; }
+  bool on_cpu() const { return device().is_cpu(); }
+
+  // A view of the state, valid until the next update. Without a ledger. Waits
+  // for a device.
+  checkpoint::Snapshot View();
   // The optimizer's state is elsewhere.
-  checkpoint::Snapshot ViewWithoutSlots() const;
+  checkpoint::Snapshot ViewWithoutSlots();
   // Takes over variables, optimizer state (when it is of the same optimizer;
   // else it starts anew, with a warning) and step. Tables are converted in
   // `loaded` if they are of another strategy (table_fit.h); rows that live on
@@ -74,8 +95,12 @@ class Replica {
 
   // Back to the weights that Create made, step 0.
   absl::Status StartAnew();
-  // All that members of a world must have in common, apart from the step.
+  // All that members of a world must have in common, apart from the step, as
+  // bytes of the host. On a device they are valid after FetchState, and count
+  // after StoreState; on the CPU these do nothing.
   std::vector<absl::Span<char>> State();
+  absl::Status FetchState();
+  absl::Status StoreState();
   // Same for replicas whose State() means the same.
   uint64_t LayoutDigest() const;
   // Of the bytes of State().
@@ -98,27 +123,43 @@ class Replica {
     return part_;
   }
 
+  // Writes the model for torch::load, as tensors of the CPU (model::ExportTo).
+  absl::Status Export(const std::string& dir);
+
  private:
   Replica(model::Model& model, std::unique_ptr<model::Network> network,
-          uint64_t seed)
-      : model_(model), network_(std::move(network)), seed_(seed) {}
+          uint64_t seed, const Execution& execution)
+      : model_(model),
+        network_(std::move(network)),
+        seed_(seed),
+        execution_(execution) {}
+  absl::Status MoveToDevice();
   absl::Status SetUpOptimizer();
+  // The loss of a batch, which is moved to the device if it is not there.
+  absl::StatusOr<torch::Tensor> Loss(const Batch& batch);
+  absl::Status Backward(const torch::Tensor& loss, double scale);
   absl::Status FitTables(checkpoint::Loaded& loaded) const;
   void RestoreSlots(const checkpoint::Loaded& loaded);
   void SetTraining(bool training);
+  // Of the mirror.
   std::vector<checkpoint::NamedTensor> Variables() const;
   std::vector<torch::Tensor> Untrained() const;
   void ApplyToPart(double learning_rate);
+  checkpoint::Snapshot Describe() const;
 
   model::Model& model_;
   const std::unique_ptr<model::Network> network_;
   const uint64_t seed_;
+  const Execution execution_;
+  // Of all tensors that State or a checkpoint has.
+  HostMirror mirror_;
   // Set when there is an optimizer.
   std::unique_ptr<FlatParameters> flat_;
   std::unique_ptr<optim::Optimizer> optimizer_;
   std::string optimizer_spec_;
   double clip_norm_ = 0;
-  std::vector<std::vector<float>> slots_;
+  std::vector<torch::Tensor> slots_;
+  // On the CPU.
   std::vector<float*> slot_pointers_;
   // Nothing: a new network is in whatever mode its maker left it.
   std::optional<bool> training_;

@@ -4,6 +4,7 @@
 #include <utility>
 
 #include "absl/strings/str_cat.h"
+#include "device.h"
 #include "elasticdl/common/failpoint.h"
 #include "elasticdl/common/log.h"
 #include "elasticdl/common/status.h"
@@ -27,7 +28,11 @@ TrainingSession::TrainingSession(Options options, const Deps& deps)
       catch_up_({options_.background_join_bytes, options_.join_bandwidth,
                  options_.load_timeout},
                 replica_),
-      last_report_(environment_.clock().Now()) {}
+      last_report_(environment_.clock().Now()) {
+  if (!replica_.on_cpu()) {
+    mover_ = std::make_unique<BatchMover>(replica_.device());
+  }
+}
 
 bool TrainingSession::Hear(const v1::MasterMessage& message) {
   // At once, not in its turn: the training thread may be waiting for data that
@@ -67,7 +72,7 @@ void TrainingSession::OnWake(int64_t generation) {
 
 void TrainingSession::AddMinibatch(std::shared_ptr<Minibatch> minibatch) {
   if (minibatch->last_of_task()) undelivered_.fetch_sub(1);
-  pending_.push_back({std::move(minibatch), std::nullopt});
+  pending_.push_back({std::move(minibatch), std::nullopt, std::nullopt});
 }
 
 void TrainingSession::UpdateStepping() {
@@ -131,7 +136,9 @@ bool TrainingSession::WantsData() const {
 // be shared equally go to the members in turn: otherwise, in a world with more
 // members than minibatches, some would never train the data that they hold.
 size_t TrainingSession::Share() const {
-  if (options_.global_batch_size == 0) return 1;
+  if (options_.global_batch_size == 0) {
+    return static_cast<size_t>(options_.accumulation_steps);
+  }
   const int64_t whole = options_.global_batch_size / options_.minibatch_size;
   const int64_t size = catch_up_.NumTrainers(world()->size());
   const int64_t rest = whole % size;
@@ -145,7 +152,8 @@ size_t TrainingSession::Share() const {
 int64_t TrainingSession::UsualRecords() const {
   return options_.global_batch_size > 0
              ? options_.global_batch_size
-             : options_.minibatch_size * world()->size();
+             : options_.minibatch_size * options_.accumulation_steps *
+                   world()->size();
 }
 
 absl::StatusOr<WorkDone> TrainingSession::Work(double learning_rate) {
@@ -198,14 +206,44 @@ absl::StatusOr<std::vector<WeightedBatch>> TrainingSession::TakeBatches(
                                     trace::Kind::kFeedWait);
       absl::StatusOr<Batch> batch = next.minibatch->Take();
       ELASTICDL_RETURN_IF_ERROR(batch.status());
-      next.batch = *std::move(batch);
+      ELASTICDL_RETURN_IF_ERROR(OnDevice("copying a minibatch", [&] {
+        Accept(next, *std::move(batch));
+        return absl::OkStatus();
+      }));
     }
+    if (mover_ != nullptr) mover_->Arrive(*next.moving);
     batches.push_back({&*next.batch, next.minibatch->records()});
     // Who still has tasks to read needs no more yet.
     word.report_wanted |=
         next.minibatch->last_of_task() && undelivered_.load() <= 1;
   }
+  if (mover_ != nullptr) {
+    ELASTICDL_RETURN_IF_ERROR(OnDevice("copying minibatches", [&] {
+      MoveAhead(share);
+      return absl::OkStatus();
+    }));
+  }
   return batches;
+}
+
+void TrainingSession::Accept(Pending& pending, Batch batch) {
+  if (mover_ == nullptr) {
+    pending.batch = std::move(batch);
+    return;
+  }
+  pending.moving = mover_->Start(std::move(batch));
+  pending.batch = pending.moving->batch;
+}
+
+void TrainingSession::MoveAhead(size_t share) {
+  for (size_t i = share; i < std::min(2 * share, pending_.size()); ++i) {
+    Pending& next = pending_[i];
+    if (next.batch.has_value()) continue;
+    // An error is told when its turn comes.
+    absl::StatusOr<Batch> batch = next.minibatch->TakeIfReady();
+    if (!batch.ok()) return;
+    Accept(next, *std::move(batch));
+  }
 }
 
 void TrainingSession::FinishRound(const Round& round, size_t used,

@@ -15,6 +15,7 @@
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
 #include "absl/time/time.h"
+#include "batch_mover.h"
 #include "catch_up.h"
 #include "elastic_trainer.h"
 #include "elasticdl/elastic/leveler.h"
@@ -53,6 +54,8 @@ class TrainingSession {
     int64_t minibatch_size = 64;
     // 0 = a minibatch per member.
     int64_t global_batch_size = 0;
+    // Minibatches of each member in a step, if that is 0.
+    int64_t accumulation_steps = 1;
     GradientCompression compression = GradientCompression::kNone;
     // How long a piece of a state may take; also the master's limit of silence
     // while a world is brought level.
@@ -146,6 +149,8 @@ class TrainingSession {
   struct Pending {
     std::shared_ptr<Minibatch> minibatch;
     std::optional<Batch> batch;
+    // On a device: `batch` is on its way there.
+    std::optional<BatchMover::Moving> moving;
   };
 
   void OnWake(int64_t generation);
@@ -170,6 +175,10 @@ class TrainingSession {
   absl::StatusOr<WorkDone> DoRound(double learning_rate);
   absl::StatusOr<std::vector<WeightedBatch>> TakeBatches(
       elastic::MemberWord& word);
+  // Takes the tensors of a minibatch, and starts their way to the device.
+  void Accept(Pending& pending, Batch batch);
+  // The same for those of the round after the next `share` that are ready.
+  void MoveAhead(size_t share);
   void FinishRound(const Round& round, size_t used, WorkDone& done);
   absl::Status PassState(const elastic::RoundSummary& summary);
   void DropMinibatches(int64_t records);
@@ -183,6 +192,8 @@ class TrainingSession {
   rendezvous::ElasticLoop loop_;
   ElasticTrainer trainer_;
   CatchUp catch_up_;
+  // If the replica is on a device.
+  std::unique_ptr<BatchMover> mover_;
 
   std::deque<Pending> pending_;
   std::atomic<int64_t> undelivered_ = 0;

@@ -86,11 +86,14 @@ absl::StatusOr<elastic::Levelled> TrainingSession::BringLevel(
   state.step = replica_.step();
   state.layout = replica_.LayoutDigest();
   state.spans = replica_.State();
+  state.fetch = [this] { return replica_.FetchState(); };
+  state.store = [this] { return replica_.StoreState(); };
   state.meta = MakeDonorState().SerializeAsString();
   // Who waits for an evaluation or for the end has the time, and a cold or last
   // world has nothing else to do.
   state.may_stream = catch_up_.IsLarge() && !world()->cold && !world()->last &&
                      halt_ == Halt::kNone;
+  state.whole_only = !replica_.on_cpu();
   state.units = catch_up_.units();
   state.part = catch_up_.part();
   elastic::LevelOptions options;

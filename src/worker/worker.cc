@@ -6,8 +6,13 @@
 #include <limits>
 #include <utility>
 
+#include "absl/strings/str_cat.h"
 #include "absl/strings/str_split.h"
+#include "absl/strings/strip.h"
+#include "device.h"
+#include "device_choice.h"
 #include "elasticdl/collective/mpi.h"
+#include "elasticdl/collective/nccl.h"
 #include "elasticdl/common/failpoint.h"
 #include "elasticdl/common/log.h"
 #include "elasticdl/common/status.h"
@@ -52,6 +57,13 @@ absl::StatusOr<model::LoadOptions> MakeLoadOptions(const WorkerOptions& options,
   return load;
 }
 
+// Do its workers form worlds?
+bool Trains(const v1::JobSpec& job) {
+  return job.num_ps_pods() == 0 &&
+         (job.job_type() == v1::TRAINING_ONLY ||
+          job.job_type() == v1::TRAINING_WITH_EVALUATION);
+}
+
 class WorkerImpl : public Worker {
  public:
   explicit WorkerImpl(WorkerOptions options)
@@ -66,6 +78,11 @@ class WorkerImpl : public Worker {
       const WorkerOptions& options);
   absl::StatusOr<rendezvous::WorldLink::Options> LinkOptions(
       const v1::JobSpec& job);
+  // NCCL, if the job can use it and this worker computes on a GPU.
+  absl::Status AddNccl(const v1::JobSpec& job, const Execution& execution,
+                       collective::BackendOptions& backend);
+  // Takes the device.
+  absl::StatusOr<Execution> MakeExecution(const v1::JobSpec& job);
   int RunJob(const v1::Welcome& welcome);
   int ReportSetUpFailure(const absl::Status& status);
   // The same for the model: only what the master named is the whole job's
@@ -77,6 +94,8 @@ class WorkerImpl : public Worker {
   ThreadEventQueue events_;
   rendezvous::MasterLink master_;
   bool used_mpi_ = false;
+  // Of the device, until the process ends.
+  DeviceLease lease_;
 };
 
 rendezvous::StreamClient::Options WorkerImpl::StreamOptions(
@@ -94,10 +113,7 @@ absl::StatusOr<rendezvous::WorldLink::Options> WorkerImpl::LinkOptions(
   link.secret = options_.token;
   link.backend.address = options_.worker_address;
   link.backend.master_address = options_.master_addr;
-  // Other jobs have no worlds.
-  const bool trains = job.job_type() == v1::TRAINING_ONLY ||
-                      job.job_type() == v1::TRAINING_WITH_EVALUATION;
-  if (job.collective() == "mpi" && trains && job.num_ps_pods() == 0) {
+  if (job.collective() == "mpi" && Trains(job)) {
     used_mpi_ = true;
     collective::MpiOptions mpi;
     mpi.plugin = options_.mpi_plugin;
@@ -107,6 +123,64 @@ absl::StatusOr<rendezvous::WorldLink::Options> WorkerImpl::LinkOptions(
     ELASTICDL_ASSIGN_OR_RETURN(link.backend.mpi, collective::OpenMpi(mpi));
   }
   return link;
+}
+
+absl::StatusOr<Execution> WorkerImpl::MakeExecution(const v1::JobSpec& job) {
+  Execution execution;
+  if (job.precision() == "bf16") execution.precision = Precision::kBFloat16;
+  DeviceWish wish;
+  Override(job.device(), &wish.device);
+  Override(options_.device, &wish.device);
+  // Parameter servers send values and rows to the memory of the host.
+  if (job.num_ps_pods() > 0 && wish.device == "auto") wish.device = "cpu";
+  if (job.num_ps_pods() > 0 && wish.device != "cpu") {
+    return absl::InvalidArgumentError(absl::StrCat(
+        "--device=", wish.device,
+        " does not work with parameter servers yet; use --device=cpu"));
+  }
+  wish.sharing = job.gpu_sharing();
+  wish.lock_dir = options_.gpu_lock_dir;
+  for (const std::string& variable : options_.environment) {
+    absl::string_view value = variable;
+    if (absl::ConsumePrefix(&value, "CUDA_VISIBLE_DEVICES=")) {
+      wish.visible = std::string(value);
+    }
+  }
+  ELASTICDL_ASSIGN_OR_RETURN(lease_, TakeDevice(wish));
+  execution.device = lease_.device;
+  if (!execution.device.is_cpu()) {
+    LogInfo("computing on ", execution.device.str());
+    UseDevice(execution.device);
+  }
+  return execution;
+}
+
+absl::Status WorkerImpl::AddNccl(const v1::JobSpec& job,
+                                 const Execution& execution,
+                                 collective::BackendOptions& backend) {
+  const bool wanted = job.collective() == "nccl";
+  if (execution.device.is_cpu()) {
+    if (!wanted || !Trains(job)) return absl::OkStatus();
+    return absl::FailedPreconditionError(
+        "--collective=nccl: this worker has no GPU; use --collective=auto");
+  }
+  backend.cuda_device = execution.device.index();
+  if (!Trains(job) || (!wanted && job.collective() != "auto")) {
+    return absl::OkStatus();
+  }
+  collective::NcclOptions nccl;
+  nccl.plugin = options_.nccl_plugin;
+  nccl.device = backend.cuda_device;
+  auto opened = collective::OpenNccl(nccl);
+  if (opened.ok()) {
+    LogInfo(collective::Describe(**opened));
+    backend.nccl = *std::move(opened);
+    return absl::OkStatus();
+  }
+  if (wanted) return opened.status();
+  LogWarning(opened.status().message(),
+             "; gradients go through the memory of the host");
+  return absl::OkStatus();
 }
 
 int WorkerImpl::Run() {
@@ -135,10 +209,20 @@ int WorkerImpl::Run() {
 int WorkerImpl::RunJob(const v1::Welcome& welcome) {
   SetLogJob(welcome.job().job_name());
   // Before anything that takes long: MPI_Init waits for all ranks.
-  const auto link = LinkOptions(welcome.job());
+  auto link = LinkOptions(welcome.job());
   if (!link.ok()) {
     // It is about how this worker was started: others may train.
     LogError(link.status().message());
+    return kExitFailed;
+  }
+  const auto execution = MakeExecution(welcome.job());
+  if (!execution.ok()) {
+    LogError(execution.status().message());
+    return kExitFailed;
+  }
+  const absl::Status nccl = AddNccl(welcome.job(), *execution, link->backend);
+  if (!nccl.ok()) {
+    LogError(nccl.message());
     return kExitFailed;
   }
   absl::StatusOr<model::LoadOptions> load =
@@ -150,8 +234,8 @@ int WorkerImpl::RunJob(const v1::Welcome& welcome) {
     master_.Send(std::move(message));
   };
   auto runner = JobRunner::Create(
-      welcome,
-      JobRunner::Deps{**model, events_, send, *link, Environment::Real()});
+      welcome, JobRunner::Deps{**model, events_, send, *link,
+                               Environment::Real(), *execution});
   if (!runner.ok()) return ReportSetUpFailure(runner.status());
   Thread receiver("receiver", [&] { ReceiveMessages(welcome, **runner); });
   const int code = (*runner)->Run();

@@ -2,11 +2,14 @@
 
 #include <unistd.h>
 
+#include <map>
 #include <numeric>
 #include <utility>
 
 #include "absl/strings/str_split.h"
+#include "contracts/staged_communicator.h"
 #include "elasticdl/collective/mpi.h"
+#include "elasticdl/collective/nccl.h"
 #include "elasticdl/common/status.h"
 
 namespace elasticdl::collective {
@@ -16,7 +19,10 @@ std::vector<Backend> AllBackends() {
           {"Tcp", "tcp", 1},
           {"Hierarchical", "auto", 2},
           {"Gloo", "gloo", 1},
-          {"Mpi", "mpi", 1}};
+          {"Mpi", "mpi", 1},
+          {"NcclNull", "nccl", 1, "null"},
+          {"NcclSide", "nccl", 1, "side"},
+          {"NcclAll", "nccl", 1, "all"}};
 }
 
 WorldSpec MakeSpec(const Backend& backend, int64_t generation, int rank,
@@ -48,6 +54,28 @@ absl::StatusOr<std::shared_ptr<MpiUniverse>> Universe() {
   return *universe;
 }
 
+// More than any world has members.
+constexpr int kDevices = 16;
+
+// Of this process and one of its devices. Never destroyed, like a worker's.
+absl::StatusOr<std::shared_ptr<NcclRuntime>> Nccl(const Backend& backend,
+                                                  int device) {
+  using Runtimes = std::map<int, std::shared_ptr<NcclRuntime>>;
+  static auto* const runtimes = [&backend] {
+    PrepareDevices(kDevices, backend.schedule);
+    return new Runtimes;
+  }();
+  std::shared_ptr<NcclRuntime>& runtime = (*runtimes)[device];
+  if (runtime == nullptr) {
+    NcclOptions options;
+    options.plugin = ELASTICDL_NCCL_PLUGIN;
+    options.device = device;
+    options.abort_patience = backend.abort_patience;
+    ELASTICDL_ASSIGN_OR_RETURN(runtime, OpenNccl(options));
+  }
+  return runtime;
+}
+
 }  // namespace
 
 absl::StatusOr<std::unique_ptr<Connector>> Begin(const Backend& backend,
@@ -57,6 +85,10 @@ absl::StatusOr<std::unique_ptr<Connector>> Begin(const Backend& backend,
   options.address = "127.0.0.1";
   if (backend.option == "mpi") {
     ELASTICDL_ASSIGN_OR_RETURN(options.mpi, Universe());
+  }
+  if (backend.option == "nccl") {
+    ELASTICDL_ASSIGN_OR_RETURN(options.nccl,
+                               Nccl(backend, backend.first_device + spec.rank));
   }
   return BeginConnect(spec, options);
 }
@@ -73,6 +105,9 @@ absl::StatusOr<std::unique_ptr<Communicator>> ConnectThrough(
     if (NumMpiWorlds(*universe) != 1) {
       return absl::InternalError("the world does not use MPI");
     }
+  }
+  if (backend.option == "nccl" && spec.size() > 1) {
+    return StageOnDevice(std::move(world));
   }
   return world;
 }
@@ -116,6 +151,13 @@ void CommunicatorTest::SetUp() {
                          : RankProcesses::Launch::kFork);
   if (mpi && access(ELASTICDL_MPI_PLUGIN, R_OK) != 0) {
     GTEST_SKIP() << "built without MPI";
+  }
+  if (GetParam().option == "nccl") {
+    // Ranks are forked, and whoever has used CUDA must not fork.
+    if (access(ELASTICDL_NCCL_PLUGIN, R_OK) != 0) {
+      GTEST_SKIP() << "built without NCCL";
+    }
+    return;
   }
   const absl::Status status =
       Begin(GetParam(), MakeSpec(GetParam(), 1, 0, 2)).status();

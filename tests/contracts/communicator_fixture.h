@@ -41,6 +41,12 @@ struct Backend {
   std::string option;
   // Members take turns on that many hosts (of made-up names).
   int hosts;
+  // Of the test libcudart: when streams run. Empty: no device is used.
+  std::string schedule = "";
+  // Rank 0's device.
+  int first_device = 0;
+  // NcclOptions::abort_patience.
+  absl::Duration abort_patience = absl::Seconds(30);
 };
 inline std::ostream& operator<<(std::ostream& out, const Backend& backend) {
   return out << backend.name;

@@ -289,8 +289,13 @@ std::string RankProcesses::HowItEnded(Rank& rank) {
   }
   int status = 0;
   waitpid(pid, &status, 0);
-  return WIFSIGNALED(status) ? absl::StrCat("died of signal ", WTERMSIG(status))
-                             : "";
+  if (WIFSIGNALED(status)) {
+    return absl::StrCat("died of signal ", WTERMSIG(status));
+  }
+  // RunRank's own are 0 and 1.
+  return WEXITSTATUS(status) > 1
+             ? absl::StrCat("exit code ", WEXITSTATUS(status))
+             : "";
 }
 
 unsigned SharedSeed() {

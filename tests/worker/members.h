@@ -22,6 +22,7 @@
 #include "replica.h"
 #include "sim_collective.h"
 #include "stage.h"
+#include "test_execution.h"
 #include "training_session.h"
 
 namespace elasticdl::worker::test {
@@ -158,7 +159,8 @@ class Member {
   Member(int64_t id, SimNetwork& network, const CountedData& data,
          TrainingSession::Options options = {})
       : id(id), data_(data), model(data) {
-    auto made = Replica::Create(model, {1}, /*with_optimizer=*/true);
+    auto made =
+        Replica::Create(model, {1}, /*with_optimizer=*/true, TestExecution());
     EXPECT_TRUE(made.ok()) << made.status();
     replica = *std::move(made);
     rendezvous::WorldLink::Options link_options;
@@ -212,8 +214,7 @@ class Member {
   }
   // The records of the first shard and epoch that are in the model.
   std::vector<int64_t> Trained() {
-    FlatParameters& flat = replica->parameters();
-    const auto trained = TrainedIds({flat.values(), flat.size()});
+    const auto trained = TrainedIds(ValuesOf(*replica));
     EXPECT_TRUE(trained.ok()) << trained.status();
     std::vector<int64_t> records;
     for (size_t i = 0; trained.ok() && i < trained->size(); ++i) {

@@ -10,6 +10,7 @@
 #include "elasticdl/common/check.h"
 #include "elasticdl/ledger.h"
 #include "simulation_worker.h"
+#include "test_execution.h"
 
 namespace elasticdl::worker::test {
 namespace {
@@ -232,7 +233,8 @@ void Simulation::DeliverToWorker(Worker& worker) {
               }
             },
             {},
-            *worker.environment};
+            *worker.environment,
+            TestExecution()};
         auto runner = JobRunner::Create(welcome, deps);
         if (!runner.ok()) {
           Wrong(absl::StrCat("worker ", worker.id, ": ",
@@ -258,8 +260,7 @@ void Simulation::RunWorker(Worker& worker) {
 
 void Simulation::KeepWeights(Worker& worker) {
   if (worker.runner == nullptr) return;
-  FlatParameters& flat = worker.runner->replica().parameters();
-  worker.last_weights.assign(flat.values(), flat.values() + flat.size());
+  worker.last_weights = ValuesOf(worker.runner->replica());
 }
 
 void Simulation::KillProcess(Worker& worker, const std::string& reason) {

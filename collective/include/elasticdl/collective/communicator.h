@@ -20,6 +20,8 @@
 
 namespace elasticdl::collective {
 
+class DeviceCommunicator;
+
 enum class DataType { kFloat32, kBFloat16, kFloat16, kInt64 };
 size_t SizeOf(DataType type);
 
@@ -54,6 +56,11 @@ class Communicator {
   // Breaks the world for this member, and soon for all: the current call and
   // all later ones fail with ABORTED and `reason`. Never blocks. Idempotent.
   virtual void Abort(const std::string& reason) = 0;
+
+  // The operations on the memory of a GPU (device_communicator.h); null: this
+  // communicator takes memory of the host only. All the others take memory of
+  // the host in any case.
+  virtual DeviceCommunicator* device() { return nullptr; }
 };
 
 struct WorldSpec {
@@ -98,8 +105,10 @@ class Connector {
 // members share a host. "shm": one host only. "tcp": sockets everywhere.
 // "gloo": the Gloo library, for networks where every host is trusted (README);
 // UNIMPLEMENTED if this program was built without it. "mpi": MPI where all
-// members were started by one mpirun, else as "auto".
+// members were started by one mpirun, else as "auto". "nccl": as "auto", and
+// device() if every member has a GPU of its own.
 class MpiUniverse;
+class NcclRuntime;
 struct BackendOptions {
   std::string backend = "auto";
   // Address that other members reach this one at; empty = the loopback when all
@@ -109,6 +118,10 @@ struct BackendOptions {
   std::string master_address;
   // OpenMpi, of this process; null = none. Shared with all its worlds.
   std::shared_ptr<MpiUniverse> mpi = nullptr;
+  // The CUDA device that this process trains on; -1: none.
+  int cuda_device = -1;
+  // OpenNccl, of this process; null = none. Shared with all its worlds.
+  std::shared_ptr<NcclRuntime> nccl = nullptr;
 };
 bool IsBackend(const std::string& name);
 

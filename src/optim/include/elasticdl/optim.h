@@ -55,6 +55,8 @@ OptimizerSpec Adagrad(double lr = 0.01, double epsilon = 1e-7);
 OptimizerSpec RmsProp(double lr = 0.01, double alpha = 0.99,
                       double epsilon = 1e-8, double momentum = 0.0);
 
+class Formulas;
+
 // An array to update, with its gradient and its slots; all have n elements.
 struct Update {
   float* param;
@@ -89,6 +91,9 @@ class Optimizer {
   // The same for many arrays in one step, e.g. rows of an embedding.
   virtual void ApplyAll(absl::Span<const Update> updates, double lr,
                         int64_t step) const = 0;
+  // Gives `formulas` the constants of a step, for one call at most: none when
+  // the step changes nothing.
+  virtual void Visit(Formulas& formulas, double lr, int64_t step) const = 0;
 };
 
 }  // namespace elasticdl::optim

@@ -31,6 +31,10 @@ struct WorkerOptions {
   std::string model_params;
   // Threads for tensor operations; 0: what the master says, or all cores.
   int num_threads = 0;
+  // auto, cpu, cuda or cuda:N; empty: what the master says.
+  std::string device;
+  // Where the workers of this host tell each other which GPUs they use.
+  std::string gpu_lock_dir;
   // Where compiled models are kept, and the program whose toolchain file says
   // how to compile (elasticdl/model/compiler.h).
   std::string model_cache_dir;
@@ -40,6 +44,8 @@ struct WorkerOptions {
   // launcher started it.
   std::string mpi_plugin;
   std::vector<std::string> environment;
+  // For --collective=nccl: the library with which NCCL is used.
+  std::string nccl_plugin;
 };
 
 // Thread-safe.

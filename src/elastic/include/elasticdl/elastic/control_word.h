@@ -44,6 +44,10 @@ absl::Status CheckControlWord(const MemberWord& mine, int world_size);
 void FillControlWord(const MemberWord& mine, int rank, int world_size,
                      float* word);
 
+// Where `loss_sum` of a rank is in the word, for a member whose loss is known
+// only to its device.
+size_t LossSumIndex(int rank);
+
 // The content of the summed word.
 struct RoundSummary {
   std::vector<int64_t> records;  // By rank.

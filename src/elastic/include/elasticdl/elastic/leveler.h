@@ -31,11 +31,17 @@ struct MemberState {
   // Weights, optimizer state, buffers; same sizes on all members. Overwritten
   // with the donor's.
   std::vector<absl::Span<char>> spans;
+  // Before the spans are read, and after they were written, if they are copies
+  // of what is elsewhere (on a device). May be empty.
+  std::function<absl::Status()> fetch;
+  std::function<absl::Status()> store;
   // Other data that the donor sends to all; any length.
   std::string meta;
   // As the donor: members that have nothing may catch up later, while the
   // others train.
   bool may_stream = false;
+  // Its state can only be given and taken as a whole: it is on a device.
+  bool whole_only = false;
   // The state as a ring of so many units, and without a state: which of them
   // this member has, of `lineage` and `step`.
   size_t units = 1;

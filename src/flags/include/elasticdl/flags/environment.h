@@ -15,6 +15,10 @@ std::vector<std::string> Environment();
 // A program that is installed beside this one.
 std::string ProgramBeside(const std::string& name);
 
+// NVIDIA GPUs that a process of this host sees: CUDA_VISIBLE_DEVICES, or the
+// device files. Whether libtorch can use them is another question.
+int LocalGpuCount();
+
 // $HOME, or what the system knows.
 std::string HomeDir();
 

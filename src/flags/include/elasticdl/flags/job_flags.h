@@ -54,6 +54,7 @@ struct JobFlags {
   int64_t max_step = 0;
   int64_t log_loss_steps = 100;
   int64_t global_batch_size = 0;
+  int64_t accumulation_steps = 1;
   std::string distribution_strategy;
   std::string collective = "auto";
   std::string grad_compression = "none";
@@ -97,6 +98,9 @@ struct JobFlags {
   int64_t min_workers = 0;
   int64_t max_workers = 0;
   int64_t num_threads = 0;
+  std::string device = "auto";
+  bool gpu_sharing = false;
+  std::string precision = "fp32";
   double worker_timeout = 30;
   double step_timeout = 300;
   double load_timeout = 120;

@@ -17,7 +17,7 @@ namespace internal {
 inline SparseIds Prune(const SparseIds& sparse, const torch::Tensor& keep) {
   // before[i]: number of kept ids before position i.
   const torch::Tensor before =
-      torch::cat({torch::zeros({1}, torch::kLong), keep.cumsum(0)});
+      torch::cat({sparse.ids.new_zeros({1}), keep.cumsum(0)});
   return {sparse.ids.masked_select(keep),
           before.index_select(0, sparse.offsets)};
 }
@@ -109,7 +109,7 @@ inline torch::Tensor EmbeddingImpl::forward(const EmbeddingInput& input) {
                     "shape (B, L) or SparseIds, not ", ids.dim(),
                     " dimensions");
   return Combine({ids.reshape({-1}),
-                  torch::arange(ids.size(0), torch::kLong) * ids.size(1)});
+                  torch::arange(ids.size(0), ids.options()) * ids.size(1)});
 }
 
 inline torch::Tensor EmbeddingImpl::Dense(const torch::Tensor& ids) {
@@ -137,9 +137,10 @@ inline torch::Tensor EmbeddingImpl::Combine(const SparseIds& sparse) {
       torch::embedding_bag(rows.table, rows.positions, kept.offsets,
                            /*scale_grad_by_freq=*/false, /*mode=*/0));
   if (options_.combiner() == "sum") return sums;
-  const torch::Tensor ends = torch::cat(
-      {kept.offsets.slice(0, 1), torch::full({kept.offsets.size(0) > 0 ? 1 : 0},
-                                             kept.ids.size(0), torch::kLong)});
+  const torch::Tensor ends =
+      torch::cat({kept.offsets.slice(0, 1),
+                  kept.offsets.new_full({kept.offsets.size(0) > 0 ? 1 : 0},
+                                        kept.ids.size(0))});
   const torch::Tensor counts =
       (ends - kept.offsets).clamp_min(1).to(sums.scalar_type()).unsqueeze(1);
   return options_.combiner() == "mean" ? sums / counts : sums / counts.sqrt();

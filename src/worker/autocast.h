@@ -1,0 +1,48 @@
+// Computes in a smaller type where that is safe, for as long as this lives
+// (libtorch's autocast). Parameters stay float.
+#pragma once
+
+#include <ATen/autocast_mode.h>
+#include <c10/core/Device.h>
+
+namespace elasticdl::worker {
+
+enum class Precision { kFloat32, kBFloat16 };
+
+// Of one thread.
+class Autocast {
+ public:
+  Autocast(c10::Device device, Precision precision)
+      : on_(precision == Precision::kBFloat16), cpu_(device.is_cpu()) {
+    if (!on_) return;
+    if (cpu_) {
+      at::autocast::set_autocast_cpu_dtype(at::kBFloat16);
+    } else {
+      at::autocast::set_autocast_gpu_dtype(at::kBFloat16);
+    }
+    Enable(true);
+    at::autocast::increment_nesting();
+  }
+  ~Autocast() {
+    if (!on_) return;
+    // The weights that were converted are those of this step.
+    if (at::autocast::decrement_nesting() == 0) at::autocast::clear_cache();
+    Enable(false);
+  }
+  Autocast(const Autocast&) = delete;
+  Autocast& operator=(const Autocast&) = delete;
+
+ private:
+  void Enable(bool enabled) const {
+    if (cpu_) {
+      at::autocast::set_cpu_enabled(enabled);
+    } else {
+      at::autocast::set_enabled(enabled);
+    }
+  }
+
+  const bool on_;
+  const bool cpu_;
+};
+
+}  // namespace elasticdl::worker

@@ -1,0 +1,38 @@
+// Which device a worker computes on.
+#pragma once
+
+#include <c10/core/Device.h>
+
+#include <string>
+
+#include "absl/status/statusor.h"
+#include "elasticdl/common/file.h"
+
+namespace elasticdl::worker {
+
+struct DeviceWish {
+  // auto: a GPU if there is one; cpu; cuda: a GPU that no other worker has;
+  // cuda:N: that one, whoever else has it.
+  std::string device = "auto";
+  // For auto and cuda: share a GPU if there is none left.
+  bool sharing = false;
+  // Where the workers of this host tell each other which GPUs they have; the
+  // folder is made. One for all jobs of a user.
+  std::string lock_dir;
+  // CUDA_VISIBLE_DEVICES of this process: the names of its GPUs.
+  std::string visible;
+};
+
+// A device, and the proof that it is this process's: a locked file, which the
+// kernel unlocks when the process ends, however it ends.
+struct DeviceLease {
+  c10::Device device = c10::Device(c10::kCPU);
+  Fd lock;
+};
+
+// INVALID_ARGUMENT for a wish that is none, FAILED_PRECONDITION when there is
+// no such device here (with what was found and what to do), RESOURCE_EXHAUSTED
+// when other workers have all GPUs.
+absl::StatusOr<DeviceLease> TakeDevice(const DeviceWish& wish);
+
+}  // namespace elasticdl::worker

@@ -1,0 +1,238 @@
+// What NCCL does when members die, stop or never come, in each phase of a
+// world's life: on the doubles, under each schedule of the streams.
+#include <gtest/gtest.h>
+#include <signal.h>
+
+#include <cstdlib>
+#include <string>
+#include <vector>
+
+#include "contracts/communicator_fixture.h"
+#include "elasticdl/collective/device_communicator.h"
+#include "elasticdl/collective/nccl.h"
+#include "elasticdl/common/failpoint.h"
+
+namespace elasticdl::collective {
+namespace {
+
+constexpr size_t kBytes = 3 << 20;
+
+struct Victim {
+  int rank;
+  std::string failpoint;
+};
+
+class NcclChaosTest : public CommunicatorTest {
+ protected:
+  // The victims die at their failpoints; those that are left form the next
+  // world and use it.
+  void Survive(const std::vector<Victim>& victims, int size,
+               const std::string& variables = "");
+};
+
+// "A=b" for the doubles.
+void Set(const std::string& variable) {
+  if (variable.empty()) return;
+  const size_t equals = variable.find('=');
+  setenv(variable.substr(0, equals).c_str(),
+         variable.substr(equals + 1).c_str(), 1);
+}
+
+// Until it fails.
+absl::Status Train(Communicator& world) {
+  absl::Status status;
+  while (status.ok()) status = RunOperation("AllReduce", world, kBytes, kLong);
+  return status;
+}
+
+void NcclChaosTest::Survive(const std::vector<Victim>& victims, int size,
+                            const std::string& variable) {
+  const Backend backend = GetParam();
+  std::vector<int> survivors;
+  for (int rank = 0; rank < size; ++rank) {
+    bool dies = false;
+    for (const Victim& victim : victims) dies = dies || victim.rank == rank;
+    if (!dies) survivors.push_back(rank);
+  }
+  RankProcesses ranks(size, [&](int rank, Channel& test) -> std::string {
+    Set(variable);
+    for (const Victim& victim : victims) {
+      if (victim.rank == rank) RANK_EXPECT_OK(InitFailpoints(victim.failpoint));
+    }
+    {
+      auto world =
+          ConnectThrough(backend, MakeSpec(backend, 1, rank, size), test);
+      const absl::Status status = world.ok() ? Train(**world) : world.status();
+      RANK_EXPECT(absl::IsAborted(status), status.ToString());
+    }
+    int next = -1;
+    for (size_t i = 0; i < survivors.size(); ++i) {
+      if (survivors[i] == rank) next = static_cast<int>(i);
+    }
+    RANK_EXPECT(next >= 0, "is still alive");
+    const int left = static_cast<int>(survivors.size());
+    auto world =
+        ConnectThrough(backend, MakeSpec(backend, 2, next, left), test);
+    RANK_EXPECT_OK(world.status());
+    std::vector<float> data(10000, 1);
+    RANK_EXPECT_OK((*world)->AllReduce(data.data(), data.size(),
+                                       DataType::kFloat32, kLong));
+    RANK_EXPECT(data.back() == static_cast<float>(left), data.back());
+    return "";
+  });
+  ASSERT_TRUE(ranks.Exchange(Ranks(size)).ok());
+  for (const Victim& victim : victims) {
+    EXPECT_EQ(ranks.Result(victim.rank), "died of signal 9");
+  }
+  const absl::Status exchanged = ranks.Exchange(survivors);
+  EXPECT_TRUE(exchanged.ok()) << exchanged;
+  for (const int rank : survivors) EXPECT_EQ(ranks.Result(rank), "") << rank;
+}
+
+TEST_P(NcclChaosTest, DeathBeforeInit) {
+  for (const int victim : {0, 2}) {
+    Survive({{victim, "collective.nccl.init=kill"}}, 3);
+  }
+}
+
+TEST_P(NcclChaosTest, DeathAfterInit) {
+  for (const int victim : {0, 2}) {
+    Survive({{victim, "collective.nccl.ready=kill"}}, 3);
+  }
+}
+
+TEST_P(NcclChaosTest, DeathInTheMiddleOfASum) {
+  for (const int victim : {0, 2}) {
+    Survive({{victim, "collective.all_reduce=kill@5"}}, 3);
+  }
+}
+
+// NCCL notices the death, too.
+TEST_P(NcclChaosTest, DeathThatNcclReports) {
+  Survive({{1, "collective.all_reduce=kill@5"}}, 3,
+          "TEST_NCCL_PEER_DEATH=remote_error");
+}
+
+// Aborts wait for each other: all who live must call it.
+TEST_P(NcclChaosTest, AbortsThatWaitForEachOther) {
+  Survive({{1, "collective.all_reduce=kill@5"}}, 4,
+          "TEST_NCCL_ABORT=collective");
+}
+
+TEST_P(NcclChaosTest, DeathWhileTheOthersAbort) {
+  Survive(
+      {{1, "collective.all_reduce=kill@5"}, {2, "collective.nccl.abort=kill"}},
+      4, "TEST_NCCL_ABORT=collective");
+}
+
+// The member that is stopped never aborts, so the abort of the others hangs.
+TEST_P(NcclChaosTest, HungAbortEndsTheProcess) {
+  Backend backend = GetParam();
+  backend.abort_patience = absl::Milliseconds(200);
+  RankProcesses ranks(2, [&](int rank, Channel& test) -> std::string {
+    Set("TEST_NCCL_ABORT=collective");
+    auto world = ConnectThrough(backend, MakeSpec(backend, 1, rank, 2), test);
+    RANK_EXPECT_OK(world.status());
+    RANK_EXPECT_OK(test.Send("ready"));
+    RANK_EXPECT_OK(test.Receive().status());
+    const absl::Status status =
+        RunOperation("AllReduce", **world, kBytes, absl::Milliseconds(100));
+    RANK_EXPECT(absl::IsDeadlineExceeded(status), status.ToString());
+    world->reset();
+    return "came back";
+  });
+  ASSERT_TRUE(ranks.Exchange({0, 1}).ok());
+  for (const int rank : {0, 1}) {
+    ASSERT_EQ("ready", ranks.channel(rank).Receive().value_or("gone"));
+  }
+  ranks.Signal(1, SIGSTOP);
+  ASSERT_TRUE(ranks.channel(0).Send("go").ok());
+  EXPECT_EQ(ranks.Result(0), absl::StrCat("exit code ", kExitNcclHangs));
+}
+
+// The same, but somebody kills the one that is stopped, as the master does.
+TEST_P(NcclChaosTest, StoppedMemberIsKilledInTime) {
+  const Backend backend = GetParam();
+  RankProcesses ranks(3, [&](int rank, Channel& test) -> std::string {
+    Set("TEST_NCCL_ABORT=collective");
+    {
+      auto world = ConnectThrough(backend, MakeSpec(backend, 1, rank, 3), test);
+      RANK_EXPECT_OK(world.status());
+      RANK_EXPECT_OK(test.Send("ready"));
+      RANK_EXPECT_OK(test.Receive().status());
+      const absl::Status status =
+          RunOperation("AllReduce", **world, kBytes, absl::Milliseconds(100));
+      RANK_EXPECT(absl::IsDeadlineExceeded(status) || absl::IsAborted(status),
+                  status.ToString());
+      RANK_EXPECT_OK(test.Send("failed"));
+    }
+    auto world =
+        ConnectThrough(backend, MakeSpec(backend, 2, rank / 2, 2), test);
+    RANK_EXPECT_OK(world.status());
+    return RunOperation("AllReduce", **world, kBytes, kLong).ToString() == "OK"
+               ? ""
+               : "no sum";
+  });
+  ASSERT_TRUE(ranks.Exchange({0, 1, 2}).ok());
+  for (const int rank : {0, 1, 2}) {
+    ASSERT_EQ("ready", ranks.channel(rank).Receive().value_or("gone"));
+  }
+  ranks.Signal(1, SIGSTOP);
+  for (const int rank : {0, 2}) {
+    ASSERT_TRUE(ranks.channel(rank).Send("go").ok());
+    ASSERT_EQ("failed", ranks.channel(rank).Receive().value_or("gone"));
+  }
+  ranks.Signal(1, SIGKILL);
+  ASSERT_TRUE(ranks.Exchange({0, 2}).ok());
+  for (const int rank : {0, 2}) EXPECT_EQ(ranks.Result(rank), "");
+}
+
+TEST_P(NcclChaosTest, NcclThatNeverConnects) {
+  RankProcesses ranks(2, [&](int rank, Channel& test) -> std::string {
+    Set("TEST_NCCL_INIT=hang");
+    auto connector = Begin(GetParam(), MakeSpec(GetParam(), 1, rank, 2));
+    RANK_EXPECT_OK(connector.status());
+    const auto offers = ExchangeWithAll(test, (*connector)->offer());
+    RANK_EXPECT_OK(offers.status());
+    const auto world = (*connector)->Connect(*offers, absl::Milliseconds(300));
+    RANK_EXPECT(absl::IsDeadlineExceeded(world.status()) ||
+                    absl::IsAborted(world.status()),
+                world.status().ToString());
+    return "";
+  });
+  ASSERT_TRUE(ranks.Exchange({0, 1}).ok());
+  for (const int rank : {0, 1}) EXPECT_EQ(ranks.Result(rank), "");
+}
+
+// NCCL would refuse; the world does without.
+TEST_P(NcclChaosTest, MembersThatShareAGpuDoWithout) {
+  RankProcesses ranks(2, [&](int rank, Channel& test) -> std::string {
+    Backend backend = GetParam();
+    backend.first_device = -rank;  // All have device 0.
+    auto connector = Begin(backend, MakeSpec(backend, 1, rank, 2));
+    RANK_EXPECT_OK(connector.status());
+    const auto offers = ExchangeWithAll(test, (*connector)->offer());
+    RANK_EXPECT_OK(offers.status());
+    const auto world = (*connector)->Connect(*offers, kLong);
+    RANK_EXPECT_OK(world.status());
+    RANK_EXPECT((*world)->device() == nullptr);
+    RANK_EXPECT_OK((*world)->Barrier(kLong));
+    return "";
+  });
+  ASSERT_TRUE(ranks.Exchange({0, 1}).ok());
+  for (const int rank : {0, 1}) EXPECT_EQ(ranks.Result(rank), "");
+}
+
+std::vector<Backend> NcclBackends() {
+  std::vector<Backend> nccl;
+  for (const Backend& backend : AllBackends()) {
+    if (backend.option == "nccl") nccl.push_back(backend);
+  }
+  return nccl;
+}
+INSTANTIATE_TEST_SUITE_P(Schedules, NcclChaosTest,
+                         testing::ValuesIn(NcclBackends()),
+                         [](const auto& info) { return info.param.name; });
+
+}  // namespace
+}  // namespace elasticdl::collective

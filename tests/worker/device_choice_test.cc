@@ -1,0 +1,89 @@
+// Which device a worker takes. Without a GPU: what it says. With one, or with
+// the test device: who gets which.
+#include "device_choice.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+#include <torch/cuda.h>
+
+#include <string>
+#include <utility>
+
+#include "support/temp_dir.h"
+
+namespace elasticdl::worker {
+namespace {
+
+using testing::HasSubstr;
+
+class DeviceChoiceTest : public testing::Test {
+ protected:
+  absl::StatusOr<DeviceLease> Take(const std::string& device,
+                                   bool sharing = false) {
+    DeviceWish wish;
+    wish.device = device;
+    wish.sharing = sharing;
+    wish.lock_dir = dir_.path() + "/locks";
+    return TakeDevice(wish);
+  }
+  std::string Refusal(const std::string& device) {
+    const auto lease = Take(device);
+    EXPECT_FALSE(lease.ok());
+    return std::string(lease.status().message());
+  }
+  const bool gpu_ = torch::cuda::is_available();
+  elasticdl::test::TempDir dir_;
+};
+
+TEST_F(DeviceChoiceTest, TheCpuIsAlwaysThere) {
+  const auto lease = Take("cpu");
+  ASSERT_TRUE(lease.ok());
+  EXPECT_TRUE(lease->device.is_cpu());
+}
+
+TEST_F(DeviceChoiceTest, AWishThatIsNoneIsRefused) {
+  for (const char* wish : {"gpu", "cuda:", "cuda:x", "cuda:-1", ""}) {
+    EXPECT_TRUE(absl::IsInvalidArgument(Take(wish).status())) << wish;
+  }
+}
+
+TEST_F(DeviceChoiceTest, WithoutAGpuAutoIsTheCpuAndCudaIsRefused) {
+  if (gpu_) GTEST_SKIP() << "there is a GPU";
+  const auto lease = Take("auto");
+  ASSERT_TRUE(lease.ok());
+  EXPECT_TRUE(lease->device.is_cpu());
+  EXPECT_THAT(Refusal("cuda"), HasSubstr("use --device=cpu"));
+  EXPECT_TRUE(absl::IsFailedPrecondition(Take("cuda:0").status()));
+}
+
+TEST_F(DeviceChoiceTest, AGpuIsForOneWorkerUnlessItIsShared) {
+  if (!gpu_) GTEST_SKIP() << "there is no GPU";
+  const auto count = static_cast<int>(torch::cuda::device_count());
+  std::vector<DeviceLease> leases;
+  for (int i = 0; i < count; ++i) {
+    auto lease = Take(i == 0 ? "auto" : "cuda");
+    ASSERT_TRUE(lease.ok()) << lease.status();
+    EXPECT_EQ(lease->device, c10::Device(c10::kCUDA, i));
+    leases.push_back(*std::move(lease));
+  }
+  EXPECT_TRUE(absl::IsResourceExhausted(Take("cuda").status()));
+  EXPECT_THAT(Refusal("auto"), HasSubstr("--gpu_sharing"));
+  auto shared = Take("cuda", /*sharing=*/true);
+  ASSERT_TRUE(shared.ok()) << shared.status();
+  EXPECT_EQ(shared->device, c10::Device(c10::kCUDA, 0));
+  // Whoever asks for it by number knows what it does.
+  EXPECT_TRUE(Take("cuda:0").ok());
+  // A worker that is gone leaves its GPU to the next.
+  leases.erase(leases.begin());
+  const auto next = Take("cuda");
+  ASSERT_TRUE(next.ok()) << next.status();
+  EXPECT_EQ(next->device, c10::Device(c10::kCUDA, 0));
+}
+
+TEST_F(DeviceChoiceTest, AGpuThatIsNotThereIsRefused) {
+  if (!gpu_) GTEST_SKIP() << "there is no GPU";
+  EXPECT_THAT(Refusal("cuda:99"), HasSubstr("cuda:0"));
+}
+
+}  // namespace
+}  // namespace elasticdl::worker
