@@ -60,8 +60,8 @@ generate() {
   done | sed -e :a -e '/^\n*$/{$d;N;ba' -e '}'
   echo '```'
   for command in 'data convert' 'data fetch' 'data generate' 'data info' 'data head' \
-    'data verify' 'ckpt info' 'ckpt diff' 'zoo init' 'zoo build' 'zoo push' list top report scale logs \
-    stop rbac completion; do
+    'data verify' 'ckpt info' 'ckpt diff' 'zoo init' 'zoo build' 'zoo push' list top report 'timeline summary' scale logs \
+    stop rbac doctor completion; do
     echo
     echo "## elasticdl $command"
     echo

@@ -5,6 +5,8 @@ set -euo pipefail
 
 program=$1
 folder=$2
+# The text must not contain paths of this machine.
+export HOME=/home/user XDG_STATE_HOME='' XDG_CACHE_HOME=''
 mkdir -p "$folder"
 date=$(date -u -d "@${SOURCE_DATE_EPOCH:-$(date +%s)}" +%Y-%m-%d)
 version=$("$program" --version | sed -n '1s/^elasticdl \([^ ]*\).*/\1/p')
@@ -14,11 +16,12 @@ version=$("$program" --version | sed -n '1s/^elasticdl \([^ ]*\).*/\1/p')
 page() {
   local name=$1 text summary
   shift
-  text=$("$program" "$@" --help)
-  summary=$(printf '%s\n' "$text" | sed -n '/./{p;q}')
+  text=$("$program" "$@" --help | sed "s|$HOME|~|g")
+  # The first sentence.
+  summary=$(printf '%s\n' "$text" | sed '/^$/,$d' | tr '\n' ' ' | sed -e 's/\. .*//' -e 's/[. ]*$//')
   {
     printf '.TH "%s" 1 "%s" "ElasticDL %s" "User Commands"\n' "${name^^}" "$date" "$version"
-    printf '.SH NAME\n%s \\- %s\n' "$name" "$(escape <<< "${summary%.}")"
+    printf '.SH NAME\n%s \\- %s\n' "$name" "$(escape <<< "$summary")"
     printf '.SH SYNOPSIS\n.B elasticdl%s\n.I [flags]\n' "${*:+ $*}"
     printf '.SH DESCRIPTION\n.nf\n'
     printf '%s\n' "$text" | escape

@@ -42,7 +42,9 @@ std::unique_ptr<ProgressDisplay> MakeDisplay(const MasterOptions& options) {
   ProgressDisplay::Options display;
   display.fd = STDOUT_FILENO;
   display.mode = ProgressDisplay::DetectMode(STDOUT_FILENO, options.terminal);
-  if (options.display == "none") display.mode = ProgressDisplay::Mode::kNone;
+  if (options.display == "none" || options.display == "log") {
+    display.mode = ProgressDisplay::Mode::kNone;
+  }
   if (options.display == "plain") display.mode = ProgressDisplay::Mode::kPlain;
   if (options.display == "live") display.mode = ProgressDisplay::Mode::kLive;
   if (options.display == "json") {
@@ -168,6 +170,7 @@ void JobReporter::ReadEvents(const std::string& path) {
 }
 
 void JobReporter::Say(const std::string& text) {
+  if (options_.display == "log") return LogInfo(text);
   // In a pod, log and display are one stream.
   if (!options_.cluster.has_value()) LogInfo(text);
   display_->Message(text, Clock::Real().Now());

@@ -261,6 +261,12 @@ absl::StatusOr<master::MasterOptions> MakeMasterOptions(
   options.environment = std::move(environment);
   options.port = static_cast<int>(flags.port);
   options.display = flags.display;
+  // Where log and display are one stream, lines for programs must not be mixed
+  // with lines for people.
+  if (flags.log_format == "json" &&
+      (options.cluster.has_value() || flags.display == "none")) {
+    options.display = "log";
+  }
   options.event_log = flags.event_log;
   options.ledger_audit = flags.ledger_audit;
   options.tensorboard_log_dir = flags.tensorboard_log_dir;

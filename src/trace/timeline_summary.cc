@@ -1,6 +1,7 @@
 #include "elasticdl/trace/timeline_summary.h"
 
 #include <algorithm>
+#include <iterator>
 #include <nlohmann/json.hpp>
 #include <utility>
 #include <vector>
@@ -33,10 +34,12 @@ class Reader {
   absl::Status AddName(const Json& event);
   absl::Status AddSpan(const Json& event);
   void Arrive(int64_t step, int64_t worker, double time);
-  void Close(const std::map<int64_t, double>& arrivals);
+  void Close(std::map<int64_t, double> arrivals);
 
   TimelineSummary summary_;
   std::map<int64_t, int64_t> worker_of_pid_;
+  // By worker: the step of its last forward pass.
+  std::map<int64_t, int64_t> last_step_;
   // By step: when each worker began to wait for the sum.
   std::map<int64_t, std::map<int64_t, double>> open_;
 };
@@ -93,10 +96,18 @@ absl::Status Reader::AddSpan(const Json& event) {
   const bool training = event.value("tid", int64_t{0}) == 0;
   (training ? worker.seconds : worker.beside)[name] += duration;
   if (!training) return absl::OkStatus();
-  if (name == KindName(Kind::kOptimizer)) ++worker.steps;
-  if (name == KindName(Kind::kCommunication) && event.contains("args") &&
-      event["args"].is_object()) {
-    Arrive(event["args"].value("step", int64_t{0}), found->second, begin);
+  if (!event.contains("args") || !event["args"].is_object()) {
+    return absl::OkStatus();
+  }
+  const int64_t step = event["args"].value("step", int64_t{0});
+  // A step may have several minibatches.
+  if (name == KindName(Kind::kForward)) {
+    int64_t& last = last_step_[found->second];
+    if (step != last) ++worker.steps;
+    last = step;
+  }
+  if (name == KindName(Kind::kCommunication)) {
+    Arrive(step, found->second, begin);
   }
   return absl::OkStatus();
 }
@@ -109,7 +120,13 @@ void Reader::Arrive(int64_t step, int64_t worker, double time) {
   open_.erase(open_.begin());
 }
 
-void Reader::Close(const std::map<int64_t, double>& arrivals) {
+void Reader::Close(std::map<int64_t, double> arrivals) {
+  // With parameter servers nobody waits for another worker.
+  for (auto it = arrivals.begin(); it != arrivals.end();) {
+    const auto& beside = summary_.workers[it->first].beside;
+    const bool reduces = beside.count(std::string(KindName(Kind::kAllReduce)));
+    it = reduces ? std::next(it) : arrivals.erase(it);
+  }
   if (arrivals.size() < 2) return;
   const auto earlier = [](const auto& a, const auto& b) {
     return a.second < b.second;

@@ -44,6 +44,7 @@ class TimelineTest : public ::testing::Test {
                    {{Kind::kForward, u, u + 4 * kMs, step},
                     {Kind::kBackward, u + 4 * kMs, u + 5 * kMs, step},
                     {Kind::kCommunication, u + 5 * kMs, u + 6 * kMs, step},
+                    {Kind::kAllReduce, u + 5 * kMs, u + 6 * kMs, 0},
                     {Kind::kOptimizer, u + 6 * kMs, u + 7 * kMs, step}},
                    behind, step == 2 ? 5 : 0)
               .ok());
@@ -76,7 +77,7 @@ TEST_F(TimelineTest, TheFileIsAListOfTraceEvents) {
     EXPECT_GT(event["dur"].get<double>(), 0);
     EXPECT_TRUE(event["pid"] == 2 || event["pid"] == 3);
   }
-  EXPECT_EQ(spans, 3 * 9);
+  EXPECT_EQ(spans, 3 * 10);
   EXPECT_EQ(events[0]["args"]["name"], "master of a \"b\" </script>");
 }
 
