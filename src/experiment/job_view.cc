@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <csignal>
+#include <iterator>
 #include <limits>
 #include <nlohmann/json.hpp>
 
@@ -32,6 +33,14 @@ void JobView::OnLine(absl::string_view line) {
                              ? static_cast<int64_t>(event.Number("workers"))
                              : num_members();
     if (step_ > 0 && !started() && members >= wanted_) started_at_ = time;
+  }
+}
+
+void JobView::OnProcessEnded(pid_t pid) {
+  for (auto* pods : {&workers_, &servers_}) {
+    for (auto it = pods->begin(); it != pods->end();) {
+      it = it->second == pid ? pods->erase(it) : std::next(it);
+    }
   }
 }
 

@@ -13,6 +13,9 @@
 namespace elasticdl::experiment {
 namespace {
 
+// Jobs report their progress every second.
+constexpr double kSilence = 2;
+
 struct World {
   double time = 0;
   int64_t members = 0;
@@ -47,6 +50,8 @@ class Meter {
     }
     if (job_start_ > 0) result_.elapsed = last_time_ - job_start_;
     result_.steps = view_.step();
+    // A job that was down when the measurement ended has no progress to report.
+    if (options_.end > last_progress_ + kSilence) last_progress_ = options_.end;
     if (first_progress_ > 0 && last_progress_ > first_progress_) {
       result_.seconds = last_progress_ - first_progress_;
       result_.records = last_records_ - first_records_;

@@ -1,9 +1,11 @@
 #include "experiment/live_job.h"
 
 #include <fcntl.h>
+#include <poll.h>
 #include <signal.h>
 #include <sys/inotify.h>
 #include <sys/resource.h>
+#include <sys/syscall.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
@@ -111,7 +113,7 @@ void LiveJob::ReadEvents() {
   char buffer[65536];
   while (true) {
     const ssize_t count = pread(file.get(), buffer, sizeof(buffer), read_);
-    if (count <= 0) return;
+    if (count <= 0) break;
     read_ += count;
     rest_.append(buffer, static_cast<size_t>(count));
     size_t begin = 0;
@@ -122,6 +124,24 @@ void LiveJob::ReadEvents() {
     }
     rest_.erase(0, begin);
   }
+  WatchPods();
+}
+
+void LiveJob::WatchPods() {
+  std::vector<pid_t> pids = view_.WorkerPids();
+  for (const pid_t pid : view_.ServerPids()) pids.push_back(pid);
+  for (const pid_t pid : pids) {
+    if (pods_.count(pid) == 0) pods_[pid] = process::OpenPidfd(pid);
+  }
+  for (auto it = pods_.begin(); it != pods_.end();) {
+    pollfd fd = {it->second.get(), POLLIN, 0};
+    if (it->second.valid() && poll(&fd, 1, 0) == 0) {
+      ++it;
+      continue;
+    }
+    view_.OnProcessEnded(it->first);
+    it = pods_.erase(it);
+  }
 }
 
 absl::Status LiveJob::Deliver(const experiment::Delivery& delivery) {
@@ -129,7 +149,12 @@ absl::Status LiveJob::Deliver(const experiment::Delivery& delivery) {
     const bool servers = delivery.kind == ActionKind::kServers;
     return Scale(servers ? 0 : delivery.target, servers ? delivery.target : 0);
   }
-  for (const pid_t pid : delivery.pids) kill(pid, delivery.signal);
+  for (const pid_t pid : delivery.pids) {
+    const auto pod = pods_.find(pid);
+    if (pod == pods_.end()) continue;
+    syscall(SYS_pidfd_send_signal, pod->second.get(), delivery.signal, nullptr,
+            0);
+  }
   return absl::OkStatus();
 }
 

@@ -2,6 +2,7 @@
 // tells.
 #pragma once
 
+#include <map>
 #include <memory>
 #include <string>
 #include <vector>
@@ -43,7 +44,7 @@ class LiveJob {
   int end_fd() const { return process_.pidfd.get(); }
   int events_fd() const { return changes_.get(); }
 
-  // Takes in what the event log has to say.
+  // Takes in what the event log has to say, and which processes have ended.
   void ReadEvents();
   const experiment::JobView& view() const { return view_; }
 
@@ -67,6 +68,8 @@ class LiveJob {
   std::string LastOutput() const;
 
  private:
+  void WatchPods();
+
   LiveJob(LiveJobOptions options, process::Process process, Fd changes);
 
   const LiveJobOptions options_;
@@ -76,6 +79,9 @@ class LiveJob {
   // Of the event log: how much was read, and the beginning of a line.
   int64_t read_ = 0;
   std::string rest_;
+  // Of workers and servers, so that no signal reaches a process that has got
+  // the id of one of them later.
+  std::map<pid_t, Fd> pods_;
   bool asked_ = false;
   bool reaped_ = false;
   int exit_code_ = -1;

@@ -60,6 +60,7 @@ class SingleRun {
  private:
   void Step() {
     const double now = WallSeconds();
+    job_->ReadEvents();
     if (!stopping_) DeliverDue(now);
     if (!stopping_ && now >= EndTime()) {
       end_ = now;
@@ -85,7 +86,6 @@ class SingleRun {
             ? -1
             : static_cast<int>(std::ceil(std::max(0.0, seconds) * 1000));
     if (poll(fds, 3, timeout) < 0) return;
-    if (fds[2].revents != 0) job_->ReadEvents();
     if (fds[0].revents != 0 && signals_.Take()) {
       cancelled_ = true;
       if (stopping_) job_->Stop();

@@ -23,6 +23,9 @@ class JobView {
   // A line of the event log; what is not understood is passed over.
   void OnLine(absl::string_view line);
 
+  // A process that was seen to end; not every job says so.
+  void OnProcessEnded(pid_t pid);
+
   // Has it done a step with all its workers?
   bool started() const { return started_at_ > 0; }
   double started_at() const { return started_at_; }
