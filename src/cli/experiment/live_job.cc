@@ -13,6 +13,7 @@
 #include <utility>
 
 #include "absl/strings/str_cat.h"
+#include "absl/strings/str_replace.h"
 #include "absl/time/clock.h"
 #include "elasticdl/common/status.h"
 #include "elasticdl/flags/environment.h"
@@ -64,7 +65,9 @@ std::vector<std::string> JobCommandLine(const LiveJobOptions& options) {
   all["ledger_audit"] = JoinPath(options.folder, "audit.jsonl");
   std::vector<std::string> args = {flags::ProgramBeside("elasticdl"), "train"};
   for (const auto& [name, value] : all) {
-    args.push_back(absl::StrCat("--", name, "=", value));
+    args.push_back(
+        absl::StrCat("--", name, "=",
+                     absl::StrReplaceAll(value, {{"{run}", options.folder}})));
   }
   return args;
 }

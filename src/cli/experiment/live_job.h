@@ -24,6 +24,7 @@ struct LiveJobOptions {
   std::string name;
   // elasticdl, torchrun or mpirun.
   std::string peer;
+  // "{run}" in a value is the folder.
   experiment::Settings flags;
   int64_t workers = 1;
   // For a peer: how often it will be killed, which decides how often it saves.
