@@ -126,6 +126,12 @@ std::vector<Action> DrawActions(const TraceSpec& spec, uint64_t seed,
     }
   }
   for (Action& action : actions) action.pick = Uniform(random);
+  // What comes after the end of the run never happens.
+  actions.erase(std::remove_if(actions.begin(), actions.end(),
+                               [&](const Action& action) {
+                                 return action.step < 0 && action.at >= horizon;
+                               }),
+                actions.end());
   std::stable_sort(actions.begin(), actions.end(), Earlier);
   return actions;
 }

@@ -56,8 +56,8 @@ struct TraceSpec {
   bool calm() const { return mtbf <= 0 && actions.empty(); }
 };
 
-// The actions of one run, ordered by time, those at steps first. The same seed
-// gives the same ones; random ones end at `horizon` seconds.
+// The actions of one run before `horizon` seconds, ordered by time, those at
+// steps first. The same seed gives the same ones.
 std::vector<Action> DrawActions(const TraceSpec& spec, uint64_t seed,
                                 double horizon);
 
