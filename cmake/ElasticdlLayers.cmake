@@ -1,11 +1,12 @@
 # Who may never reach whom (docs/architecture.md, "Direction of dependencies").
-foreach(target elasticdl elasticdl-ckpt elasticdl-cluster elasticdl-master elasticdl-ps
+foreach(target elasticdl elasticdl-ckpt elasticdl-cluster elasticdl-experiment elasticdl-master elasticdl-ps
                elasticdl_master elasticdl_cli elasticdl_cluster elasticdl_data elasticdl_checkpoint elasticdl_flags elasticdl_optim
-               elasticdl_ledger elasticdl_metric elasticdl_net elasticdl_ps)
+               elasticdl_experiment elasticdl_ledger elasticdl_metric elasticdl_net elasticdl_ps)
   elasticdl_forbid_dependency(${target} elasticdl_torch elasticdl_model)
 endforeach()
 elasticdl_forbid_dependency(elasticdl gRPC::grpc++ elasticdl_kube elasticdl_http)
 elasticdl_forbid_dependency(elasticdl-ckpt gRPC::grpc++)
+elasticdl_forbid_dependency(elasticdl-experiment gRPC::grpc++ elasticdl_kube elasticdl_http)
 elasticdl_forbid_dependency(elasticdl-cluster gRPC::grpc++)
 elasticdl_forbid_dependency(elasticdl_cluster elasticdl_proto elasticdl_kube)
 elasticdl_forbid_dependency(elasticdl_worker elasticdl_kube elasticdl_http)
@@ -22,7 +23,7 @@ foreach(module IN LISTS modules)
     add_dependencies(product elasticdl_${module}_headers)
   endif()
   # Only commands and programs read flags; the others are given options.
-  if(NOT module MATCHES "^(flags|cli|cli_ckpt|cli_cluster|programs|[a-z]+_program)$")
+  if(NOT module MATCHES "^(flags|cli|cli_ckpt|cli_cluster|cli_experiment|programs|[a-z]+_program)$")
     elasticdl_forbid_dependency(elasticdl_${module} elasticdl_cli elasticdl_flags)
   endif()
 endforeach()

@@ -61,7 +61,7 @@ generate() {
   echo '```'
   for command in 'data convert' 'data fetch' 'data generate' 'data info' 'data head' \
     'data verify' 'ckpt info' 'ckpt diff' 'zoo init' 'zoo build' 'zoo push' list top report 'timeline summary' scale logs \
-    stop rbac doctor completion; do
+    stop 'experiment run' 'experiment show' 'experiment report' 'experiment trace' rbac doctor completion; do
     echo
     echo "## elasticdl $command"
     echo

@@ -57,6 +57,15 @@ int RunCkpt(const Args& args) {
   return 2;
 }
 
+// Experiments have code of their own that no other command needs.
+int RunExperiment(const Args& args) {
+  const absl::Status status =
+      ExecBeside("elasticdl-experiment", "which runs experiments", args);
+  std::fprintf(stderr, "elasticdl experiment: %s\n",
+               std::string(status.message()).c_str());
+  return 2;
+}
+
 int UnknownCommand(const std::string& program,
                    const std::vector<Command>& commands,
                    const std::string& name) {
@@ -109,6 +118,8 @@ const std::vector<Command>& Commands() {
       {"scale", "Change the number of a job's workers or servers.", RunScale},
       {"logs", "Show the logs of a job's pods.", RunLogs},
       {"stop", "Stop a job.", RunStop},
+      {"experiment", "Run jobs by a plan: scaling, kills, comparisons.",
+       RunExperiment},
       {"rbac", "Grant a cluster's jobs the rights that they need.", RunRbac},
       {"doctor", "Look for what this machine lacks.", RunDoctor},
       {"version", "Show the versions of elasticdl and its libraries.",
