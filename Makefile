@@ -20,7 +20,7 @@ DATA_DIR ?= $(or $(XDG_CACHE_HOME),$(HOME)/.cache)/elasticdl/data
 CMAKE_FLAGS ?=
 
 .PHONY: all deps deps-dev configure build demo test test-gpu install deb lint format asan asan-ci tsan \
-        bench chaos fuzz clean page-pictures testbed testbed-down test-kube
+        bench bench-gpu chaos fuzz clean page-pictures testbed testbed-down test-kube
 
 all: build
 
@@ -122,6 +122,12 @@ bench: configure
 	@scripts/install-deps.sh --bench
 	@cmake --build build -j $(JOBS)
 	@DATA_DIR=$(DATA_DIR) benchmarks/run.sh
+
+# On a machine with GPUs; says what it has found.
+bench-gpu: configure
+	@cmake --build build -j $(JOBS) --target programs elasticdl_model_pch
+	@build/bin/elasticdl data fetch mnist --output=$(DATA_DIR)/mnist > /dev/null
+	@benchmarks/gpu.py --data $(DATA_DIR)/mnist
 
 clean:
 	@rm -rf build build-dev build-asan build-tsan build-clang build-fuzz

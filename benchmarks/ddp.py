@@ -33,8 +33,8 @@ from single_worker import BATCH, MODELS, make_net
 WANT = {"CNN": (400, 1.3), "MLP 784-128-64-10": (6000, 3.0)}
 
 
-def ddp_round(name, steps):
-    """One rank: `ddp.py --ddp NAME STEPS`, with torchrun's environment."""
+def ddp_round(name, steps, device):
+    """One rank: `ddp.py --ddp NAME STEPS DEVICE`, with torchrun's environment."""
     import torch
     import torch.distributed
     from torch import nn
@@ -42,12 +42,16 @@ def ddp_round(name, steps):
 
     torch.set_num_threads(1)
     torch.manual_seed(0)
-    torch.distributed.init_process_group("gloo")
+    if device == "cuda":
+        torch.cuda.set_device(int(os.environ["LOCAL_RANK"]))
+    torch.distributed.init_process_group(
+        "nccl" if device == "cuda" else "gloo")
     net, shape, optimizer = make_net(name)
-    model = DistributedDataParallel(net)
-    images = torch.rand(60000, *shape)
-    labels = torch.randint(0, 10, (60000,))
-    order = torch.randperm(60000)
+    # In place, so that the optimizer keeps its parameters.
+    model = DistributedDataParallel(net.to(device))
+    images = torch.rand(60000, *shape, device=device)
+    labels = torch.randint(0, 10, (60000,), device=device)
+    order = torch.randperm(60000, device=device)
 
     def run(first, last):
         for step in range(first, last):
@@ -70,7 +74,7 @@ def ddp_round(name, steps):
         print(size * steps * BATCH / (time.perf_counter() - start))
 
 
-def measure_ddp(name, steps, size=2):
+def measure_ddp(name, steps, size=2, device="cpu"):
     with socket.socket() as free:
         free.bind(("127.0.0.1", 0))
         port = free.getsockname()[1]
@@ -81,7 +85,7 @@ def measure_ddp(name, steps, size=2):
                            MASTER_PORT=str(port), OMP_NUM_THREADS="1",
                            GLOO_SOCKET_IFNAME="lo")
         ranks.append(subprocess.Popen(
-            ["/usr/bin/python3", __file__, "--ddp", name, str(steps)],
+            ["/usr/bin/python3", __file__, "--ddp", name, str(steps), device],
             env=environment, stdout=subprocess.PIPE, text=True))
     outputs = [rank.communicate()[0] for rank in ranks]
     if any(rank.returncode != 0 for rank in ranks):
@@ -99,6 +103,7 @@ def measure_elasticdl(args, model_def, steps, size=2, jobs=1):
              f"--state_dir={state}", "--model_zoo=examples",
              f"--model_def={model_def}", f"--num_workers={size}",
              f"--min_workers={size}", f"--collective={args.collective}",
+             f"--device={args.device}",
              f"--training_data={args.data}/train", f"--minibatch_size={BATCH}",
              "--num_threads=1", "--num_epochs=0", f"--max_step={steps + 20}"],
             stdout=subprocess.DEVNULL) for job in range(jobs)]
@@ -112,14 +117,15 @@ def measure_elasticdl(args, model_def, steps, size=2, jobs=1):
 
 
 def main():
-    if len(sys.argv) == 4 and sys.argv[1] == "--ddp":
-        ddp_round(sys.argv[2], int(sys.argv[3]))
+    if len(sys.argv) == 5 and sys.argv[1] == "--ddp":
+        ddp_round(sys.argv[2], int(sys.argv[3]), sys.argv[4])
         return 0
     parser = argparse.ArgumentParser()
     parser.add_argument("--data", required=True)
     parser.add_argument("--rounds", type=int, default=5)
     parser.add_argument("--bin", default="build/bin")
     parser.add_argument("--collective", default="auto")
+    parser.add_argument("--device", default="cpu")
     args = parser.parse_args()
     failed = False
     print(f"{'2 workers':20} {'ElasticDL':>12} {'DDP/Gloo':>12} {'ratio':>6} "

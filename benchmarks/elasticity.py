@@ -39,6 +39,7 @@ def main():
     parser.add_argument("--rounds", type=int, default=9)
     parser.add_argument("--bin", default="build/bin")
     parser.add_argument("--collective", default="gloo")
+    parser.add_argument("--device", default="cpu")
     args = parser.parse_args()
     failed = False
     print(f"{'2 workers, ' + args.collective:20} {'elastic':>10} "

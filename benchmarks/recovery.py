@@ -47,7 +47,7 @@ class Job:
              "--model_zoo=examples", f"--model_def={MODELS[args.model]}",
              f"--training_data={args.data}/train", "--minibatch_size=64",
              "--num_threads=1", "--num_epochs=0",
-             f"--event_log={self.events_file}"],
+             f"--device={args.device}", f"--event_log={self.events_file}"],
             stdout=subprocess.DEVNULL)
         while not os.path.exists(self.events_file):
             self.check()
@@ -116,9 +116,9 @@ def describe(name, values):
           f"n {len(values)}", flush=True)
 
 
-def kills_and_joins(args):
-    job = Job(args, 4, "recovery")
-    job.wait_members(4)
+def kills_and_joins(args, workers=4):
+    job = Job(args, workers, "recovery")
+    job.wait_members(workers)
     step_ms = measure_step(job)
     recovery, broken, joins = [], [], []
     for _ in range(args.kills):
@@ -131,13 +131,13 @@ def kills_and_joins(args):
         recovery.append((step["time"] - at) * 1000)
         world = job.wait(lambda e: e["event"] == "world", position)
         broken.append(world["pause_ms"])
-        joined = job.wait_members(4, position)
+        joined = job.wait_members(workers, position)
         joins.append(joined["pause_ms"])
         job.wait(lambda e: e["event"] == "first_step" and
                  e["generation"] == joined["generation"], position)
     job.stop()
     print(f"(ms; a step of this job takes {step_ms:.1f} ms)")
-    describe("SIGKILL of 1 of 4 -> next committed step", recovery)
+    describe(f"SIGKILL of 1 of {workers} -> next committed step", recovery)
     describe("  of that, until the new world was level", broken)
     describe("pause of the members when one joins", joins)
 
@@ -245,6 +245,7 @@ def main():
     parser.add_argument("--goodput_rounds", type=int, default=5)
     parser.add_argument("--torchrun_kills", type=int, default=5)
     parser.add_argument("--seed", type=int, default=1)
+    parser.add_argument("--device", default="cpu")
     args = parser.parse_args()
     random.seed(args.seed)
     print(f"seed {args.seed}, model {args.model}")

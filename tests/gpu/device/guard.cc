@@ -24,8 +24,9 @@ cudaStream_t Raw(const c10::Stream& stream) {
   return reinterpret_cast<cudaStream_t>(stream.id());
 }
 c10::Stream Wrap(cudaStream_t stream, c10::Device device) {
-  return {c10::Stream::UNSAFE, c10::Device(c10::kCUDA, IndexOf(device)),
-          reinterpret_cast<c10::StreamId>(stream)};
+  return c10::Stream(c10::Stream::UNSAFE,
+                     c10::Device(c10::kCUDA, IndexOf(device)),
+                     reinterpret_cast<c10::StreamId>(stream));
 }
 
 struct Guard final : c10::impl::DeviceGuardImplInterface {

@@ -40,7 +40,7 @@ class DeviceAllocator final : public c10::Allocator {
   mutable std::multimap<Key, void*> free_;
 };
 
-DeviceAllocator& Allocator() {
+DeviceAllocator& Instance() {
   static auto* const allocator = new DeviceAllocator;
   return *allocator;
 }
@@ -83,7 +83,7 @@ void DeviceAllocator::Free(void* context) {
   }
   cudaMemsetAsync(block->address, kFreed, block->bytes, block->stream);
   {
-    DeviceAllocator& self = Allocator();
+    DeviceAllocator& self = Instance();
     const std::lock_guard<std::mutex> lock(self.mu_);
     self.free_.emplace(Key{block->device, block->stream, block->bytes},
                        block->address);
@@ -115,7 +115,7 @@ void Check(cudaError_t error, const char* call) {
   TORCH_CHECK(error == cudaSuccess, call, ": ", cudaGetErrorString(error));
 }
 
-c10::Allocator& DeviceMemory() { return Allocator(); }
+c10::Allocator& DeviceMemory() { return Instance(); }
 
 void RecordUse(const c10::DataPtr& memory, const c10::Stream& stream) {
   auto* const block = static_cast<Block*>(memory.get_context());
