@@ -146,6 +146,10 @@ bool ServerStreams::Stop(int server) {
   return connection.has_value();
 }
 
+bool ServerStreams::SomeAreAway() const {
+  return directory_.connections().size() < static_cast<size_t>(count());
+}
+
 void ServerStreams::StopAll() {
   SendStop(directory_.connections(), kJobIsOver);
 }

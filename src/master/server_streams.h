@@ -38,6 +38,8 @@ class ServerStreams {
   // There are so many servers from now on. Those beyond are told to stop.
   void SetCount(int num_servers);
   int count() const { return directory_.count(); }
+  // Some server has no stream now.
+  bool SomeAreAway() const;
 
   // WorkerPort::SendToServer. With backups: to the primary of that part.
   void Send(int server, v1::MasterMessage message);

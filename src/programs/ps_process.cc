@@ -10,6 +10,7 @@
 #include "absl/strings/str_cat.h"
 #include "elasticdl/common/failpoint.h"
 #include "elasticdl/common/file.h"
+#include "elasticdl/common/life_sign.h"
 #include "elasticdl/common/log.h"
 #include "elasticdl/common/status.h"
 #include "elasticdl/common/thread.h"
@@ -111,6 +112,10 @@ v1::WorkerMessage PsProcess::Greeting() const {
   v1::ServerHello& hello = *message.mutable_server_hello();
   hello.set_server(options_.server);
   hello.set_pid(getpid());
+  if (const auto sign = OwnLifeSign(); sign.ok()) {
+    hello.set_life_sign_fd(sign->fd);
+    hello.set_life_sign_id(sign->id);
+  }
   return message;
 }
 
