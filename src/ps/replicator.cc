@@ -262,7 +262,9 @@ absl::Status Replicator::SendEntries(net::Socket& socket, LogReader& log,
         beat = !changed_.WaitFor(mu_, kBeat);
       }
       if (!heard_.ok()) return heard_;
-      if (!Wanted(address, term)) return absl::CancelledError("not wanted");
+      if (!Wanted(address, term)) {
+        return absl::CancelledError("the master says that it is not there");
+      }
       end = appended_;
       reads_from_ = log.position();
     }
