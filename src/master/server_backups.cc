@@ -7,6 +7,12 @@
 #include "elasticdl/common/limits.h"
 
 namespace elasticdl::master {
+namespace {
+
+// PartRole::kHandedOver.
+constexpr int64_t kHandedOver = -1;
+
+}  // namespace
 
 ServerBackups::ServerBackups(Options options)
     : options_(std::move(options)),
@@ -274,9 +280,9 @@ void ServerBackups::Place(int number, Decisions& out) {
     // Nothing is lost: it has all that was acknowledged.
     if (!IsCurrent(part, 0)) return;
     out.away.push_back(number);
-    return Promote(number, 0, out);
+    return Promote(number, 0, out, /*handed_over=*/true);
   }
-  if (!InRole(part, 0) || !part.serves) return;
+  if (!InRole(part, 0) || !part.serves || part.handed_over) return;
   out.hosting.insert({part.host, goal});
   part.host = goal;
   part.copies[1] = Copy();
@@ -307,6 +313,9 @@ void ServerBackups::Decide(int number, Decisions& out) {
   // A silent primary may be alive.
   if (first.awaited) return;
   if (IsCurrent(part, backup)) return Promote(number, backup, out);
+  if (part.handed_over && InRole(part, backup)) {
+    return Promote(number, backup, out);
+  }
   if (HasAll(number, primary)) return Promote(number, primary, out);
   if (part.current && HasAll(number, backup)) {
     return Promote(number, backup, out);
@@ -321,7 +330,8 @@ void ServerBackups::Decide(int number, Decisions& out) {
       ". Start again from the newest checkpoint (--checkpoint_dir_for_init)");
 }
 
-void ServerBackups::Promote(int number, int index, Decisions& out) {
+void ServerBackups::Promote(int number, int index, Decisions& out,
+                            bool handed_over) {
   Part& part = parts_[static_cast<size_t>(number)];
   const bool other = index != part.primary;
   ++part.term;
@@ -329,6 +339,7 @@ void ServerBackups::Promote(int number, int index, Decisions& out) {
   part.current = false;
   part.backup = 0;
   part.serves = false;
+  part.handed_over = handed_over;
   out.records.push_back(RecordOf(number));
   // The primary's way to it goes first: it must be the backup by then.
   if (part.copies[1 - index].attached) Assign(number, 1 - index, 0, out);
@@ -356,8 +367,11 @@ void ServerBackups::Assign(int number, int index, int64_t alone,
   // Empty when it is away.
   part.told = part.copies[1 - index].hello.address();
   send.assignment.set_backup_address(*part.told);
-  send.assignment.set_alone(alone);
-  if (alone > 0) part.copies[index].answered = alone;
+  if (alone > 0) {
+    part.copies[index].answered = alone;
+    part.handed_over = false;
+  }
+  send.assignment.set_alone(part.handed_over ? kHandedOver : alone);
 }
 
 void ServerBackups::Degrade(int number, const std::string& why,

@@ -11,7 +11,9 @@
 //   copy 0        anything               as soon as the new host is there, copy
 //                                        1 begins anew on it
 //   copy 1        current                copy 0 becomes the primary, then as
-//                                        above
+//                                        above. It asks before it acknowledges
+//                                        anything: if it is lost before that,
+//                                        copy 1 is the primary again
 //   copy 1        anything else          wait for copy 0
 //
 //   the primary   the backup             what happens
@@ -139,6 +141,8 @@ class ServerBackups {
     Copy copies[2];
     // The primary has said that it answers workers.
     bool serves = false;
+    // Copy 0 has it from copy 1 and may not have acknowledged anything yet.
+    bool handed_over = false;
     // The incarnation of the backup that has all; 0: not known.
     uint64_t backup = 0;
     // Where the primary looks for its backup; nothing: not known.
@@ -166,7 +170,7 @@ class ServerBackups {
   void PlaceAll(Decisions& out);
   // The part is no more.
   void Remove(int number, Decisions& out);
-  void Promote(int number, int copy, Decisions& out);
+  void Promote(int number, int copy, Decisions& out, bool handed_over = false);
   void Assign(int number, int copy, int64_t alone, Decisions& out);
   void Degrade(int number, const std::string& why, Decisions& out);
 

@@ -66,6 +66,15 @@ bool Replicator::Assign(const v1::PsAssignment& assignment, int64_t position) {
   return counts;
 }
 
+void Replicator::Ask() {
+  PartRole::Tell tell;
+  {
+    MutexLock lock(mu_);
+    tell = role_.Question();
+  }
+  Tell(std::move(tell));
+}
+
 absl::StatusOr<int64_t> Replicator::CheckPrimary() const {
   MutexLock lock(mu_);
   if (role_.primary()) return role_.term();

@@ -39,6 +39,8 @@ class Replicator {
 
   // False: it is old.
   bool Assign(const v1::PsAssignment& assignment, int64_t position);
+  // Asks the master what there is to ask, if anything.
+  void Ask();
   // UNAVAILABLE unless this copy is the primary; its term.
   absl::StatusOr<int64_t> CheckPrimary() const;
   absl::Status CheckFollow(int64_t term) const;

@@ -59,6 +59,7 @@ void ServerImpl::Assign(const v1::PsAssignment& assignment) {
   state.set_part(options_.server);
   state.set_term(assignment.term());
   options_.tell(state);
+  replicator_->Ask();
 }
 
 v1::PsCopy ServerImpl::Describe() const {
