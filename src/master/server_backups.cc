@@ -275,21 +275,29 @@ void ServerBackups::PlaceAll(Decisions& out) {
 void ServerBackups::Place(int number, Decisions& out) {
   Part& part = parts_[static_cast<size_t>(number)];
   const int goal = GoalOf(number);
-  if (part.host == goal || attached_.count(goal) == 0) return;
+  if (part.host == goal) {
+    if (std::exchange(part.releases, false)) Decide(number, out);
+    return;
+  }
+  if (attached_.count(goal) == 0) return;
   if (part.primary == 1) {
-    // Nothing is lost: it has all that was acknowledged.
-    if (!IsCurrent(part, 0)) return;
+    // Nothing is lost: it has all that was acknowledged, and if it is not there
+    // any more, the primary of now goes on.
+    if (!InRole(part, 1) || !IsCurrent(part, 0)) return;
     out.away.push_back(number);
     return Promote(number, 0, out, /*handed_over=*/true);
   }
   if (!InRole(part, 0) || !part.serves || part.handed_over) return;
+  if (part.current) {
+    // It may be lost, and nobody has noticed: then the backup is needed.
+    if (!std::exchange(part.releases, true)) Assign(number, 0, 0, out);
+    return;
+  }
   out.hosting.insert({part.host, goal});
   part.host = goal;
   part.copies[1] = Copy();
-  part.current = false;
-  part.backup = 0;
+  part.releases = false;
   out.records.push_back(RecordOf(number));
-  // The primary asks for leave to go on without its backup, if it has one.
   Assign(number, 0, 0, out);
 }
 
@@ -305,7 +313,7 @@ void ServerBackups::Decide(int number, Decisions& out) {
     if (second.attached && !InRole(part, backup)) {
       Assign(number, backup, 0, out);
     }
-    if (!second.awaited && part.told != second.hello.address()) {
+    if (!second.awaited && part.told != BackupAddress(part)) {
       Assign(number, primary, 0, out);
     }
     return;
@@ -339,6 +347,7 @@ void ServerBackups::Promote(int number, int index, Decisions& out,
   part.current = false;
   part.backup = 0;
   part.serves = false;
+  part.releases = false;
   part.handed_over = handed_over;
   out.records.push_back(RecordOf(number));
   // The primary's way to it goes first: it must be the backup by then.
@@ -365,7 +374,7 @@ void ServerBackups::Assign(int number, int index, int64_t alone,
   send.assignment.set_primary(index == part.primary);
   if (index != part.primary) return;
   // Empty when it is away.
-  part.told = part.copies[1 - index].hello.address();
+  part.told = BackupAddress(part);
   send.assignment.set_backup_address(*part.told);
   if (alone > 0) {
     part.copies[index].answered = alone;

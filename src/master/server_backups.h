@@ -8,8 +8,10 @@
 //
 //   the primary   the other copy         what happens
 //   ------------  --------------------- ---------------------------------------
-//   copy 0        anything               as soon as the new host is there, copy
-//                                        1 begins anew on it
+//   copy 0        current                as soon as the new host is there, the
+//                                        primary is told to do without: it
+//                                        asks, and is alone
+//   copy 0        anything else          copy 1 begins anew on the new host
 //   copy 1        current                copy 0 becomes the primary, then as
 //                                        above. It asks before it acknowledges
 //                                        anything: if it is lost before that,
@@ -141,6 +143,8 @@ class ServerBackups {
     Copy copies[2];
     // The primary has said that it answers workers.
     bool serves = false;
+    // The primary is to do without its backup, which is to be elsewhere.
+    bool releases = false;
     // Copy 0 has it from copy 1 and may not have acknowledged anything yet.
     bool handed_over = false;
     // The incarnation of the backup that has all; 0: not known.
@@ -158,6 +162,10 @@ class ServerBackups {
   std::optional<int> CopyOn(int server, int part) const;
   bool AllCurrent() const;
   v1::PsPartRecord RecordOf(int part) const;
+  // Where the primary is to look for its backup; empty: nowhere.
+  static std::string BackupAddress(const Part& part) {
+    return part.releases ? "" : part.copies[1 - part.primary].hello.address();
+  }
   // In the part's term.
   static bool InRole(const Part& part, int copy);
   // It has what the primary acknowledged.
