@@ -84,7 +84,7 @@ INSTANTIATE_TEST_SUITE_P(
                      testing::Values("2:ps.import=kill@20", "2:ps.moved=kill@6",
                                      "0:ps.move=kill@6", "0:ps.fetch=kill@20",
                                      "2:ps.follow=kill@30",
-                                     "ps.apply=kill@300")),
+                                     "ps.apply=kill@900")),
     [](const auto& info) {
       return absl::StrCat(
           std::get<0>(info.param).name, "_",
