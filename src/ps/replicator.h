@@ -37,7 +37,7 @@ class Replicator {
   explicit Replicator(Options options);
   ~Replicator();
 
-  // False: it is old.
+  // False: it is old. There may be something to Ask then.
   bool Assign(const v1::PsAssignment& assignment, int64_t position);
   // Asks the master what there is to ask, if anything.
   void Ask();

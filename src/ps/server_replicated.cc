@@ -53,7 +53,7 @@ void ServerImpl::Assign(const v1::PsAssignment& assignment) {
   }
   // Whoever waits for a bucket may have to ask another copy.
   NoteMove();
-  if (!begins) return;
+  if (!begins) return replicator_->Ask();
   LogInfo("primary of part ", options_.server, " in term ", assignment.term(),
           ", version ", state.serving());
   state.set_part(options_.server);
