@@ -20,6 +20,8 @@ namespace {
 // that is done waits for their last checkpoint.
 constexpr absl::Duration kEndGrace = absl::Seconds(20);
 constexpr absl::Duration kDoneGrace = absl::Minutes(15);
+// How long a server that is away may take to hear that the job is over.
+constexpr absl::Duration kStrayGrace = absl::Seconds(5);
 // When the journal could not be written anew for want of space.
 constexpr absl::Duration kShortenAgain = absl::Seconds(1);
 
@@ -148,11 +150,21 @@ absl::Time MasterImpl::NextWake() const {
   return next;
 }
 
-bool MasterImpl::Over(absl::Time now) const {
+bool MasterImpl::Over(absl::Time now) {
   if (!give_up_.has_value()) return false;
   if (now >= *give_up_) return true;
-  return controller_->result().has_value() &&
-         (pods_ == nullptr || pods_->all_gone());
+  if (!controller_->result().has_value()) return false;
+  if (pods_ != nullptr) return pods_->all_gone();
+  // A server that was started by hand and is cut off would look for a master
+  // for all of --master_timeout. It hears the end when it comes back soon.
+  if (options_.job.master_timeout_seconds() == 0 || stops_ > 1 ||
+      !servers_->SomeAreAway()) {
+    return true;
+  }
+  if (!std::exchange(awaits_servers_, true)) {
+    *give_up_ = std::min(*give_up_, now + kStrayGrace);
+  }
+  return false;
 }
 
 void MasterImpl::OnStop(absl::Time now, const std::string& reason) {
@@ -183,31 +195,28 @@ void MasterImpl::BeginEnding(absl::Time now) {
                : pods_->Stop("the job is ending", now));
 }
 
-// A worker on this host that is killed is lost at once: its stream would stay
+// A process on this host that is killed is lost at once: its stream would stay
 // open until the kernel has freed its memory.
-void MasterImpl::WatchProcess(ConnectionId connection, const v1::Hello& hello) {
-  if (hello.life_sign_id().empty() || sign_of_.count(connection) > 0) return;
-  LifeSign sign;
-  sign.pid = static_cast<int32_t>(hello.pid());
-  sign.fd = hello.life_sign_fd();
-  sign.id = hello.life_sign_id();
+void MasterImpl::WatchProcess(ConnectionId connection, const LifeSign& sign) {
+  if (sign.id.empty() || sign_of_.count(connection) > 0) return;
   const auto number = watch_.Add(sign, [this, connection] {
     Post([this, connection](absl::Time now) {
       const absl::Status died = absl::UnavailableError("its process died");
       server_->Close(connection, died);
-      OnWorkerGone(now, connection, died);
+      OnGone(now, connection, died);
     });
   });
   if (number.ok()) sign_of_[connection] = *number;
 }
 
-void MasterImpl::OnWorkerGone(absl::Time now, ConnectionId connection,
-                              const absl::Status& status) {
+void MasterImpl::OnGone(absl::Time now, ConnectionId connection,
+                        const absl::Status& status) {
   const auto sign = sign_of_.find(connection);
   if (sign != sign_of_.end()) {
     watch_.Remove(sign->second);
     sign_of_.erase(sign);
   }
+  if (servers_->OnClosed(now, connection, status)) return;
   controller_->OnClosed(now, connection, status);
   worker_of_.erase(connection);
 }

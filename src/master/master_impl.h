@@ -54,20 +54,22 @@ class MasterImpl : public Master,
   // StreamSink.
   void OnMessage(ConnectionId connection, v1::WorkerMessage message) override {
     Post([this, connection, message = std::move(message)](absl::Time now) {
+      if (message.has_server_hello()) {
+        WatchProcess(connection, SignOf(message.server_hello()));
+      }
       if (servers_->OnMessage(now, connection, message)) return;
       controller_->OnMessage(now, connection, message);
       if (message.has_leaving()) NoteLeaving(now, connection);
       if (message.has_hello()) {
         worker_of_[connection] = message.hello().worker_id();
-        WatchProcess(connection, message.hello());
+        WatchProcess(connection, SignOf(message.hello()));
         if (message.hello().resuming()) servers_->OnWorkerBack(connection);
       }
     });
   }
   void OnClosed(ConnectionId connection, const absl::Status& status) override {
     Post([this, connection, status](absl::Time now) {
-      if (servers_->OnClosed(now, connection, status)) return;
-      OnWorkerGone(now, connection, status);
+      OnGone(now, connection, status);
     });
   }
 
@@ -112,9 +114,14 @@ class MasterImpl : public Master,
   void OnSuspend(absl::Time now, const std::string& reason);
   void OnPodEvent(absl::Time now, PodEvent event);
   void OnWorkerPodEnded(absl::Time now, int64_t id, const PodEvent& event);
-  void WatchProcess(ConnectionId connection, const v1::Hello& hello);
-  void OnWorkerGone(absl::Time now, ConnectionId connection,
-                    const absl::Status& status);
+  template <typename Hello>
+  static LifeSign SignOf(const Hello& hello) {
+    return {static_cast<int32_t>(hello.pid()), hello.life_sign_fd(),
+            hello.life_sign_id()};
+  }
+  void WatchProcess(ConnectionId connection, const LifeSign& sign);
+  void OnGone(absl::Time now, ConnectionId connection,
+              const absl::Status& status);
   void NoteLeaving(absl::Time now, ConnectionId connection);
   void Execute(const std::vector<PodDecision>& decisions);
   void CreatePod(const PodDecision& decision);
@@ -124,7 +131,7 @@ class MasterImpl : public Master,
   void OnTimers(absl::Time now);
   void ReplaceHangingServers(absl::Time now);
   absl::Time NextWake() const;
-  bool Over(absl::Time now) const;
+  bool Over(absl::Time now);
   void ShutDown();
 
   // Constant after SetUp.
@@ -156,6 +163,8 @@ class MasterImpl : public Master,
   int stops_ = 0;
   // Set when the job is ending: when patience ends.
   std::optional<absl::Time> give_up_;
+  // All is done but to tell servers that are away.
+  bool awaits_servers_ = false;
 
   // Thread-safe; their threads call Post.
   std::unique_ptr<CheckpointSearcher> searcher_;

@@ -39,10 +39,10 @@ absl::Status MasterImpl::CheckServers(int64_t num_servers) const {
         "the job has no parameter servers (--distribution_strategy="
         "ParameterServerStrategy)");
   }
-  if (options_.job.ps_backup()) {
-    return absl::FailedPreconditionError(
-        "the number of parameter servers cannot be changed in a job with "
-        "--ps_backup=1");
+  if (options_.job.ps_backup() && num_servers < 2) {
+    return absl::OutOfRangeError(
+        "num_ps_pods must be at least 2 in a job with --ps_backup=1: a "
+        "server's backup is another server");
   }
   if (num_servers < 1 || num_servers > kMaxParameterServers) {
     return absl::OutOfRangeError(absl::StrCat(
@@ -102,11 +102,11 @@ void MasterImpl::Scale(absl::Time now, const ScaleRequest& request) {
 
 // New servers are needed before buckets move, old ones until they have moved.
 void MasterImpl::FollowServers(absl::Time now) {
-  const int wanted = controller_->num_servers();
-  if (controller_->ending() || wanted == servers_->count()) return;
-  servers_->SetCount(wanted);
-  if (pods_ == nullptr) return;
-  const auto decisions = pods_->SetTarget(wanted, now, PodType::kPs);
+  if (controller_->ending()) return;
+  const int before = servers_->count();
+  servers_->SetCount(now, controller_->num_servers());
+  if (pods_ == nullptr || servers_->count() == before) return;
+  const auto decisions = pods_->SetTarget(servers_->count(), now, PodType::kPs);
   if (decisions.ok()) Execute(*decisions);
 }
 

@@ -87,8 +87,13 @@ absl::Status MasterImpl::SetUp() {
                                          Clock::Real().Now()));
   servers_ = std::make_unique<ServerStreams>(*controller_, *this, worker_of_);
   ELASTICDL_RETURN_IF_ERROR(controller_->Begin(Clock::Real().Now()));
-  servers_->SetCount(controller_->num_servers());
-  if (controller_->continues()) servers_->Resume(Clock::Real().Now());
+  const absl::Time now = Clock::Real().Now();
+  servers_->SetCount(now, controller_->num_servers());
+  if (controller_->continues()) {
+    servers_->Resume(now);
+    // Some may have copies of parts of others.
+    servers_->SetCount(now, controller_->num_servers());
+  }
   if (!options_.ps_log.empty()) {
     const absl::Status removed =
         RemoveOtherPsLogs(options_.ps_log, controller_->job().run());
@@ -153,7 +158,7 @@ absl::Status MasterImpl::SetUpPods() {
   PodManagerOptions options;
   options.job_name = options_.job.job_name();
   options.num_workers = num_workers_;
-  options.num_servers = controller_->num_servers();
+  options.num_servers = servers_->count();
   options.server_priority = options_.ps_pod_priority;
   options.relaunch_on_worker_failure = options_.relaunch_on_worker_failure;
   options.relaunch = options_.relaunch;

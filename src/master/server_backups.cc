@@ -4,16 +4,31 @@
 #include <utility>
 
 #include "absl/strings/str_cat.h"
+#include "elasticdl/common/limits.h"
 
 namespace elasticdl::master {
+namespace {
+
+// PartRole::kHandedOver.
+constexpr int64_t kHandedOver = -1;
+
+}  // namespace
 
 ServerBackups::ServerBackups(Options options)
     : options_(std::move(options)),
-      parts_(static_cast<size_t>(options_.servers)) {}
+      servers_(options_.servers),
+      parts_(static_cast<size_t>(servers_)) {
+  for (int i = 0; i < servers_; ++i) {
+    parts_[static_cast<size_t>(i)].host = GoalOf(i);
+  }
+}
 
 void ServerBackups::Replay(const v1::PsPartRecord& record) {
-  if (record.part() < 0 || record.part() >= options_.servers) return;
-  Part& part = parts_[static_cast<size_t>(record.part())];
+  if (record.part() < 0 || record.part() >= kMaxParameterServers) return;
+  const auto number = static_cast<size_t>(record.part());
+  if (number >= parts_.size()) parts_.resize(number + 1);
+  Part& part = parts_[number];
+  part.host = record.host();
   part.term = record.term();
   part.primary = record.primary() == 0 ? 0 : 1;
   part.current = record.current();
@@ -28,10 +43,8 @@ void ServerBackups::Resume(absl::Time now) {
 
 std::vector<v1::PsPartRecord> ServerBackups::Records() const {
   std::vector<v1::PsPartRecord> records;
-  for (int i = 0; i < options_.servers; ++i) {
-    if (parts_[static_cast<size_t>(i)].term > 0) {
-      records.push_back(RecordOf(i));
-    }
+  for (size_t i = 0; i < parts_.size(); ++i) {
+    if (parts_[i].term > 0) records.push_back(RecordOf(static_cast<int>(i)));
   }
   return records;
 }
@@ -43,7 +56,24 @@ v1::PsPartRecord ServerBackups::RecordOf(int number) const {
   record.set_term(part.term);
   record.set_primary(part.primary);
   record.set_current(part.current);
+  record.set_host(part.host);
   return record;
+}
+
+int ServerBackups::needed() const {
+  int needed = servers_;
+  for (int i = 0; i < servers_; ++i) {
+    needed = std::max(needed, ServerOf(i, 1) + 1);
+  }
+  return needed;
+}
+
+std::vector<int> ServerBackups::PartsOn(int server) const {
+  std::vector<int> parts;
+  for (int i = 0; i < servers_; ++i) {
+    if (CopyOn(server, i).has_value()) parts.push_back(i);
+  }
+  return parts;
 }
 
 int ServerBackups::PrimaryOf(int part) const {
@@ -56,14 +86,14 @@ bool ServerBackups::HasBackup(int number) const {
 }
 
 bool ServerBackups::AllCurrent() const {
-  for (int i = 0; i < options_.servers; ++i) {
+  for (int i = 0; i < servers_; ++i) {
     if (!HasBackup(i)) return false;
   }
   return true;
 }
 
 std::optional<int> ServerBackups::CopyOn(int server, int part) const {
-  if (part < 0 || part >= options_.servers) return std::nullopt;
+  if (part < 0 || part >= servers_) return std::nullopt;
   if (server == ServerOf(part, 0)) return 0;
   if (server == ServerOf(part, 1)) return 1;
   return std::nullopt;
@@ -94,10 +124,13 @@ bool ServerBackups::HasAll(int number, int copy) const {
 ServerBackups::Decisions ServerBackups::OnHello(absl::Time now,
                                                 const v1::ServerHello& hello) {
   Decisions out;
+  // With a copy at least: before that it reads its log.
+  if (hello.copies_size() > 0) attached_.insert(hello.server());
   for (const v1::PsCopy& copy : hello.copies()) {
     const auto index = CopyOn(hello.server(), copy.part());
     if (index.has_value()) Attach(copy.part(), *index, copy, out);
   }
+  PlaceAll(out);
   return out;
 }
 
@@ -129,6 +162,7 @@ void ServerBackups::Attach(int number, int index, const v1::PsCopy& hello,
       out.records.push_back(RecordOf(number));
     }
     part.backup = hello.current();
+    part.serves = true;
     out.serving.push_back({number, hello.address(), hello.version()});
     if (hello.has_lost()) Assign(number, index, hello.lost().number(), out);
     return Decide(number, out);
@@ -144,15 +178,42 @@ void ServerBackups::Attach(int number, int index, const v1::PsCopy& hello,
 
 ServerBackups::Decisions ServerBackups::OnLost(absl::Time now, int server) {
   Decisions out;
-  for (int i = 0; i < options_.servers; ++i) {
+  attached_.erase(server);
+  for (int i = 0; i < servers_; ++i) {
     const auto index = CopyOn(server, i);
     Part& part = parts_[static_cast<size_t>(i)];
     if (!index.has_value() || !part.copies[*index].attached) continue;
     part.copies[*index] = Copy();
-    if (*index == part.primary) out.away.push_back(i);
+    if (*index == part.primary) {
+      part.serves = false;
+      out.away.push_back(i);
+    }
     Decide(i, out);
   }
   return out;
+}
+
+ServerBackups::Decisions ServerBackups::SetServers(int servers) {
+  Decisions out;
+  for (int i = servers; i < servers_; ++i) Remove(i, out);
+  const int before = std::exchange(servers_, servers);
+  parts_.resize(std::max(parts_.size(), static_cast<size_t>(servers)));
+  for (int i = before; i < servers; ++i) {
+    parts_[static_cast<size_t>(i)].host = GoalOf(i);
+    out.hosting.insert({i, GoalOf(i)});
+  }
+  PlaceAll(out);
+  return out;
+}
+
+void ServerBackups::Remove(int number, Decisions& out) {
+  Part& part = parts_[static_cast<size_t>(number)];
+  out.hosting.insert({number, part.host});
+  const int64_t term = part.term;
+  part = Part();
+  part.term = term;
+  if (term > 0) out.records.push_back(RecordOf(number));
+  out.away.push_back(number);
 }
 
 ServerBackups::Decisions ServerBackups::OnState(absl::Time now, int server,
@@ -167,6 +228,7 @@ ServerBackups::Decisions ServerBackups::OnState(absl::Time now, int server,
   Copy& copy = part.copies[*index];
   switch (state.state_case()) {
     case v1::PsPartState::kServing:
+      part.serves = true;
       out.serving.push_back({number, copy.hello.address(), state.serving()});
       break;
     case v1::PsPartState::kCurrent:
@@ -187,6 +249,7 @@ ServerBackups::Decisions ServerBackups::OnState(absl::Time now, int server,
     case v1::PsPartState::STATE_NOT_SET:
       break;
   }
+  Place(number, out);
   return out;
 }
 
@@ -194,7 +257,7 @@ ServerBackups::Decisions ServerBackups::OnTimer(absl::Time now) {
   Decisions out;
   if (now < resume_until_) return out;
   resume_until_ = absl::InfiniteFuture();
-  for (int i = 0; i < options_.servers; ++i) {
+  for (int i = 0; i < servers_; ++i) {
     for (Copy& copy : parts_[static_cast<size_t>(i)].copies) {
       copy.awaited = false;
     }
@@ -204,6 +267,39 @@ ServerBackups::Decisions ServerBackups::OnTimer(absl::Time now) {
 }
 
 // ---- decisions ----
+
+void ServerBackups::PlaceAll(Decisions& out) {
+  for (int i = 0; i < servers_; ++i) Place(i, out);
+}
+
+void ServerBackups::Place(int number, Decisions& out) {
+  Part& part = parts_[static_cast<size_t>(number)];
+  const int goal = GoalOf(number);
+  if (part.host == goal) {
+    if (std::exchange(part.releases, false)) Decide(number, out);
+    return;
+  }
+  if (attached_.count(goal) == 0) return;
+  if (part.primary == 1) {
+    // Nothing is lost: it has all that was acknowledged, and if it is not there
+    // any more, the primary of now goes on.
+    if (!InRole(part, 1) || !IsCurrent(part, 0)) return;
+    out.away.push_back(number);
+    return Promote(number, 0, out, /*handed_over=*/true);
+  }
+  if (!InRole(part, 0) || !part.serves || part.handed_over) return;
+  if (part.current) {
+    // It may be lost, and nobody has noticed: then the backup is needed.
+    if (!std::exchange(part.releases, true)) Assign(number, 0, 0, out);
+    return;
+  }
+  out.hosting.insert({part.host, goal});
+  part.host = goal;
+  part.copies[1] = Copy();
+  part.releases = false;
+  out.records.push_back(RecordOf(number));
+  Assign(number, 0, 0, out);
+}
 
 void ServerBackups::Decide(int number, Decisions& out) {
   Part& part = parts_[static_cast<size_t>(number)];
@@ -217,7 +313,7 @@ void ServerBackups::Decide(int number, Decisions& out) {
     if (second.attached && !InRole(part, backup)) {
       Assign(number, backup, 0, out);
     }
-    if (!second.awaited && part.told != second.hello.address()) {
+    if (!second.awaited && part.told != BackupAddress(part)) {
       Assign(number, primary, 0, out);
     }
     return;
@@ -225,6 +321,9 @@ void ServerBackups::Decide(int number, Decisions& out) {
   // A silent primary may be alive.
   if (first.awaited) return;
   if (IsCurrent(part, backup)) return Promote(number, backup, out);
+  if (part.handed_over && InRole(part, backup)) {
+    return Promote(number, backup, out);
+  }
   if (HasAll(number, primary)) return Promote(number, primary, out);
   if (part.current && HasAll(number, backup)) {
     return Promote(number, backup, out);
@@ -239,13 +338,17 @@ void ServerBackups::Decide(int number, Decisions& out) {
       ". Start again from the newest checkpoint (--checkpoint_dir_for_init)");
 }
 
-void ServerBackups::Promote(int number, int index, Decisions& out) {
+void ServerBackups::Promote(int number, int index, Decisions& out,
+                            bool handed_over) {
   Part& part = parts_[static_cast<size_t>(number)];
   const bool other = index != part.primary;
   ++part.term;
   part.primary = index;
   part.current = false;
   part.backup = 0;
+  part.serves = false;
+  part.releases = false;
+  part.handed_over = handed_over;
   out.records.push_back(RecordOf(number));
   // The primary's way to it goes first: it must be the backup by then.
   if (part.copies[1 - index].attached) Assign(number, 1 - index, 0, out);
@@ -271,10 +374,13 @@ void ServerBackups::Assign(int number, int index, int64_t alone,
   send.assignment.set_primary(index == part.primary);
   if (index != part.primary) return;
   // Empty when it is away.
-  part.told = part.copies[1 - index].hello.address();
+  part.told = BackupAddress(part);
   send.assignment.set_backup_address(*part.told);
-  send.assignment.set_alone(alone);
-  if (alone > 0) part.copies[index].answered = alone;
+  if (alone > 0) {
+    part.copies[index].answered = alone;
+    part.handed_over = false;
+  }
+  send.assignment.set_alone(part.handed_over ? kHandedOver : alone);
 }
 
 void ServerBackups::Degrade(int number, const std::string& why,

@@ -2,8 +2,21 @@
 // (--ps_backup; docs/design/0006-parameter-servers.md, "Backups"). Pure: events
 // in, decisions out, time as an argument.
 //
-// Part i has two copies: copy 0 on server i, copy 1 on server i+1 (the last
-// part's on server 0). One of them is the primary of the part's term.
+// Part i has two copies: copy 0 on server i, copy 1 on its *host*, server i+1
+// (the last part's on server 0). One of them is the primary of the part's term.
+// When servers come or go, the host of one part must be another one:
+//
+//   the primary   the other copy         what happens
+//   ------------  --------------------- ---------------------------------------
+//   copy 0        current                as soon as the new host is there, the
+//                                        primary is told to do without: it
+//                                        asks, and is alone
+//   copy 0        anything else          copy 1 begins anew on the new host
+//   copy 1        current                copy 0 becomes the primary, then as
+//                                        above. It asks before it acknowledges
+//                                        anything: if it is lost before that,
+//                                        copy 1 is the primary again
+//   copy 1        anything else          wait for copy 0
 //
 //   the primary   the backup             what happens
 //   ------------  --------------------- ---------------------------------------
@@ -30,6 +43,7 @@
 #include <cstdint>
 #include <functional>
 #include <optional>
+#include <set>
 #include <string>
 #include <vector>
 
@@ -44,6 +58,7 @@ namespace elasticdl::master {
 class ServerBackups {
  public:
   struct Options {
+    // Parts, and servers for them.
     int servers = 2;
     // Does a copy of this version have all that was acknowledged of the part?
     std::function<bool(int part, int64_t version)> fits;
@@ -56,6 +71,8 @@ class ServerBackups {
     std::vector<v1::PsPartRecord> records;
     // Parts that workers cannot reach any more.
     std::vector<int> away;
+    // Servers that are to be told PartsOn, because it has changed.
+    std::set<int> hosting;
     struct Send {
       int server = 0;
       v1::PsAssignment assignment;
@@ -81,8 +98,17 @@ class ServerBackups {
   void Resume(absl::Time now);
   std::vector<v1::PsPartRecord> Records() const;
 
+  // There are so many parts from now on, 2 or more. Those beyond must hold
+  // nothing.
+  Decisions SetServers(int servers);
+  int parts() const { return servers_; }
+  // Servers 0 .. needed()-1 have copies.
+  int needed() const;
+  // Of which parts the server has a copy.
+  std::vector<int> PartsOn(int server) const;
+
   // A server that was there already may say hello again, after it was lost for
-  // this master or without that.
+  // this master or without that: with all that it has, or with what is new.
   Decisions OnHello(absl::Time now, const v1::ServerHello& hello);
   Decisions OnLost(absl::Time now, int server);
   Decisions OnState(absl::Time now, int server, const v1::PsPartState& state);
@@ -112,7 +138,15 @@ class ServerBackups {
     int64_t term = 0;
     int primary = 0;
     bool current = false;
+    // The server of copy 1.
+    int host = 0;
     Copy copies[2];
+    // The primary has said that it answers workers.
+    bool serves = false;
+    // The primary is to do without its backup, which is to be elsewhere.
+    bool releases = false;
+    // Copy 0 has it from copy 1 and may not have acknowledged anything yet.
+    bool handed_over = false;
     // The incarnation of the backup that has all; 0: not known.
     uint64_t backup = 0;
     // Where the primary looks for its backup; nothing: not known.
@@ -120,12 +154,18 @@ class ServerBackups {
   };
 
   int ServerOf(int part, int copy) const {
-    return (part + copy) % options_.servers;
+    return copy == 0 ? part : parts_[static_cast<size_t>(part)].host;
   }
+  // Where copy 1 belongs.
+  int GoalOf(int part) const { return (part + 1) % servers_; }
   // Nothing for a part that the server has no copy of.
   std::optional<int> CopyOn(int server, int part) const;
   bool AllCurrent() const;
   v1::PsPartRecord RecordOf(int part) const;
+  // Where the primary is to look for its backup; empty: nowhere.
+  static std::string BackupAddress(const Part& part) {
+    return part.releases ? "" : part.copies[1 - part.primary].hello.address();
+  }
   // In the part's term.
   static bool InRole(const Part& part, int copy);
   // It has what the primary acknowledged.
@@ -133,12 +173,21 @@ class ServerBackups {
   bool HasAll(int number, int copy) const;
   void Attach(int number, int copy, const v1::PsCopy& hello, Decisions& out);
   void Decide(int number, Decisions& out);
-  void Promote(int number, int copy, Decisions& out);
+  // Towards a host that is where it belongs.
+  void Place(int number, Decisions& out);
+  void PlaceAll(Decisions& out);
+  // The part is no more.
+  void Remove(int number, Decisions& out);
+  void Promote(int number, int copy, Decisions& out, bool handed_over = false);
   void Assign(int number, int copy, int64_t alone, Decisions& out);
   void Degrade(int number, const std::string& why, Decisions& out);
 
   const Options options_;
+  int servers_;
+  // Those that are no more keep their terms.
   std::vector<Part> parts_;
+  // Servers that are there.
+  std::set<int> attached_;
   absl::Time resume_until_ = absl::InfiniteFuture();
 };
 

@@ -24,9 +24,9 @@ ServerStreams::ServerStreams(JobController& controller, WorkerPort& port,
       workers_(workers),
       directory_(controller.num_servers(), controller.job().ps_backup()) {
   controller_.SetServers(directory_.addresses());
-  if (!controller.job().ps_backup()) return;
+  if (!controller.job().ps_backup() || controller.num_servers() == 0) return;
   ServerBackups::Options options;
-  options.servers = controller.job().num_ps_pods();
+  options.servers = controller.num_servers();
   options.fits = [this](int part, int64_t version) {
     return controller_.ServerVersionFits(part, version);
   };
@@ -65,9 +65,11 @@ void ServerStreams::OnServerMessage(absl::Time now, int server,
   if (message.has_part_state()) {
     Execute(now, backups_->OnState(now, server, message.part_state()));
   }
-  const int part = message.server_committed().part();
-  if (message.has_server_committed() && part >= 0 &&
-      part < controller_.job().num_ps_pods() &&
+  const int part = message.has_server_moved()
+                       ? message.server_moved().part()
+                       : message.server_committed().part();
+  if ((message.has_server_committed() || message.has_server_moved()) &&
+      part >= 0 && part < backups_->parts() &&
       backups_->PrimaryOf(part) == server) {
     controller_.OnServerMessage(now, part, message);
   }
@@ -84,6 +86,13 @@ void ServerStreams::Execute(absl::Time now,
   for (const int part : decisions.away) {
     controller_.OnServerDetached(part);
     moved |= directory_.SetAddress(part, "");
+  }
+  for (const int server : decisions.hosting) {
+    const auto connection = directory_.ConnectionOf(server);
+    if (!connection.has_value()) continue;
+    v1::MasterMessage message;
+    FillHosting(server, *message.mutable_hosting());
+    port_.Send({*connection}, std::move(message));
   }
   for (const auto& send : decisions.sends) {
     const auto connection = directory_.ConnectionOf(send.server);
@@ -109,6 +118,10 @@ void ServerStreams::Execute(absl::Time now,
   }
 }
 
+void ServerStreams::FillHosting(int server, v1::PsHosting& hosting) const {
+  for (const int part : backups_->PartsOn(server)) hosting.add_parts(part);
+}
+
 bool ServerStreams::OnClosed(absl::Time now, ConnectionId connection,
                              const absl::Status& status) {
   if (!directory_.IsServer(connection)) return false;
@@ -128,7 +141,7 @@ bool ServerStreams::OnClosed(absl::Time now, ConnectionId connection,
 
 void ServerStreams::LoseCopies(absl::Time now, int server) {
   // First: what the others must have to take over is what is acknowledged now.
-  for (int part = 0; part < controller_.job().num_ps_pods(); ++part) {
+  for (int part = 0; part < backups_->parts(); ++part) {
     if (backups_->PrimaryOf(part) == server) controller_.OnServerDetached(part);
   }
   Execute(now, backups_->OnLost(now, server));
@@ -136,6 +149,8 @@ void ServerStreams::LoseCopies(absl::Time now, int server) {
 
 void ServerStreams::Send(int server, v1::MasterMessage message) {
   if (backups_ != nullptr) {
+    // Of a part that is no more, nobody is to know.
+    if (server >= backups_->parts()) return;
     message.set_part(server);
     server = backups_->PrimaryOf(server);
   }
@@ -149,6 +164,10 @@ bool ServerStreams::Stop(int server) {
   return connection.has_value();
 }
 
+bool ServerStreams::SomeAreAway() const {
+  return directory_.connections().size() < static_cast<size_t>(count());
+}
+
 void ServerStreams::StopAll() {
   SendStop(directory_.connections(), kJobIsOver);
 }
@@ -160,13 +179,19 @@ void ServerStreams::SendStop(const std::vector<ConnectionId>& connections,
   port_.Send(connections, std::move(message));
 }
 
-void ServerStreams::SetCount(int num_servers) {
+void ServerStreams::SetCount(absl::Time now, int num_servers) {
+  if (backups_ != nullptr) {
+    if (num_servers != backups_->parts()) {
+      Execute(now, backups_->SetServers(num_servers));
+    }
+    num_servers = backups_->needed();
+  }
   if (num_servers == count()) return;
   for (int server = num_servers; server < count(); ++server) {
     const auto connection = directory_.ConnectionOf(server);
     if (!connection.has_value()) continue;
     SendStop({*connection}, "scaled away");
-    controller_.OnServerDetached(server);
+    if (backups_ == nullptr) controller_.OnServerDetached(server);
     away_until_.erase(server);
   }
   directory_.SetCount(num_servers);
@@ -192,6 +217,9 @@ void ServerStreams::OnHello(absl::Time now, ConnectionId connection,
     welcome.set_worker_id(hello.server());
     *welcome.mutable_job() = controller_.job();
     *welcome.mutable_servers() = directory_.addresses();
+    if (backups_ != nullptr) {
+      FillHosting(hello.server(), *welcome.mutable_hosting());
+    }
     port_.Send({connection}, std::move(message));
   }
   pids_[hello.server()] = hello.pid();

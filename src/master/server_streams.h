@@ -35,9 +35,13 @@ class ServerStreams {
   bool OnClosed(absl::Time now, ConnectionId connection,
                 const absl::Status& status);
 
-  // There are so many servers from now on. Those beyond are told to stop.
-  void SetCount(int num_servers);
+  // There are so many servers from now on. Those beyond are told to stop; with
+  // backups, when they are not needed any more.
+  void SetCount(absl::Time now, int num_servers);
+  // Servers 0 .. count()-1 must exist.
   int count() const { return directory_.count(); }
+  // Some server has no stream now.
+  bool SomeAreAway() const;
 
   // WorkerPort::SendToServer. With backups: to the primary of that part.
   void Send(int server, v1::MasterMessage message);
@@ -67,6 +71,7 @@ class ServerStreams {
                        const v1::WorkerMessage& message);
   void LoseCopies(absl::Time now, int server);
   void Execute(absl::Time now, const ServerBackups::Decisions& decisions);
+  void FillHosting(int server, v1::PsHosting& hosting) const;
   void TellAddresses();
   void SendStop(const std::vector<ConnectionId>& connections,
                 const std::string& reason);

@@ -6,16 +6,16 @@
 #include <optional>
 #include <utility>
 
+#include "absl/algorithm/container.h"
 #include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
 #include "elasticdl/common/clock.h"
 #include "elasticdl/common/failpoint.h"
 #include "elasticdl/common/file.h"
+#include "elasticdl/common/life_sign.h"
 #include "elasticdl/common/log.h"
 #include "elasticdl/common/status.h"
 #include "elasticdl/common/thread.h"
-#include "elasticdl/net/socket.h"
-#include "elasticdl/ps/bucket_mover.h"
 #include "elasticdl/trace/process_usage.h"
 
 namespace elasticdl::programs {
@@ -43,9 +43,10 @@ std::string ListenHost(const std::string& host) {
 }  // namespace
 
 std::string PsLogDir(const std::string& log_root, const std::string& run,
-                     int server, bool backup) {
+                     int server, int part) {
   return JoinPath(JoinPath(log_root, run),
-                  absl::StrCat("ps-", server, backup ? "-backup" : ""));
+                  part == server ? absl::StrCat("ps-", server)
+                                 : absl::StrCat("ps-", part, "-on-", server));
 }
 
 PsProcess::PsProcess(PsOptions options)
@@ -66,39 +67,34 @@ int PsProcess::Run() {
   }
   SetLogJob(welcome->job().job_name());
   LogInfo("server ", options_.server, " of job ", welcome->job().job_name());
-  absl::Status status =
-      InitFailpoints(welcome->job().failpoints(), options_.server);
-  if (status.ok()) status = Host(welcome->job());
-  int code = kPsExitFailed;
+  job_ = welcome->job();
+  backups_ = job_.ps_backup();
+  servers_ = welcome->servers();
+  absl::Status status = InitFailpoints(job_.failpoints(), options_.server);
+  const std::vector<int> wanted = PartsIn(welcome->hosting());
   if (status.ok()) {
-    // A server that cannot go on ends the conversation.
-    std::vector<Thread> watches;
-    watches.reserve(hosted_.size());
-    for (const Hosted& hosted : hosted_) {
-      watches.emplace_back("watch", [this, &hosted] {
-        hosted.server->Wait().IgnoreError();
-        Stop();
-      });
-    }
-    Thread commits;
-    if (welcome->job().ps_backup()) {
-      commits = Thread("commits", [this] { ApplyCommits(); });
-    }
+    if (backups_) RemoveOldLogs(wanted);
+    status = Host(wanted).status();
+  }
+  int code = kPsExitFailed;
+  Thread commits;
+  if (status.ok()) {
+    if (backups_) commits = Thread("commits", [this] { ApplyCommits(); });
     Thread usage("usage", [this] { TellUsage(); });
-    code = Converse(*welcome);
+    const absl::StatusOr<int> ended = Converse();
     {
       MutexLock lock(mu_);
       talked_ = true;
     }
     stopped_.NotifyAll();
     usage.Join();
+    status = ended.status();
+    code = ended.value_or(kPsExitFailed);
     commits_.Close();
-    for (const Hosted& hosted : hosted_) hosted.server->Stop();
-    for (const Hosted& hosted : hosted_) {
-      const absl::Status ended = hosted.server->Wait();
-      if (status.ok()) status = ended;
-    }
   }
+  // One that is being applied may wait for a backup until then.
+  for (const PartPtr& part : Parts()) part->Stop();
+  for (const PartPtr& part : Parts()) status.Update(part->Wait());
   master_.End(kCloseTimeout);
   if (status.ok()) return code;
   LogError("server ", options_.server, ": ", status.message());
@@ -124,146 +120,213 @@ v1::WorkerMessage PsProcess::Greeting() const {
   v1::ServerHello& hello = *message.mutable_server_hello();
   hello.set_server(options_.server);
   hello.set_pid(getpid());
+  if (const auto sign = OwnLifeSign(); sign.ok()) {
+    hello.set_life_sign_fd(sign->fd);
+    hello.set_life_sign_id(sign->id);
+  }
   return message;
 }
 
 // No change of a copy may overtake what was true before it, or come behind.
-void PsProcess::SayHello(const v1::JobSpec& job) {
+void PsProcess::SayHello(const std::vector<PartPtr>& parts) {
   MutexLock lock(telling_);
-  master_.Send(Hello(job));
+  master_.Send(Hello(parts));
 }
 
-v1::WorkerMessage PsProcess::Hello(const v1::JobSpec& job) const {
+v1::WorkerMessage PsProcess::Hello(const std::vector<PartPtr>& parts) const {
   v1::WorkerMessage message = Greeting();
   v1::ServerHello& hello = *message.mutable_server_hello();
-  for (const Hosted& hosted : hosted_) {
-    if (job.ps_backup()) {
+  for (const PartPtr& part : parts) {
+    if (backups_) {
       v1::PsCopy& copy = *hello.add_copies();
-      copy = hosted.server->Describe();
-      copy.set_address(hosted.address);
+      copy = part->server().Describe();
+      copy.set_address(part->address());
     } else {
-      hello.set_address(hosted.address);
-      hello.set_version(hosted.server->version());
+      hello.set_address(part->address());
+      hello.set_version(part->server().version());
     }
   }
   return message;
 }
 
-absl::Status PsProcess::Host(const v1::JobSpec& job) {
-  if (job.run().empty()) return absl::InternalError("the master names no run");
-  if (job.ps_backup() && !options_.audit.empty()) {
+// ---- parts of the model ----
+
+std::vector<int> PsProcess::PartsIn(const v1::PsHosting& hosting) const {
+  if (!backups_) return {options_.server};
+  return {hosting.parts().begin(), hosting.parts().end()};
+}
+
+PsProcess::PartPtr PsProcess::Find(int part) const {
+  MutexLock lock(mu_);
+  const auto found = parts_.find(part);
+  return found == parts_.end() ? nullptr : found->second;
+}
+
+std::vector<PsProcess::PartPtr> PsProcess::Parts() const {
+  MutexLock lock(mu_);
+  std::vector<PartPtr> parts;
+  for (const auto& [number, part] : parts_) parts.push_back(part);
+  return parts;
+}
+
+absl::StatusOr<std::vector<PsProcess::PartPtr>> PsProcess::Host(
+    const std::vector<int>& wanted) {
+  if (job_.run().empty()) return absl::InternalError("the master names no run");
+  if (backups_ && !options_.audit.empty()) {
     return absl::FailedPreconditionError(
         "--ps_audit cannot be used in a job with --ps_backup=1");
   }
-  ELASTICDL_ASSIGN_OR_RETURN(Hosted own, StartServer(job, options_.server));
-  hosted_.push_back(std::move(own));
-  if (!job.ps_backup()) return absl::OkStatus();
-  const int servers = job.num_ps_pods();
-  ELASTICDL_ASSIGN_OR_RETURN(
-      Hosted copy, StartServer(job, (options_.server + servers - 1) % servers));
-  hosted_.push_back(std::move(copy));
-  return absl::OkStatus();
+  for (const PartPtr& part : Parts()) {
+    if (!absl::c_linear_search(wanted, part->part())) GiveUp(part->part());
+  }
+  std::vector<PartPtr> started;
+  for (const int number : wanted) {
+    if (Find(number) != nullptr) continue;
+    ELASTICDL_ASSIGN_OR_RETURN(PartPtr part, StartPart(number));
+    started.push_back(part);
+    MutexLock lock(mu_);
+    parts_[number] = std::move(part);
+  }
+  return started;
 }
 
-absl::StatusOr<PsProcess::Hosted> PsProcess::StartServer(const v1::JobSpec& job,
-                                                         int part) {
-  const bool own = part == options_.server;
-  ps::ServerOptions options;
-  options.server = part;
-  options.address = {ListenHost(options_.host), options_.port};
-  // The copy has a port of its own: who dials must know whom it reaches.
-  if (!own && options.address.port != 0) ++options.address.port;
-  options.secret = options_.token;
-  options.log_dir = PsLogDir(options_.log_root, job.run(), part, !own);
-  options.memory_limit = options_.memory_limit;
-  // The process has two copies.
-  if (job.ps_backup()) options.memory_limit /= 2;
-  if (!options_.audit.empty()) {
-    options.audit = absl::StrCat(options_.audit, ".", part);
+void PsProcess::GiveUp(int number) {
+  PartPtr part;
+  {
+    MutexLock lock(mu_);
+    part = std::move(parts_[number]);
+    parts_.erase(number);
   }
-  options.replicated = job.ps_backup();
-  options.tell = [this](const v1::PsPartState& state) {
+  LogInfo("gives its copy of part ", number, " up");
+  part->Stop();
+  part->AwaitApply();
+  const std::string log_dir = part->log_dir();
+  part.reset();
+  const absl::Status removed = RemoveTree(log_dir);
+  if (!removed.ok()) LogWarning("an old log: ", removed.message());
+}
+
+void PsProcess::RemoveOldLogs(const std::vector<int>& wanted) const {
+  const std::string dir = JoinPath(options_.log_root, job_.run());
+  const auto names = ListDirectory(dir);
+  if (!names.ok()) return;
+  for (const std::string& name : *names) {
+    if (!absl::EndsWith(name, absl::StrCat("-on-", options_.server))) continue;
+    const bool used = absl::c_any_of(wanted, [&](int part) {
+      return JoinPath(dir, name) ==
+             PsLogDir(options_.log_root, job_.run(), options_.server, part);
+    });
+    if (!used) RemoveTree(JoinPath(dir, name)).IgnoreError();
+  }
+}
+
+// Each copy has a port of its own: who dials must know whom it reaches.
+uint16_t PsProcess::PortFor(int part) const {
+  if (options_.port == 0 || part == options_.server) return options_.port;
+  uint16_t port = options_.port;
+  bool used = true;
+  while (used) {
+    ++port;
+    used = absl::c_any_of(
+        Parts(), [&](const PartPtr& other) { return other->port() == port; });
+  }
+  return port;
+}
+
+absl::StatusOr<PsProcess::PartPtr> PsProcess::StartPart(int part) {
+  HostedPart::Options options;
+  options.host = options_.host;
+  options.servers = servers_;
+  options.send = [this](v1::WorkerMessage message) {
+    master_.Send(std::move(message));
+  };
+  // A server that cannot go on ends the conversation.
+  options.ended = [this] { Stop(); };
+  ps::ServerOptions& server = options.server;
+  server.server = part;
+  server.address = {ListenHost(options_.host), PortFor(part)};
+  server.secret = options_.token;
+  server.log_dir =
+      PsLogDir(options_.log_root, job_.run(), options_.server, part);
+  server.memory_limit = options_.memory_limit;
+  // The process has two copies.
+  if (backups_) server.memory_limit /= 2;
+  if (!options_.audit.empty()) {
+    server.audit = absl::StrCat(options_.audit, ".", part);
+  }
+  server.replicated = backups_;
+  server.tell = [this](const v1::PsPartState& state) {
     v1::WorkerMessage message;
     *message.mutable_part_state() = state;
     MutexLock lock(telling_);
     master_.Send(std::move(message));
   };
-  ELASTICDL_RETURN_IF_ERROR(MakeDirectories(options.log_dir, 0700));
-  Hosted hosted;
-  hosted.part = part;
-  ELASTICDL_ASSIGN_OR_RETURN(hosted.server,
-                             ps::Server::Start(std::move(options)));
-  hosted.address =
-      net::Address{options_.host, hosted.server->port()}.ToString();
-  LogInfo("version ", hosted.server->version(),
-          job.ps_backup() ? absl::StrCat(" of part ", part) : "",
-          ", for workers at ", hosted.address);
+  ELASTICDL_ASSIGN_OR_RETURN(PartPtr hosted,
+                             HostedPart::Start(std::move(options)));
+  LogInfo("version ", hosted->server().version(),
+          backups_ ? absl::StrCat(" of part ", part) : "", ", for workers at ",
+          hosted->address());
   return hosted;
 }
 
-ps::Server* PsProcess::Find(int part) const {
-  for (const Hosted& hosted : hosted_) {
-    if (hosted.part == part) return hosted.server.get();
-  }
-  return nullptr;
-}
+// ---- the conversation ----
 
-int PsProcess::Converse(const v1::Welcome& welcome) {
-  const bool backups = welcome.job().ps_backup();
-  // Nothing moves between servers with backups.
-  std::unique_ptr<ps::BucketMover> mover;
-  if (!backups) {
-    ps::BucketMover::Options moves;
-    moves.server = options_.server;
-    moves.secret = options_.token;
-    moves.tell = [this](v1::ServerMoved moved) {
-      v1::WorkerMessage message;
-      *message.mutable_server_moved() = std::move(moved);
-      master_.Send(std::move(message));
-    };
-    mover = std::make_unique<ps::BucketMover>(
-        std::move(moves), *hosted_[0].server, welcome.servers());
-  }
-  SayHello(welcome.job());
+absl::StatusOr<int> PsProcess::Converse() {
+  SayHello(Parts());
   while (true) {
     while (auto message = master_.Receive(absl::InfiniteDuration())) {
-      if (message->has_commit() && !backups) Commit(*message);
-      if (mover != nullptr && message->has_servers()) {
-        mover->SetServers(message->servers());
-      }
-      if (mover != nullptr && message->has_move_buckets()) {
-        mover->Begin(message->move_buckets());
-      }
-      if (backups && message->has_assignment()) {
-        ps::Server* server = Find(message->assignment().part());
-        if (server != nullptr) server->Assign(message->assignment());
-      }
       if (message->has_stop()) {
         LogInfo("the master says stop: ", message->stop().reason());
         return message->stop().exit_code();
       }
-      if (message->has_commit() && backups) {
-        commits_.Push(*std::move(message));
-      }
+      ELASTICDL_RETURN_IF_ERROR(Handle(*std::move(message)));
     }
     if (stopping()) return 0;
-    const absl::StatusOr<v1::Welcome> back = AttachAgain(welcome);
+    const absl::StatusOr<v1::Welcome> back = AttachAgain();
     if (stopping()) return 0;
     if (!back.ok()) {
       LogError("no master: ", back.status().message());
       return kPsExitMasterLost;
     }
     LogInfo("the master is back");
-    if (mover != nullptr) mover->SetServers(back->servers());
+    servers_ = back->servers();
+    for (const PartPtr& part : Parts()) part->SetServers(servers_);
+    ELASTICDL_RETURN_IF_ERROR(Host(PartsIn(back->hosting())).status());
     // Only now: workers may have pushed while the master was away, and the
     // master knows how much the server must have.
-    SayHello(welcome.job());
+    SayHello(Parts());
   }
 }
 
-absl::StatusOr<v1::Welcome> PsProcess::AttachAgain(const v1::Welcome& welcome) {
-  const absl::Duration patience =
-      absl::Seconds(welcome.job().master_timeout_seconds());
+absl::Status PsProcess::Handle(v1::MasterMessage message) {
+  if (message.has_servers()) {
+    servers_ = message.servers();
+    for (const PartPtr& part : Parts()) part->SetServers(servers_);
+  }
+  if (message.has_hosting() && backups_) {
+    ELASTICDL_ASSIGN_OR_RETURN(const std::vector<PartPtr> started,
+                               Host(PartsIn(message.hosting())));
+    if (!started.empty()) SayHello(started);
+  }
+  if (message.has_commit() && backups_) {
+    commits_.Push(std::move(message));
+    return absl::OkStatus();
+  }
+  if (message.has_commit()) Commit(message);
+  const int number = message.has_assignment() ? message.assignment().part()
+                     : backups_               ? message.part()
+                                              : options_.server;
+  const PartPtr part = Find(number);
+  if (part == nullptr) return absl::OkStatus();
+  if (message.has_move_buckets()) {
+    part->Move(std::move(*message.mutable_move_buckets()));
+  }
+  if (message.has_assignment() && backups_) part->Assign(message.assignment());
+  return absl::OkStatus();
+}
+
+absl::StatusOr<v1::Welcome> PsProcess::AttachAgain() {
+  const absl::Duration patience = absl::Seconds(job_.master_timeout_seconds());
   const absl::Status end = master_.status();
   // Only a master that died may come back.
   if (!absl::IsUnavailable(end) || patience <= absl::ZeroDuration()) {
@@ -274,7 +337,7 @@ absl::StatusOr<v1::Welcome> PsProcess::AttachAgain(const v1::Welcome& welcome) {
   // What copies are to each other may change until there is a master.
   ELASTICDL_ASSIGN_OR_RETURN(v1::Welcome again,
                              master_.Attach(Greeting(), patience));
-  if (again.job().run() == welcome.job().run()) return again;
+  if (again.job().run() == job_.run()) return again;
   return absl::FailedPreconditionError(
       "another run of the job has begun, which needs other values");
 }
@@ -298,8 +361,8 @@ void PsProcess::TellUsage() {
     telemetry.set_seconds(absl::ToDoubleSeconds(now - since));
     telemetry.set_cpu_seconds(usage.cpu_seconds - last.cpu_seconds);
     telemetry.set_memory_bytes(usage.memory_bytes);
-    for (const Hosted& hosted : hosted_) {
-      const ps::Server::Stats stats = hosted.server->stats();
+    for (const PartPtr& part : Parts()) {
+      const ps::Server::Stats stats = part->server().stats();
       telemetry.set_rows(telemetry.rows() + stats.rows);
       telemetry.set_model_bytes(telemetry.model_bytes() + stats.bytes);
       telemetry.set_pulls(telemetry.pulls() + stats.pulls);
@@ -317,14 +380,13 @@ void PsProcess::ApplyCommits() {
 
 void PsProcess::Commit(const v1::MasterMessage& message) {
   const v1::PsCommit& commit = message.commit();
-  const bool copies = hosted_.size() > 1;
-  ps::Server* server = copies ? Find(message.part()) : hosted_[0].server.get();
-  if (server == nullptr) return;
+  const PartPtr part = Find(backups_ ? message.part() : options_.server);
+  if (part == nullptr) return;
   v1::PsEntry entry;
   *entry.mutable_commit() = commit;
-  const absl::Status done = server->Apply(entry);
+  const absl::Status done = part->Apply(entry);
   // Another copy has taken over, and the master tells it: or this process ends.
-  if (copies && absl::IsUnavailable(done)) return;
+  if (backups_ && absl::IsUnavailable(done)) return;
   v1::WorkerMessage answer;
   v1::ServerCommitted& committed = *answer.mutable_server_committed();
   committed.set_version(commit.version());

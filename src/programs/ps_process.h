@@ -4,6 +4,7 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <map>
 #include <memory>
 #include <string>
 #include <vector>
@@ -13,9 +14,9 @@
 #include "absl/time/time.h"
 #include "elasticdl/common/mutex.h"
 #include "elasticdl/common/queue.h"
-#include "elasticdl/ps/server.h"
 #include "elasticdl/rendezvous/master_link.h"
 #include "elasticdl/v1/master.pb.h"
+#include "hosted_part.h"
 
 namespace elasticdl::programs {
 
@@ -28,8 +29,8 @@ struct PsOptions {
   // The host at which workers reach it, and its port; 0: a free one.
   std::string host = "127.0.0.1";
   uint16_t port = 0;
-  // Logs are in <log_root>/<run of the job>/ps-<server>; of a backup for the
-  // part of another server, in ps-<server>-backup.
+  // Logs are in <log_root>/<run of the job>/ps-<server>; of a copy of the part
+  // of another server, in ps-<part>-on-<server>.
   std::string log_root;
   // ps::ServerOptions.
   size_t memory_limit = 0;
@@ -42,10 +43,9 @@ struct PsOptions {
 inline constexpr int kPsExitFailed = 1;
 inline constexpr int kPsExitMasterLost = 3;
 
-// Where the server of this number has its log; `backup`: where the next one has
-// the copy of it.
+// Where the server has the log of its own part, or of that of another.
 std::string PsLogDir(const std::string& log_root, const std::string& run,
-                     int server, bool backup = false);
+                     int server, int part);
 
 // Thread-safe; Run once.
 class PsProcess {
@@ -58,25 +58,32 @@ class PsProcess {
   void Stop();
 
  private:
-  // A part of the model, or a copy of one, that this process has.
-  struct Hosted {
-    int part = 0;
-    std::string address;
-    std::unique_ptr<ps::Server> server;
-  };
+  using PartPtr = std::shared_ptr<HostedPart>;
 
   // Without what is hosted: at first nothing is, because where the logs are
   // follows from the answer.
   v1::WorkerMessage Greeting() const;
-  void SayHello(const v1::JobSpec& job);
-  v1::WorkerMessage Hello(const v1::JobSpec& job) const;
-  absl::Status Host(const v1::JobSpec& job);
-  absl::StatusOr<Hosted> StartServer(const v1::JobSpec& job, int part);
+  // With all that is hosted, or, with backups, these.
+  void SayHello(const std::vector<PartPtr>& parts);
+  v1::WorkerMessage Hello(const std::vector<PartPtr>& parts) const;
+  // The parts that the master wants here.
+  std::vector<int> PartsIn(const v1::PsHosting& hosting) const;
+  // Gives up what is not among them and starts what is missing; what was
+  // started.
+  absl::StatusOr<std::vector<PartPtr>> Host(const std::vector<int>& wanted);
+  absl::StatusOr<PartPtr> StartPart(int part);
+  uint16_t PortFor(int part) const;
+  void GiveUp(int part);
+  // Of copies that this server was to have once.
+  void RemoveOldLogs(const std::vector<int>& wanted) const;
   // Until the conversation has ended for good; the exit code.
-  int Converse(const v1::Welcome& welcome);
+  absl::StatusOr<int> Converse();
+  absl::Status Handle(v1::MasterMessage message);
   // To the restarted master. What is hosted is not told yet.
-  absl::StatusOr<v1::Welcome> AttachAgain(const v1::Welcome& welcome);
-  ps::Server* Find(int part) const;
+  absl::StatusOr<v1::Welcome> AttachAgain();
+  // Null: it is not here.
+  PartPtr Find(int part) const;
+  std::vector<PartPtr> Parts() const;
   // With backups: the thread that applies what the master commits. It may have
   // to wait for a backup, and the answer of the master to that must be heard
   // meanwhile.
@@ -90,8 +97,11 @@ class PsProcess {
   rendezvous::MasterLink master_;
   // Held by whoever tells the master of a copy.
   Mutex telling_;
-  // Constant while there is a conversation.
-  std::vector<Hosted> hosted_;
+  // Constant after the first Welcome.
+  v1::JobSpec job_;
+  bool backups_ = false;
+  // Where the others are. Used by the thread of Run.
+  v1::Servers servers_;
   Queue<v1::MasterMessage> commits_;
 
   mutable Mutex mu_;
@@ -99,6 +109,8 @@ class PsProcess {
   bool stopping_ ABSL_GUARDED_BY(mu_) = false;
   // The conversation is over.
   bool talked_ ABSL_GUARDED_BY(mu_) = false;
+  // By part. Changed by the thread of Run.
+  std::map<int, PartPtr> parts_ ABSL_GUARDED_BY(mu_);
 };
 
 }  // namespace elasticdl::programs

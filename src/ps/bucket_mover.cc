@@ -131,6 +131,16 @@ void BucketMover::Begin(v1::MoveBuckets step) {
   {
     MutexLock lock(mu_);
     step_ = std::move(step);
+    dropped_ = false;
+  }
+  changed_.NotifyAll();
+}
+
+void BucketMover::Drop() {
+  {
+    MutexLock lock(mu_);
+    step_.reset();
+    dropped_ = true;
   }
   changed_.NotifyAll();
 }
@@ -147,8 +157,10 @@ void BucketMover::Stop() {
 
 bool BucketMover::WaitBeforeNextTry(absl::Duration time) {
   MutexLock lock(mu_);
-  if (!stopped_ && !step_.has_value()) changed_.WaitFor(mu_, time);
-  return stopped_ || step_.has_value();
+  if (!stopped_ && !dropped_ && !step_.has_value()) {
+    changed_.WaitFor(mu_, time);
+  }
+  return stopped_ || dropped_ || step_.has_value();
 }
 
 void BucketMover::Run() {
@@ -175,7 +187,13 @@ void BucketMover::Run() {
       done = Carry(step);
     }
     if (IsAway(done) || absl::IsCancelled(done)) continue;
+    {
+      // What this copy says as a former primary would be wrong.
+      MutexLock lock(mu_);
+      if (dropped_) continue;
+    }
     v1::ServerMoved moved;
+    moved.set_part(options_.server);
     moved.set_map_version(step.map().version());
     moved.set_forget_before(step.forget_before());
     if (!done.ok()) {
@@ -191,7 +209,10 @@ absl::Status BucketMover::Carry(const v1::MoveBuckets& step) {
     ELASTICDL_ASSIGN_OR_RETURN(
         const MoveAction action,
         NextMoveAction(options_.server, step, server_.moving()));
-    if (action.kind == MoveAction::Kind::kDone) return Failpoint("ps.moved");
+    if (action.kind == MoveAction::Kind::kDone) {
+      ELASTICDL_RETURN_IF_ERROR(server_.Settle());
+      return Failpoint("ps.moved");
+    }
     const absl::Status acted = Act(step, action);
     // It may be said again after a restart of either side.
     if (!absl::IsAlreadyExists(acted)) ELASTICDL_RETURN_IF_ERROR(acted);

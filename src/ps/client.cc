@@ -50,7 +50,7 @@ void Client::Cancel() {
     cancelled_ = true;
     for (const auto& lane : lanes_) lane->Cancel();
   }
-  cancel_.NotifyAll();
+  wake_.NotifyAll();
 }
 
 // ---- bucket maps ----
@@ -99,8 +99,12 @@ absl::Status Client::WithMap(const std::function<absl::Status()>& attempt) {
 
 void Client::OnMoved(int server) {
   const auto index = static_cast<size_t>(server);
-  MutexLock lock(mu_);
-  if (index < lanes_.size()) lanes_[index]->Interrupt();
+  {
+    MutexLock lock(mu_);
+    ++moved_;
+    if (index < lanes_.size()) lanes_[index]->Interrupt();
+  }
+  wake_.NotifyAll();
 }
 
 std::vector<Client::Call> Client::MakeCalls() const {
@@ -121,6 +125,11 @@ absl::Status Client::Run(std::vector<Call>& calls,
   Backoff backoff(pauses, static_cast<uint64_t>(absl::ToUnixNanos(end)));
   bool told = false;
   while (true) {
+    int64_t moved = 0;
+    {
+      MutexLock lock(mu_);
+      moved = moved_;
+    }
     ELASTICDL_RETURN_IF_ERROR(Round(calls, end, answer_timeout));
     size_t away = 0;
     while (away < calls.size() && calls[away].done) ++away;
@@ -140,9 +149,11 @@ absl::Status Client::Run(std::vector<Call>& calls,
       LogWarning("parameter server ", away, " is away (", why,
                  "); waiting for it");
     }
+    const absl::Time next = std::min(end, clock.Now() + backoff.Next());
     MutexLock lock(mu_);
-    if (!cancelled_) {
-      cancel_.WaitFor(mu_, std::min(end - clock.Now(), backoff.Next()));
+    // Whoever is elsewhere now can be asked at once.
+    while (!cancelled_ && moved == moved_ && clock.Now() < next) {
+      wake_.WaitFor(mu_, next - clock.Now());
     }
     if (cancelled_) return absl::CancelledError("cancelled");
   }

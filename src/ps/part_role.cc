@@ -19,6 +19,11 @@ bool PartRole::Assign(const v1::PsAssignment& assignment) {
     acked_ = -1;
     followed_ = false;
     backup_address_.clear();
+    if (assignment.primary() && assignment.alone() == kHandedOver) {
+      state_ = State::kAsking;
+      lost_.set_number(lost_.number() + 1);
+      lost_.set_reason("it was handed over");
+    }
   }
   // In a term a copy is one thing only.
   if (assignment.primary() != primary()) return false;
@@ -51,6 +56,11 @@ PartRole::Tell PartRole::OnBackupLost(const std::string& reason) {
   state_ = State::kAsking;
   lost_.set_number(lost_.number() + 1);
   lost_.set_reason(reason);
+  return Question();
+}
+
+PartRole::Tell PartRole::Question() const {
+  if (state_ != State::kAsking) return std::nullopt;
   v1::PsPartState tell;
   tell.set_term(term_);
   *tell.mutable_lost() = lost_;

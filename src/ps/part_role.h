@@ -5,6 +5,7 @@
 //   ---------  ------------------------------------  --------------------------
 //   any        assigned as backup, newer term        kBackup
 //   any        assigned as primary, newer term       kAlone
+//   any        the same, handed over                 kAsking; the master hears
 //   kAlone     the backup has nearly everything      kJoining: from here on
 //                                                    entries wait for it
 //   kJoining   the backup has all that did not wait  kCurrent; the master hears
@@ -31,6 +32,11 @@ namespace elasticdl::ps {
 // Thread-compatible.
 class PartRole {
  public:
+  // PsAssignment.alone of a primary that takes the part over from one that is
+  // there. It asks before it acknowledges anything, so that the other can go on
+  // if it is lost first.
+  static constexpr int64_t kHandedOver = -1;
+
   enum class State {
     kNone,
     kBackup,
@@ -58,6 +64,8 @@ class PartRole {
 
   // True: it counts. False: it is older than what is known.
   bool Assign(const v1::PsAssignment& assignment);
+  // What it asks the master, if it does.
+  Tell Question() const;
 
   // ---- primary ----
   // So many entries are in its log.

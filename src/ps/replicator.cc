@@ -59,11 +59,25 @@ bool Replicator::Assign(const v1::PsAssignment& assignment, int64_t position) {
     // a connection is not to wait for the old one.
     if (socket_ != nullptr && !Wanted(fed_address_, fed_term_)) {
       socket_->ShutDown();
+      // What is still to be read from it is void. Nobody waits until its
+      // threads have noticed.
+      constexpr char kAway[] = "the master says that it is not there";
+      heard_.Update(absl::CancelledError(kAway));
+      if (role_.term() == fed_term_) role_.OnBackupLost(kAway);
     }
   }
   changed_.NotifyAll();
   acked_.NotifyAll();
   return counts;
+}
+
+void Replicator::Ask() {
+  PartRole::Tell tell;
+  {
+    MutexLock lock(mu_);
+    tell = role_.Question();
+  }
+  Tell(std::move(tell));
 }
 
 absl::StatusOr<int64_t> Replicator::CheckPrimary() const {
@@ -262,7 +276,9 @@ absl::Status Replicator::SendEntries(net::Socket& socket, LogReader& log,
         beat = !changed_.WaitFor(mu_, kBeat);
       }
       if (!heard_.ok()) return heard_;
-      if (!Wanted(address, term)) return absl::CancelledError("not wanted");
+      if (!Wanted(address, term)) {
+        return absl::CancelledError("the master says that it is not there");
+      }
       end = appended_;
       reads_from_ = log.position();
     }
@@ -282,8 +298,8 @@ void Replicator::HearAcks(net::Socket& socket, int64_t term) {
     {
       MutexLock lock(mu_);
       if (!reply.ok()) {
-        heard_ = reply.status();
-      } else if (role_.term() == term) {
+        heard_.Update(reply.status());
+      } else if (heard_.ok() && role_.term() == term) {
         tell = role_.OnAck(reply->position());
       }
     }

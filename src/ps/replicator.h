@@ -37,8 +37,10 @@ class Replicator {
   explicit Replicator(Options options);
   ~Replicator();
 
-  // False: it is old.
+  // False: it is old. There may be something to Ask then.
   bool Assign(const v1::PsAssignment& assignment, int64_t position);
+  // Asks the master what there is to ask, if anything.
+  void Ask();
   // UNAVAILABLE unless this copy is the primary; its term.
   absl::StatusOr<int64_t> CheckPrimary() const;
   absl::Status CheckFollow(int64_t term) const;

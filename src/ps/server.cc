@@ -1,5 +1,3 @@
-#include <fcntl.h>
-#include <poll.h>
 #include <sys/eventfd.h>
 #include <unistd.h>
 
@@ -235,7 +233,7 @@ absl::Status ServerImpl::ServeOne(net::Socket& socket, Follower* follower,
           [&](const ServerState& state) {
             return state.Pull(request.pull(), payload.view(), reply, answer);
           },
-          reply, answer);
+          /*durable=*/false, reply, answer);
       break;
     }
     case v1::PsRequest::kRead:
@@ -243,14 +241,14 @@ absl::Status ServerImpl::ServeOne(net::Socket& socket, Follower* follower,
           [&](const ServerState& state) {
             return state.Read(request.read(), reply, answer);
           },
-          reply, answer);
+          /*durable=*/false, reply, answer);
       break;
     case v1::PsRequest::kFetch:
       HandleRead(
           [&](const ServerState& state) {
             return state.Fetch(request.fetch(), reply, answer);
           },
-          reply, answer);
+          /*durable=*/true, reply, answer);
       ELASTICDL_RETURN_IF_ERROR(Failpoint("ps.fetch"));
       break;
     case v1::PsRequest::kStatus:
@@ -326,15 +324,20 @@ void ServerImpl::Warn() const {
 }
 
 template <typename Ask>
-void ServerImpl::HandleRead(const Ask& ask, v1::PsReply& reply,
+void ServerImpl::HandleRead(const Ask& ask, bool durable, v1::PsReply& reply,
                             Buffer& answer) {
-  const absl::Status read = AwaitMove([&]() -> absl::Status {
+  absl::StatusOr<Place> place = Place();
+  absl::Status read = AwaitMove([&]() -> absl::Status {
     ReaderMutexLock lock(state_mu_);
     ELASTICDL_RETURN_IF_ERROR(CheckAnswers());
     absl::Status asked = ask(state_);
     if (absl::IsFailedPrecondition(asked)) FillMap(reply);
+    if (durable && asked.ok()) place = CheckPlace();
     return asked;
   });
+  if (durable && read.ok()) {
+    read = place.ok() ? Await(*place, kMostWait) : place.status();
+  }
   reply.set_code(static_cast<int>(read.code()));
   reply.set_message(std::string(read.message()));
   if (!read.ok()) answer.Resize(0);
@@ -342,14 +345,16 @@ void ServerImpl::HandleRead(const Ask& ask, v1::PsReply& reply,
 
 template <typename Attempt>
 absl::Status ServerImpl::AwaitMove(const Attempt& attempt) {
-  // Nothing moves between servers with backups: another copy is to be asked.
-  if (replicator_ != nullptr) return attempt();
   const Clock& clock = Clock::Real();
   absl::Time end = absl::InfinitePast();
   while (true) {
     const int64_t seen = moves_;
     absl::Status status = attempt();
     if (!absl::IsUnavailable(status)) return status;
+    // Another copy is to be asked.
+    if (replicator_ != nullptr && !replicator_->CheckPrimary().ok()) {
+      return status;
+    }
     if (end == absl::InfinitePast()) end = clock.Now() + kMoveWait;
     MutexLock lock(mu_);
     while (moves_ == seen && !ended_) {
@@ -482,50 +487,6 @@ void ServerImpl::HandleStatus(const v1::PsStatusRequest& request,
 
 void ServerImpl::FillMap(v1::PsReply& reply) const {
   *reply.mutable_map() = state_.Header(0).map();
-}
-
-// ---- snapshots ----
-
-void ServerImpl::WriteSnapshots() {
-  while (true) {
-    {
-      MutexLock lock(mu_);
-      while (!snapshot_wanted_ && !ended_) changed_.Wait(mu_);
-      if (ended_) return;
-      snapshot_wanted_ = false;
-    }
-    // Of its own: the log's may be closed by whoever begins it anew.
-    Fd child_fd;
-    {
-      WriterMutexLock lock(state_mu_);
-      if (broken_) return;
-      if (!log_->WantsSnapshot()) continue;
-      const absl::Status begun = log_->BeginSnapshot(state_);
-      if (!begun.ok()) {
-        LogWarning("no snapshot: ", begun.message());
-        continue;
-      }
-      child_fd = Fd(fcntl(log_->snapshot_fd(), F_DUPFD_CLOEXEC, 0));
-      if (!child_fd.valid()) {
-        LogWarning("no snapshot: ", ErrnoToStatus(errno, "dup").message());
-        log_->FinishSnapshot().IgnoreError();
-        continue;
-      }
-    }
-    pollfd waits[2] = {{child_fd.get(), POLLIN, 0},
-                       {stop_event_.get(), POLLIN, 0}};
-    while (poll(waits, 2, -1) < 0 && errno == EINTR) {
-    }
-    // The log's destructor ends the child.
-    if (waits[0].revents == 0) return;
-    WriterMutexLock lock(state_mu_);
-    if (broken_) return;
-    // The log was begun anew by then.
-    if (!log_->snapshotting()) continue;
-    const absl::Status finished = log_->FinishSnapshot(
-        replicator_ == nullptr ? log_->position() : replicator_->reads_from());
-    if (!finished.ok()) LogWarning("no snapshot: ", finished.message());
-  }
 }
 
 absl::StatusOr<std::unique_ptr<Server>> Server::Start(ServerOptions options) {

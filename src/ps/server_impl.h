@@ -1,5 +1,5 @@
-// What server.cc (connections, requests, snapshots) and server_replicated.cc
-// (primary and backup) share.
+// What server.cc (connections, requests), server_snapshots.cc and
+// server_replicated.cc (primary and backup) share.
 #pragma once
 
 #include <atomic>
@@ -46,6 +46,7 @@ class ServerImpl : public Server, private FollowedServer {
                      absl::string_view payload) override;
   Moving moving() const override;
   Stats stats() const override;
+  absl::Status Settle() override;
   void Assign(const v1::PsAssignment& assignment) override;
   v1::PsCopy Describe() const override;
   absl::Status Wait() override;
@@ -80,9 +81,11 @@ class ServerImpl : public Server, private FollowedServer {
                         Buffer& payload, Buffer& answer);
   void HandleEntry(const v1::PsEntry& entry, absl::string_view payload,
                    v1::PsReply& reply);
-  // `ask`: absl::Status(const ServerState&), fills the answer.
+  // `ask`: absl::Status(const ServerState&), fills the answer. `durable`: it is
+  // given when the backup has all that it was read from.
   template <typename Ask>
-  void HandleRead(const Ask& ask, v1::PsReply& reply, Buffer& answer);
+  void HandleRead(const Ask& ask, bool durable, v1::PsReply& reply,
+                  Buffer& answer);
   // `attempt`: absl::Status(). Repeated while it is UNAVAILABLE because a
   // bucket or a map is on its way here.
   template <typename Attempt>

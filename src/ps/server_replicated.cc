@@ -29,6 +29,16 @@ absl::Status ServerImpl::Await(const Place& place, absl::Duration most) {
   return replicator_->Await(place.term, place.position, most);
 }
 
+absl::Status ServerImpl::Settle() {
+  absl::StatusOr<Place> place = Place();
+  {
+    ReaderMutexLock lock(state_mu_);
+    place = CheckPlace();
+  }
+  ELASTICDL_RETURN_IF_ERROR(place.status());
+  return Await(*place, absl::InfiniteDuration());
+}
+
 // ---- what the master says ----
 
 void ServerImpl::Assign(const v1::PsAssignment& assignment) {
@@ -41,12 +51,15 @@ void ServerImpl::Assign(const v1::PsAssignment& assignment) {
              assignment.primary() && assignment.term() > before;
     state.set_serving(state_.version());
   }
-  if (!begins) return;
+  // Whoever waits for a bucket may have to ask another copy.
+  NoteMove();
+  if (!begins) return replicator_->Ask();
   LogInfo("primary of part ", options_.server, " in term ", assignment.term(),
           ", version ", state.serving());
   state.set_part(options_.server);
   state.set_term(assignment.term());
   options_.tell(state);
+  replicator_->Ask();
 }
 
 v1::PsCopy ServerImpl::Describe() const {

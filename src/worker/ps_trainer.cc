@@ -181,9 +181,9 @@ bool PsTrainer::Hear(const v1::MasterMessage& message) {
     return true;
   }
   if (message.has_servers()) {
-    const std::vector<int> moved = book_.Set(message.servers());
-    if (deps_.job.ps_backup()) {
-      for (const int server : moved) client_.OnMoved(server);
+    // A host that is gone does not say that it will not answer.
+    for (const int server : book_.Set(message.servers())) {
+      client_.OnMoved(server);
     }
     return true;
   }

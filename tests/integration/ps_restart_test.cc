@@ -211,7 +211,7 @@ TEST_P(PsRestartLossTest, AServerIsLostWithTheMaster) {
   EXPECT_EQ(others_[0]->Wait(), 128 + SIGKILL);
   const std::string root = Path("state/jobs/test/ps");
   for (const std::string& run : List(root)) {
-    for (const char* folder : {"ps-0", "ps-1-backup"}) {
+    for (const char* folder : {"ps-0", "ps-1-on-0"}) {
       EXPECT_TRUE(RemoveTree(JoinPath(JoinPath(root, run), folder)).ok());
     }
   }

@@ -1,9 +1,10 @@
 // Random schedules of the machines behind --ps_backup, without sockets: the
 // master's (ServerBackups), the copies' (PartRole), with logs that are lists of
 // pushes. Processes are killed, stopped and woken, logs are lost, the master is
-// restarted, messages come late or never. Clients push to any copy, the wrong
-// ones included. No push that was acknowledged may be lost or be there twice,
-// as long as no log is lost while it is the only one with everything.
+// restarted, servers come and go, messages come late or never. Clients push to
+// any copy, the wrong ones included. No push that was acknowledged may be lost
+// or be there twice, as long as no log is lost while it is the only one with
+// everything.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
@@ -31,6 +32,10 @@ using master::ServerBackups;
 // One copy of a part.
 struct Copy {
   int part = 0;
+  int incarnation = 0;
+  // A part that is no more may be made again. Bucket maps keep what was cut for
+  // the old one from the new one.
+  int generation = 0;
   // Survives the process, unless it is lost.
   std::vector<int> log;
   // Of the process.
@@ -72,14 +77,10 @@ struct Feed {
 
 class Schedule {
  public:
-  Schedule(uint64_t seed, int servers) : random_(seed), servers_(servers) {
-    processes_.resize(static_cast<size_t>(servers));
-    acked_.resize(static_cast<size_t>(servers));
-    for (int server = 0; server < servers; ++server) {
-      for (const int part : {server, (server + servers - 1) % servers}) {
-        processes_[static_cast<size_t>(server)].copies[part].part = part;
-      }
-    }
+  Schedule(uint64_t seed, int servers, bool scales)
+      : random_(seed), scales_(scales), parts_(servers), servers_(servers) {
+    processes_.resize(kMostServers);
+    acked_.resize(kMostServers);
     MakeMaster();
   }
 
@@ -97,12 +98,14 @@ class Schedule {
       FeedAll();
       if (round == 200) now_ += absl::Minutes(1);
       Execute(master_->OnTimer(now_));
+      FollowServers();
     }
     Check();
   }
 
   const std::vector<std::string>& story() const { return story_; }
   int64_t takeovers() const { return takeovers_; }
+  int64_t scalings() const { return scalings_; }
   int64_t acknowledged() const {
     int64_t sum = 0;
     for (const auto& acked : acked_) sum += static_cast<int64_t>(acked.size());
@@ -110,6 +113,8 @@ class Schedule {
   }
 
  private:
+  static constexpr int kMostServers = 5;
+
   uint64_t Below(uint64_t n) { return random_() % n; }
   Process& At(int server) { return processes_[static_cast<size_t>(server)]; }
   int Any() { return static_cast<int>(Below(static_cast<uint64_t>(servers_))); }
@@ -124,18 +129,20 @@ class Schedule {
     if (dice < 926) return Wake(Any());
     if (dice < 990) return Start(Any());
     if (dice < 992) return RestartMaster();
+    if (dice < 995 && scales_) return Scale();
     now_ += absl::Seconds(static_cast<int64_t>(Below(20)));
     Execute(master_->OnTimer(now_));
   }
 
   // ---- clients ----
   void Push() {
-    const int part = Any();
-    const int server = (part + static_cast<int>(Below(2))) % servers_;
-    Process& process = At(server);
+    const int part = static_cast<int>(Below(static_cast<uint64_t>(parts_)));
+    Process& process = At(Any());
     if (!process.alive || process.stopped) return;
-    Copy& copy = process.copies[part];
-    if (!copy.role.primary()) return;
+    const auto found = process.copies.find(part);
+    if (found == process.copies.end()) return;
+    Copy& copy = found->second;
+    if (!copy.role.primary() || copy.generation != generations_[part]) return;
     // A new one, or one that was tried before.
     int& next = next_push_[part];
     const int push = next > 0 && Below(4) == 0
@@ -155,7 +162,7 @@ class Schedule {
       const auto may = copy.role.MayAcknowledge(waiting.term, waiting.position);
       if (!may.has_value()) {
         still.push_back(waiting);
-      } else if (may->ok()) {
+      } else if (may->ok() && copy.generation == generations_[copy.part]) {
         acked_[static_cast<size_t>(copy.part)].insert(waiting.push);
       }
     }
@@ -165,7 +172,7 @@ class Schedule {
   // ---- the master ----
   void MakeMaster() {
     ServerBackups::Options options;
-    options.servers = servers_;
+    options.servers = parts_;
     options.fits = [this](int part, int64_t version) {
       return version >= least_[part];
     };
@@ -194,16 +201,54 @@ class Schedule {
       story_.push_back(
           absl::StrCat("the journal: ", record.ShortDebugString()));
     }
+    for (const int server : decisions.hosting) {
+      v1::MasterMessage message;
+      v1::PsHosting& hosting = *message.mutable_hosting();
+      for (const int part : master_->PartsOn(server)) hosting.add_parts(part);
+      SendTo(server, message);
+    }
     for (const auto& send : decisions.sends) {
-      const int stream = At(send.server).stream;
-      if (streams_[send.server] == stream && stream != 0) {
-        to_server_[stream].push_back(send.assignment);
-      }
+      v1::MasterMessage message;
+      *message.mutable_assignment() = send.assignment;
+      SendTo(send.server, message);
     }
     for (const master::PartChange& change : decisions.changes) {
       story_.push_back(change.text);
       takeovers_ += change.kind == master::PartChange::Kind::kTakeover;
     }
+  }
+  void SendTo(int server, const v1::MasterMessage& message) {
+    const int stream = At(server).stream;
+    if (streams_[server] == stream && stream != 0) {
+      to_server_[stream].push_back(message);
+    }
+  }
+  void Scale() {
+    const int before = parts_;
+    parts_ = 2 + static_cast<int>(Below(kMostServers - 1));
+    if (parts_ == before) return;
+    ++scalings_;
+    story_.push_back(absl::StrCat(before, " parts become ", parts_));
+    // What they had has moved before.
+    for (int part = parts_; part < before; ++part) {
+      acked_[static_cast<size_t>(part)].clear();
+      least_[part] = 0;
+      ++generations_[part];
+    }
+    Execute(master_->SetServers(parts_));
+    FollowServers();
+  }
+  // As many processes as have copies.
+  void FollowServers() {
+    while (servers_ > master_->needed()) {
+      const int server = --servers_;
+      Kill(server, /*lose_log=*/false);
+      Lose(server);
+      const int incarnation = At(server).incarnation;
+      At(server) = Process();
+      At(server).incarnation = incarnation;
+    }
+    servers_ = master_->needed();
   }
   // What its parts must have when somebody comes back with one.
   void NoteLoss(int server) {
@@ -225,19 +270,45 @@ class Schedule {
     Lose(server);
     process.stream = next_stream_++;
     streams_[server] = process.stream;
-    v1::ServerHello hello;
+    Host(server, master_->PartsOn(server));
+    std::vector<int> all;
+    for (const auto& [part, copy] : process.copies) all.push_back(part);
+    SayHello(server, all);
+  }
+  // Those that are new.
+  std::vector<int> Host(int server, const std::vector<int>& wanted) {
+    Process& process = At(server);
+    for (auto it = process.copies.begin(); it != process.copies.end();) {
+      const bool stays =
+          std::find(wanted.begin(), wanted.end(), it->first) != wanted.end();
+      it = stays ? std::next(it) : process.copies.erase(it);
+    }
+    std::vector<int> started;
+    for (const int part : wanted) {
+      if (process.copies.count(part) != 0) continue;
+      Copy& copy = process.copies[part];
+      copy.part = part;
+      copy.incarnation = next_incarnation_++;
+      copy.generation = generations_[part];
+      started.push_back(part);
+    }
+    return started;
+  }
+  void SayHello(int server, const std::vector<int>& parts) {
+    Process& process = At(server);
+    v1::WorkerMessage message;
+    v1::ServerHello& hello = *message.mutable_server_hello();
     hello.set_server(server);
-    for (auto& [part, copy] : process.copies) {
+    for (const int part : parts) {
+      const Copy& copy = process.copies.at(part);
       v1::PsCopy& out = *hello.add_copies();
       out.set_part(part);
       out.set_version(static_cast<int64_t>(copy.log.size()));
       // The port of a process that died may be that of the next.
       out.set_address(absl::StrCat(server));
-      out.set_incarnation(static_cast<uint64_t>(process.incarnation));
+      out.set_incarnation(static_cast<uint64_t>(copy.incarnation));
       copy.role.Describe(out);
     }
-    v1::WorkerMessage message;
-    *message.mutable_server_hello() = hello;
     to_master_[process.stream].push_back(message);
   }
   void Tell(int server, Copy& copy, PartRole::Tell tell) {
@@ -277,10 +348,29 @@ class Schedule {
           At(server).stopped || At(server).stream != stream) {
         continue;
       }
-      const v1::PsAssignment assignment = messages.front();
+      const v1::MasterMessage message = messages.front();
       messages.pop_front();
-      Copy& copy = At(server).copies[assignment.part()];
+      if (message.has_hosting()) {
+        const auto& parts = message.hosting().parts();
+        story_.push_back(absl::StrCat("server ", server, " is to have ",
+                                      message.hosting().ShortDebugString()));
+        const auto started = Host(server, {parts.begin(), parts.end()});
+        if (!started.empty()) SayHello(server, started);
+        return true;
+      }
+      const v1::PsAssignment& assignment = message.assignment();
+      const auto found = At(server).copies.find(assignment.part());
+      if (found == At(server).copies.end()) return true;
+      Copy& copy = found->second;
+      const int64_t before = copy.role.term();
       const bool counts = copy.role.Assign(assignment);
+      if (counts && assignment.primary() && assignment.term() > before) {
+        v1::PsPartState serving;
+        serving.set_term(assignment.term());
+        serving.set_serving(static_cast<int64_t>(copy.log.size()));
+        Tell(server, copy, serving);
+        Tell(server, copy, copy.role.Question());
+      }
       story_.push_back(absl::StrCat(
           "server ", server, ": part ", assignment.part(), ", term ",
           assignment.term(), assignment.primary() ? ", primary" : ", backup",
@@ -325,12 +415,14 @@ class Schedule {
         continue;
       }
       const int to = std::stoi(copy.role.backup_address());
+      const auto other = At(to).copies.find(part);
+      if (other == At(to).copies.end()) continue;
       Feed feed;
       feed.part = part;
       feed.from = server;
-      feed.from_incarnation = process.incarnation;
+      feed.from_incarnation = copy.incarnation;
       feed.to = to;
-      feed.to_incarnation = At(to).incarnation;
+      feed.to_incarnation = other->second.incarnation;
       feed.term = copy.role.term();
       feed.sent = Below(copy.log.size() + 1);
       feed.snapshot.assign(copy.log.begin(),
@@ -342,17 +434,22 @@ class Schedule {
   Feed* FeedOf(int server, int part) {
     for (Feed& feed : feeds_) {
       if (feed.from == server && feed.part == part &&
-          feed.from_incarnation == At(server).incarnation) {
+          IsThere(server, part, feed.from_incarnation)) {
         return &feed;
       }
     }
     return nullptr;
   }
+  bool IsThere(int server, int part, int incarnation) {
+    const auto found = At(server).copies.find(part);
+    return At(server).alive && found != At(server).copies.end() &&
+           found->second.incarnation == incarnation;
+  }
   void EndFeed(size_t index, bool newer_term) {
     const Feed feed = feeds_[index];
     feeds_.erase(feeds_.begin() + static_cast<int64_t>(index));
+    if (!IsThere(feed.from, feed.part, feed.from_incarnation)) return;
     Process& process = At(feed.from);
-    if (!process.alive || process.incarnation != feed.from_incarnation) return;
     Copy& copy = process.copies[feed.part];
     if (copy.role.term() != feed.term) return;
     if (newer_term) copy.role.OnNewerTerm();
@@ -364,14 +461,16 @@ class Schedule {
     Feed& feed = feeds_[index];
     Process& from = At(feed.from);
     Process& to = At(feed.to);
-    const bool from_there =
-        from.alive && from.incarnation == feed.from_incarnation;
-    const bool to_there = to.alive && to.incarnation == feed.to_incarnation;
-    Copy& primary = from.copies[feed.part];
-    const bool wanted = from_there && primary.role.primary() &&
+    const bool to_there = IsThere(feed.to, feed.part, feed.to_incarnation);
+    if (!IsThere(feed.from, feed.part, feed.from_incarnation)) {
+      EndFeed(index, false);
+      return false;
+    }
+    Copy& primary = from.copies.at(feed.part);
+    const bool wanted = primary.role.primary() &&
                         primary.role.term() == feed.term &&
                         primary.role.backup_address() == absl::StrCat(feed.to);
-    if (!from_there || (!from.stopped && (!to_there || !wanted)) ||
+    if ((!from.stopped && (!to_there || !wanted)) ||
         // It does not answer in time.
         (!from.stopped && to.stopped && Below(4) == 0)) {
       EndFeed(index, false);
@@ -399,7 +498,7 @@ class Schedule {
   }
   bool Follow(size_t index) {
     Feed& feed = feeds_[index];
-    Copy& backup = At(feed.to).copies[feed.part];
+    Copy& backup = At(feed.to).copies.at(feed.part);
     const absl::Status may = backup.role.CheckFollow(feed.term);
     if (!may.ok()) {
       EndFeed(index, absl::IsFailedPrecondition(may));
@@ -429,12 +528,16 @@ class Schedule {
       if (!At(other).alive || streams_[other] == 0) return false;
     }
     for (const auto& [part, copy] : At(server).copies) {
-      const int other = part == server ? (part + 1) % servers_ : part;
-      if (master_->PrimaryOf(part) == server) {
+      if (part >= parts_) continue;
+      const int other = master_->PrimaryOf(part);
+      if (other == server) {
         if (!master_->HasBackup(part)) return false;
         // Otherwise the backup is lost for it, too.
         if (copy.role.state() != PartRole::State::kCurrent) return false;
-      } else if (!At(other).copies[part].role.primary()) {
+      } else if (At(other).copies.count(part) == 0 ||
+                 !At(other).copies.at(part).role.primary() ||
+                 // The master may be about to prefer the copy that is lost.
+                 At(other).stopped || !to_master_[streams_[other]].empty()) {
         return false;
       }
     }
@@ -451,6 +554,7 @@ class Schedule {
     process.stream = 0;
     for (auto& [part, copy] : process.copies) {
       copy.role = PartRole();
+      copy.incarnation = next_incarnation_++;
       copy.waiting.clear();
       if (lose_log) copy.log.clear();
     }
@@ -488,7 +592,8 @@ class Schedule {
   }
 
   void Check() {
-    for (int part = 0; part < servers_; ++part) {
+    EXPECT_EQ(servers_, parts_);
+    for (int part = 0; part < parts_; ++part) {
       const Copy& primary = At(master_->PrimaryOf(part)).copies[part];
       EXPECT_TRUE(primary.role.primary()) << "part " << part;
       const std::set<int> there(primary.log.begin(), primary.log.end());
@@ -510,7 +615,12 @@ class Schedule {
   }
 
   std::mt19937_64 random_;
-  const int servers_;
+  const bool scales_;
+  int parts_;
+  // Processes that there are to be.
+  int servers_;
+  int next_incarnation_ = 1;
+  std::map<int, int> generations_;
   absl::Time now_ = absl::UnixEpoch();
   std::vector<Process> processes_;
   std::vector<std::set<int>> acked_;
@@ -522,21 +632,31 @@ class Schedule {
   std::map<int, int> streams_;
   int next_stream_ = 1;
   std::map<int, std::deque<v1::WorkerMessage>> to_master_;
-  std::map<int, std::deque<v1::PsAssignment>> to_server_;
+  std::map<int, std::deque<v1::MasterMessage>> to_server_;
   std::vector<Feed> feeds_;
   std::vector<std::string> story_;
   int64_t takeovers_ = 0;
+  int64_t scalings_ = 0;
   bool failed_ = false;
 };
 
-TEST(BackupScheduleTest, NothingAcknowledgedIsLost) {
+class BackupScheduleTest : public testing::TestWithParam<bool> {};
+
+INSTANTIATE_TEST_SUITE_P(Servers, BackupScheduleTest, testing::Bool(),
+                         [](const auto& info) {
+                           return info.param ? "ComeAndGo" : "Stay";
+                         });
+
+TEST_P(BackupScheduleTest, NothingAcknowledgedIsLost) {
   int64_t takeovers = 0;
+  int64_t scalings = 0;
   int64_t acknowledged = 0;
   for (uint64_t seed = 1; seed <= 3000; ++seed) {
     SCOPED_TRACE(testing::Message() << "seed " << seed);
-    Schedule schedule(seed, 2 + static_cast<int>(seed % 3));
+    Schedule schedule(seed, 2 + static_cast<int>(seed % 3), GetParam());
     schedule.Run(1500);
     takeovers += schedule.takeovers();
+    scalings += schedule.scalings();
     acknowledged += schedule.acknowledged();
     if (!testing::Test::HasFailure()) continue;
     for (const std::string& line : schedule.story()) std::cout << line << "\n";
@@ -545,8 +665,9 @@ TEST(BackupScheduleTest, NothingAcknowledgedIsLost) {
   // The schedules are worth something.
   EXPECT_GT(takeovers, 3000);
   EXPECT_GT(acknowledged, 100000);
-  std::cout << takeovers << " takeovers, " << acknowledged
-            << " pushes acknowledged\n";
+  EXPECT_GT(scalings, GetParam() ? 3000 : -1);
+  std::cout << takeovers << " takeovers, " << scalings << " scalings, "
+            << acknowledged << " pushes acknowledged\n";
 }
 
 }  // namespace

@@ -43,7 +43,7 @@ absl::StatusOr<MoveAction> NextMoveAction(int server,
 class BucketMover {
  public:
   struct Options {
-    // Its number.
+    // Its number; with a backup: that of its part of the model.
     int server = 0;
     // The job's token.
     std::string secret;
@@ -59,6 +59,8 @@ class BucketMover {
   // Takes the place of a step that is under way: the master makes one at a
   // time, and says it again when either side was restarted.
   void Begin(v1::MoveBuckets step);
+  // The server is not the primary of its part any more: whoever is carries on.
+  void Drop();
   // Idempotent, does not block.
   void Stop();
 
@@ -71,7 +73,7 @@ class BucketMover {
   absl::Status Act(const v1::MoveBuckets& step, const MoveAction& action);
   absl::Status LearnDefinition(int from);
   absl::Status FetchBucket(const v1::PsFetch& fetch, int from);
-  // True: there is another step, or it is to stop.
+  // True: there is another step or none any more, or it is to stop.
   bool WaitBeforeNextTry(absl::Duration time);
 
   const Options options_;
@@ -82,6 +84,7 @@ class BucketMover {
   Mutex mu_;
   CondVar changed_;
   std::optional<v1::MoveBuckets> step_ ABSL_GUARDED_BY(mu_);
+  bool dropped_ ABSL_GUARDED_BY(mu_) = false;
   bool stopped_ ABSL_GUARDED_BY(mu_) = false;
 
   // Last: it uses what is above.

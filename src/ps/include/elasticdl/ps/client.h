@@ -163,8 +163,11 @@ class Client {
   absl::StatusOr<int64_t> CommonVersion(const std::vector<Call>& calls) const;
 
   Mutex mu_;
-  CondVar cancel_;
+  // Ends pauses between two tries.
+  CondVar wake_;
   bool cancelled_ ABSL_GUARDED_BY(mu_) = false;
+  // Calls of OnMoved.
+  int64_t moved_ ABSL_GUARDED_BY(mu_) = 0;
 
   const Options options_;
   BucketMap map_;

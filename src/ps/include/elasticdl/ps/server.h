@@ -65,6 +65,9 @@ class Server {
     std::map<int, int64_t> leaving;
   };
   virtual Moving moving() const = 0;
+  // Waits until the backup, if there is one, has all that is here now.
+  // UNAVAILABLE: this copy is not the primary any more.
+  virtual absl::Status Settle() = 0;
 
   // What it has, and requests of workers since it began.
   struct Stats {
