@@ -49,13 +49,18 @@ class WatchTest : public JobTest {
       return event.contains("step_time") && event.value("workers", 0) == 2;
     });
   }
-  httplib::Result Get(const std::string& path, bool with_token = true) {
+  // Status 0: no answer.
+  httplib::Response Get(const std::string& path, bool with_token = true) {
     httplib::Client client("http://" + Contents(JobPath("http_address")));
     httplib::Headers headers;
     if (with_token) {
       headers.emplace("Authorization", "Bearer " + Contents(JobPath("token")));
     }
-    return client.Get(path.c_str(), headers);
+    const auto answer = client.Get(path.c_str(), headers);
+    if (answer) return *answer;
+    httplib::Response none;
+    none.status = 0;
+    return none;
   }
   void Stop(Job& job) {
     const auto stop = Run("stop", {Program("elasticdl"), "stop"});
@@ -108,8 +113,8 @@ TEST_F(WatchTest, TheApiTellsWhereTheTimeGoes) {
   const auto job = Watched({"--num_workers=2", "--num_epochs=0"});
   WaitForStepTime(*job);
   const auto answer = Get("/api/v1/status");
-  ASSERT_TRUE(answer) << "no answer";
-  const Json status = Json::parse(answer->body);
+  ASSERT_EQ(answer.status, 200);
+  const Json status = Json::parse(answer.body);
   const Json& time = status.at("step_time");
   double sum = 0;
   for (const auto& [name, value] : time.items()) {
@@ -124,9 +129,9 @@ TEST_F(WatchTest, TheApiTellsWhereTheTimeGoes) {
   const auto top = Run("top", {Program("elasticdl"), "top", "--json"});
   ASSERT_EQ(top->Wait(), 0) << top->err();
   EXPECT_TRUE(Json::parse(top->out()).contains("step_time"));
-  EXPECT_EQ(Get("/healthz", /*with_token=*/false)->status, 200);
-  EXPECT_EQ(Get("/readyz", /*with_token=*/false)->status, 200);
-  EXPECT_EQ(Get("/metrics", /*with_token=*/false)->status, 401);
+  EXPECT_EQ(Get("/healthz", /*with_token=*/false).status, 200);
+  EXPECT_EQ(Get("/readyz", /*with_token=*/false).status, 200);
+  EXPECT_EQ(Get("/metrics", /*with_token=*/false).status, 401);
   Stop(*job);
 }
 
@@ -137,8 +142,8 @@ TEST_F(WatchTest, ServersTellWhatTheyHave) {
   Json status;
   job->WaitForEvent("progress", [&](const Json&) {
     const auto answer = Get("/api/v1/status");
-    if (!answer || answer->status != 200) return false;
-    status = Json::parse(answer->body);
+    if (answer.status != 200) return false;
+    status = Json::parse(answer.body);
     int told = 0;
     for (const Json& pod : status.at("pods")) {
       const Json& usage = pod.at("usage");
@@ -147,13 +152,13 @@ TEST_F(WatchTest, ServersTellWhatTheyHave) {
     }
     return told == 2;
   });
+  ASSERT_TRUE(status.is_object());
   for (const Json& pod : status.at("pods")) {
     if (pod.at("type") != "ps") continue;
     EXPECT_GT(pod.at("usage").at("pushes_per_s").get<double>(), 0);
     EXPECT_GT(pod.at("usage").at("memory_bytes").get<int64_t>(), 1 << 20);
   }
-  EXPECT_THAT(Get("/metrics")->body,
-              HasSubstr("elasticdl_server_pulls_total{"));
+  EXPECT_THAT(Get("/metrics").body, HasSubstr("elasticdl_server_pulls_total{"));
   Stop(*job);
 }
 
@@ -161,7 +166,7 @@ TEST_F(WatchTest, PromtoolAcceptsTheMetrics) {
   if (!Installed("promtool")) GTEST_SKIP() << "no promtool on this machine";
   const auto job = Watched({"--num_workers=2", "--num_epochs=0"});
   WaitForStepTime(*job);
-  ASSERT_TRUE(WriteFileAtomic(Path("metrics.txt"), Get("/metrics")->body).ok());
+  ASSERT_TRUE(WriteFileAtomic(Path("metrics.txt"), Get("/metrics").body).ok());
   const auto check =
       Run("promtool",
           {"/bin/sh", "-c", "promtool check metrics < " + Path("metrics.txt")});
@@ -249,8 +254,8 @@ TEST_F(WatchTest, TheTokenIsNowhere) {
   for (const char* path : {"/", "/page.js", "/api/v1/status", "/api/v1/update",
                            "/api/v1/log?pod=master", "/metrics"}) {
     const auto answer = Get(path);
-    ASSERT_TRUE(answer) << path;
-    EXPECT_THAT(answer->body, Not(HasSubstr(token))) << path;
+    ASSERT_EQ(answer.status, 200) << path;
+    EXPECT_THAT(answer.body, Not(HasSubstr(token))) << path;
   }
   const auto report = Run("report", {Program("elasticdl"), "report",
                                      "--output=" + Path("report.html")});
