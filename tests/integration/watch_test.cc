@@ -12,6 +12,7 @@
 #include <set>
 #include <string>
 
+#include "absl/strings/ascii.h"
 #include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_split.h"
@@ -39,6 +40,10 @@ class WatchTest : public JobTest {
   std::string JobPath(const std::string& name) {
     return Path("state/elasticdl/jobs/watched/" + name);
   }
+  // Without the newline at its end.
+  std::string JobFile(const std::string& name) {
+    return std::string(absl::StripAsciiWhitespace(Contents(JobPath(name))));
+  }
   std::unique_ptr<Job> Watched(Flags flags) {
     flags.insert(flags.begin(), {"--distribution_strategy=AllreduceStrategy"});
     return Train("watched", flags);
@@ -51,10 +56,10 @@ class WatchTest : public JobTest {
   }
   // Status 0: no answer.
   httplib::Response Get(const std::string& path, bool with_token = true) {
-    httplib::Client client("http://" + Contents(JobPath("http_address")));
+    httplib::Client client("http://" + JobFile("http_address"));
     httplib::Headers headers;
     if (with_token) {
-      headers.emplace("Authorization", "Bearer " + Contents(JobPath("token")));
+      headers.emplace("Authorization", "Bearer " + JobFile("token"));
     }
     const auto answer = client.Get(path.c_str(), headers);
     if (answer) return *answer;
@@ -166,7 +171,9 @@ TEST_F(WatchTest, PromtoolAcceptsTheMetrics) {
   if (!Installed("promtool")) GTEST_SKIP() << "no promtool on this machine";
   const auto job = Watched({"--num_workers=2", "--num_epochs=0"});
   WaitForStepTime(*job);
-  ASSERT_TRUE(WriteFileAtomic(Path("metrics.txt"), Get("/metrics").body).ok());
+  const std::string metrics = Get("/metrics").body;
+  ASSERT_THAT(metrics, HasSubstr("elasticdl_step_duration_seconds_bucket{"));
+  ASSERT_TRUE(WriteFileAtomic(Path("metrics.txt"), metrics).ok());
   const auto check =
       Run("promtool",
           {"/bin/sh", "-c", "promtool check metrics < " + Path("metrics.txt")});
@@ -179,16 +186,15 @@ TEST_F(WatchTest, PrometheusScrapesTheJob) {
   if (!Installed("prometheus")) GTEST_SKIP() << "no prometheus here";
   const auto job = Watched({"--num_workers=2", "--num_epochs=0"});
   WaitForStepTime(*job);
-  ASSERT_TRUE(
-      WriteFileAtomic(Path("prometheus.yml"),
-                      absl::StrCat("scrape_configs:\n"
-                                   "- job_name: elasticdl\n"
-                                   "  scrape_interval: 1s\n"
-                                   "  authorization: {credentials: '",
-                                   Contents(JobPath("token")), "'}\n",
-                                   "  static_configs: [{targets: ['",
-                                   Contents(JobPath("http_address")), "']}]\n"))
-          .ok());
+  ASSERT_TRUE(WriteFileAtomic(Path("prometheus.yml"),
+                              absl::StrCat("scrape_configs:\n"
+                                           "- job_name: elasticdl\n"
+                                           "  scrape_interval: 1s\n"
+                                           "  authorization: {credentials: '",
+                                           JobFile("token"), "'}\n",
+                                           "  static_configs: [{targets: ['",
+                                           JobFile("http_address"), "']}]\n"))
+                  .ok());
   const auto prometheus = Run(
       "prometheus", {"prometheus", "--config.file=" + Path("prometheus.yml"),
                      "--storage.tsdb.path=" + Path("tsdb"),
@@ -249,7 +255,7 @@ TEST_F(WatchTest, TheTokenIsNowhere) {
                "--tensorboard_log_dir=" + Path("tb"),
                "--log_file_path=" + Path("all.log")});
   WaitForStepTime(*job);
-  const std::string token = Contents(JobPath("token"));
+  const std::string token = JobFile("token");
   ASSERT_GE(token.size(), 16u);
   for (const char* path : {"/", "/page.js", "/api/v1/status", "/api/v1/update",
                            "/api/v1/log?pod=master", "/metrics"}) {
