@@ -12,6 +12,7 @@
 #include <set>
 #include <string>
 
+#include "absl/strings/ascii.h"
 #include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_split.h"
@@ -39,6 +40,10 @@ class WatchTest : public JobTest {
   std::string JobPath(const std::string& name) {
     return Path("state/elasticdl/jobs/watched/" + name);
   }
+  // Without the newline at its end.
+  std::string JobFile(const std::string& name) {
+    return std::string(absl::StripAsciiWhitespace(Contents(JobPath(name))));
+  }
   std::unique_ptr<Job> Watched(Flags flags) {
     flags.insert(flags.begin(), {"--distribution_strategy=AllreduceStrategy"});
     return Train("watched", flags);
@@ -49,13 +54,18 @@ class WatchTest : public JobTest {
       return event.contains("step_time") && event.value("workers", 0) == 2;
     });
   }
-  httplib::Result Get(const std::string& path, bool with_token = true) {
-    httplib::Client client("http://" + Contents(JobPath("http_address")));
+  // Status 0: no answer.
+  httplib::Response Get(const std::string& path, bool with_token = true) {
+    httplib::Client client("http://" + JobFile("http_address"));
     httplib::Headers headers;
     if (with_token) {
-      headers.emplace("Authorization", "Bearer " + Contents(JobPath("token")));
+      headers.emplace("Authorization", "Bearer " + JobFile("token"));
     }
-    return client.Get(path.c_str(), headers);
+    const auto answer = client.Get(path.c_str(), headers);
+    if (answer) return *answer;
+    httplib::Response none;
+    none.status = 0;
+    return none;
   }
   void Stop(Job& job) {
     const auto stop = Run("stop", {Program("elasticdl"), "stop"});
@@ -108,8 +118,8 @@ TEST_F(WatchTest, TheApiTellsWhereTheTimeGoes) {
   const auto job = Watched({"--num_workers=2", "--num_epochs=0"});
   WaitForStepTime(*job);
   const auto answer = Get("/api/v1/status");
-  ASSERT_TRUE(answer) << "no answer";
-  const Json status = Json::parse(answer->body);
+  ASSERT_EQ(answer.status, 200);
+  const Json status = Json::parse(answer.body);
   const Json& time = status.at("step_time");
   double sum = 0;
   for (const auto& [name, value] : time.items()) {
@@ -124,9 +134,9 @@ TEST_F(WatchTest, TheApiTellsWhereTheTimeGoes) {
   const auto top = Run("top", {Program("elasticdl"), "top", "--json"});
   ASSERT_EQ(top->Wait(), 0) << top->err();
   EXPECT_TRUE(Json::parse(top->out()).contains("step_time"));
-  EXPECT_EQ(Get("/healthz", /*with_token=*/false)->status, 200);
-  EXPECT_EQ(Get("/readyz", /*with_token=*/false)->status, 200);
-  EXPECT_EQ(Get("/metrics", /*with_token=*/false)->status, 401);
+  EXPECT_EQ(Get("/healthz", /*with_token=*/false).status, 200);
+  EXPECT_EQ(Get("/readyz", /*with_token=*/false).status, 200);
+  EXPECT_EQ(Get("/metrics", /*with_token=*/false).status, 401);
   Stop(*job);
 }
 
@@ -137,8 +147,8 @@ TEST_F(WatchTest, ServersTellWhatTheyHave) {
   Json status;
   job->WaitForEvent("progress", [&](const Json&) {
     const auto answer = Get("/api/v1/status");
-    if (!answer || answer->status != 200) return false;
-    status = Json::parse(answer->body);
+    if (answer.status != 200) return false;
+    status = Json::parse(answer.body);
     int told = 0;
     for (const Json& pod : status.at("pods")) {
       const Json& usage = pod.at("usage");
@@ -147,13 +157,13 @@ TEST_F(WatchTest, ServersTellWhatTheyHave) {
     }
     return told == 2;
   });
+  ASSERT_TRUE(status.is_object());
   for (const Json& pod : status.at("pods")) {
     if (pod.at("type") != "ps") continue;
     EXPECT_GT(pod.at("usage").at("pushes_per_s").get<double>(), 0);
     EXPECT_GT(pod.at("usage").at("memory_bytes").get<int64_t>(), 1 << 20);
   }
-  EXPECT_THAT(Get("/metrics")->body,
-              HasSubstr("elasticdl_server_pulls_total{"));
+  EXPECT_THAT(Get("/metrics").body, HasSubstr("elasticdl_server_pulls_total{"));
   Stop(*job);
 }
 
@@ -161,7 +171,9 @@ TEST_F(WatchTest, PromtoolAcceptsTheMetrics) {
   if (!Installed("promtool")) GTEST_SKIP() << "no promtool on this machine";
   const auto job = Watched({"--num_workers=2", "--num_epochs=0"});
   WaitForStepTime(*job);
-  ASSERT_TRUE(WriteFileAtomic(Path("metrics.txt"), Get("/metrics")->body).ok());
+  const std::string metrics = Get("/metrics").body;
+  ASSERT_THAT(metrics, HasSubstr("elasticdl_step_duration_seconds_bucket{"));
+  ASSERT_TRUE(WriteFileAtomic(Path("metrics.txt"), metrics).ok());
   const auto check =
       Run("promtool",
           {"/bin/sh", "-c", "promtool check metrics < " + Path("metrics.txt")});
@@ -174,16 +186,15 @@ TEST_F(WatchTest, PrometheusScrapesTheJob) {
   if (!Installed("prometheus")) GTEST_SKIP() << "no prometheus here";
   const auto job = Watched({"--num_workers=2", "--num_epochs=0"});
   WaitForStepTime(*job);
-  ASSERT_TRUE(
-      WriteFileAtomic(Path("prometheus.yml"),
-                      absl::StrCat("scrape_configs:\n"
-                                   "- job_name: elasticdl\n"
-                                   "  scrape_interval: 1s\n"
-                                   "  authorization: {credentials: '",
-                                   Contents(JobPath("token")), "'}\n",
-                                   "  static_configs: [{targets: ['",
-                                   Contents(JobPath("http_address")), "']}]\n"))
-          .ok());
+  ASSERT_TRUE(WriteFileAtomic(Path("prometheus.yml"),
+                              absl::StrCat("scrape_configs:\n"
+                                           "- job_name: elasticdl\n"
+                                           "  scrape_interval: 1s\n"
+                                           "  authorization: {credentials: '",
+                                           JobFile("token"), "'}\n",
+                                           "  static_configs: [{targets: ['",
+                                           JobFile("http_address"), "']}]\n"))
+                  .ok());
   const auto prometheus = Run(
       "prometheus", {"prometheus", "--config.file=" + Path("prometheus.yml"),
                      "--storage.tsdb.path=" + Path("tsdb"),
@@ -244,13 +255,13 @@ TEST_F(WatchTest, TheTokenIsNowhere) {
                "--tensorboard_log_dir=" + Path("tb"),
                "--log_file_path=" + Path("all.log")});
   WaitForStepTime(*job);
-  const std::string token = Contents(JobPath("token"));
+  const std::string token = JobFile("token");
   ASSERT_GE(token.size(), 16u);
   for (const char* path : {"/", "/page.js", "/api/v1/status", "/api/v1/update",
                            "/api/v1/log?pod=master", "/metrics"}) {
     const auto answer = Get(path);
-    ASSERT_TRUE(answer) << path;
-    EXPECT_THAT(answer->body, Not(HasSubstr(token))) << path;
+    ASSERT_EQ(answer.status, 200) << path;
+    EXPECT_THAT(answer.body, Not(HasSubstr(token))) << path;
   }
   const auto report = Run("report", {Program("elasticdl"), "report",
                                      "--output=" + Path("report.html")});

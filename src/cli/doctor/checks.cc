@@ -3,6 +3,7 @@
 #include <sched.h>
 #include <sys/statvfs.h>
 
+#include <algorithm>
 #include <cerrno>
 #include <cstdio>
 #include <thread>
@@ -251,10 +252,10 @@ DoctorHost RealHost() {
     // What is not there yet will be made in the folder above.
     while (statvfs(folder.c_str(), &disk) != 0) {
       const size_t slash = folder.rfind('/');
-      if (errno != ENOENT || slash == std::string::npos || slash == 0) {
+      if (errno != ENOENT || slash == std::string::npos || folder == "/") {
         return ErrnoToStatus(errno, path);
       }
-      folder.resize(slash);
+      folder.resize(std::max<size_t>(1, slash));
     }
     return static_cast<int64_t>(disk.f_bavail) *
            static_cast<int64_t>(disk.f_frsize);
