@@ -41,8 +41,7 @@ absl::Status AllReduceTrainer::SetUp() {
     link.backend.backend = deps_.job.collective();
   }
   // All members must offer the same, whatever device each of them has got.
-  const std::string& device = deps_.job.device();
-  if (link.backend.backend == "auto" && !device.empty() && device != "cpu") {
+  if (link.backend.backend == "auto" && deps_.job.device() != "cpu") {
     link.backend.backend = "nccl";
   }
   link_ = deps_.environment.MakeLink(
