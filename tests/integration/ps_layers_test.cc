@@ -1,5 +1,7 @@
 // Models with large layers of torch: their rows live on the servers, and they
 // are whole again everywhere else.
+#include <algorithm>
+
 #include "integration/ps_chaos.h"
 
 namespace elasticdl::test {
@@ -88,6 +90,55 @@ TEST_F(PsLayersTest, SameAsOnOneMachineAndBack) {
   const auto diff = Run("diff", {Program("elasticdl"), "ckpt", "diff",
                                  Path("local"), Path("back")});
   EXPECT_EQ(diff->Wait(), 0) << diff->out() << diff->err();
+}
+
+// The same with backups: a takeover changes no bit.
+TEST_F(PsLayersTest, SameWithBackups) {
+  const auto local = TrainLayers(
+      "local", {"--distribution_strategy=Local", "--num_workers=1"});
+  ASSERT_EQ(local->Wait(), 0) << local->Output();
+  Flags flags = Servers(2, 1);
+  flags.push_back(From("local", Versions(Path("local")).front()));
+  flags.insert(flags.end(), {"--ps_backup=1", "--model_params=pace=" + pace()});
+  const auto servers = TrainLayers("servers", flags);
+  ASSERT_TRUE(servers->WaitUntil("current backups", [](const auto& events) {
+    return std::count_if(events.begin(), events.end(), [](const Json& event) {
+             return event.at("event") == "ps_backup_current";
+           }) >= 2;
+  })) << servers->Output();
+  Kill(*servers, "ps", 1);
+  ASSERT_TRUE(servers->WaitUntil("a takeover", [](const auto& events) {
+    return std::any_of(events.begin(), events.end(), [](const Json& event) {
+      return event.at("event") == "ps_takeover";
+    });
+  })) << servers->Output();
+  Go();
+  ASSERT_EQ(servers->Wait(), 0) << servers->Output();
+  EXPECT_TRUE(StateDict("servers") == StateDict("local"));
+}
+
+// Rows of 16 bits, fewer than there are ids, with backups: the job goes on
+// after a kill, and what it saves can be used elsewhere.
+TEST_F(PsLayersTest, BoundedSmallRowsWithBackups) {
+  Flags flags = Servers(2, 2);
+  flags.insert(flags.end(),
+               {"--use_async", "--ps_backup=1", "--embedding_max_rows=1024",
+                "--embedding_dtype=bfloat16", "--model_params=pace=" + pace()});
+  const auto job = TrainLayers("bounded", flags);
+  ASSERT_TRUE(WaitForSteps(*job, 5));
+  Kill(*job, "ps", 0);
+  ASSERT_TRUE(WaitForSteps(*job, 15));
+  Kill(*job, "ps", 1);
+  Go();
+  ASSERT_EQ(job->Wait(), 0) << job->Output();
+  EXPECT_TRUE(ChaosLedgerIsExact(*job, 2)) << job->Output();
+  // A bucket has one row, and those of the push that came last.
+  const int64_t most = 1024 + 2 * 32 * 3;
+  EXPECT_LE(RowsIn(Path("bounded")).at("words.weight"), most);
+  const auto next =
+      TrainLayers("next", {"--distribution_strategy=Local", "--num_workers=1",
+                           "--checkpoint_dir_for_init=" + Path("bounded")});
+  ASSERT_EQ(next->Wait(), 0) << next->Output();
 }
 
 // Rows that nobody has touched are nowhere stored, and have their initial

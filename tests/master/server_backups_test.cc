@@ -40,6 +40,16 @@ class ServerBackupsTest : public testing::Test {
     }
     return backups_->OnHello(now_, hello);
   }
+  // Of a job that has three servers by now.
+  ServerBackups::Decisions StartThird() {
+    v1::ServerHello hello;
+    hello.set_server(2);
+    v1::PsCopy& copy = *hello.add_copies();
+    copy.set_part(2);
+    copy.set_incarnation(1);
+    copy.set_address("h22");
+    return backups_->OnHello(now_, hello);
+  }
   ServerBackups::Decisions Say(int server, int part, int64_t term,
                                const std::string& what, int64_t number = 0) {
     v1::PsPartState state;
@@ -95,6 +105,57 @@ TEST_F(ServerBackupsTest, APrimaryBeginsAloneAndHearsOfItsBackup) {
   EXPECT_FALSE(Find(decisions, 1, 0)->primary());
   EXPECT_TRUE(Find(decisions, 1, 1)->primary());
   EXPECT_EQ(Find(decisions, 1, 1)->backup_address(), "h01");
+}
+
+TEST_F(ServerBackupsTest, ABackupGoesToANewServer) {
+  StartAll();
+  Say(1, 1, 1, "serving", 5);
+  EXPECT_THAT(backups_->SetServers(3).hosting, ElementsAre(0, 2));
+  EXPECT_THAT(backups_->PartsOn(0), ElementsAre(0, 1, 2));
+  EXPECT_THAT(backups_->PartsOn(2), ElementsAre(2));
+  // The primary proves that it is alive before its backup is given up.
+  auto decisions = StartThird();
+  const v1::PsAssignment* primary = Find(decisions, 1, 1);
+  ASSERT_NE(primary, nullptr);
+  EXPECT_EQ(primary->backup_address(), "");
+  EXPECT_EQ(primary->alone(), 0);
+  EXPECT_TRUE(backups_->HasBackup(1));
+  EXPECT_THAT(decisions.hosting, IsEmpty());
+  decisions = Say(1, 1, 1, "lost", 1);
+  EXPECT_THAT(decisions.hosting, ElementsAre(0, 2));
+  EXPECT_EQ(decisions.records.back().host(), 2);
+  EXPECT_FALSE(decisions.records.back().current());
+  EXPECT_THAT(backups_->PartsOn(0), ElementsAre(0, 2));
+  EXPECT_THAT(backups_->PartsOn(2), ElementsAre(1, 2));
+  EXPECT_EQ(backups_->needed(), 3);
+}
+
+TEST_F(ServerBackupsTest, APrimaryThatIsLostKeepsItsOldBackup) {
+  StartAll();
+  Say(1, 1, 1, "serving", 5);
+  backups_->SetServers(3);
+  StartThird();
+  backups_->OnLost(now_, 1);
+  EXPECT_EQ(backups_->PrimaryOf(1), 0);
+}
+
+TEST_F(ServerBackupsTest, APartIsHandedOver) {
+  StartAll();
+  backups_->OnLost(now_, 1);
+  Start(1);
+  Say(0, 1, 2, "serving", 5);
+  Say(0, 1, 2, "current");
+  backups_->SetServers(3);
+  auto decisions = StartThird();
+  EXPECT_THAT(decisions.away, ElementsAre(1));
+  EXPECT_EQ(backups_->PrimaryOf(1), 1);
+  ASSERT_NE(Find(decisions, 1, 1), nullptr);
+  EXPECT_EQ(Find(decisions, 1, 1)->term(), 3);
+  EXPECT_EQ(Find(decisions, 1, 1)->alone(), -1);
+  EXPECT_FALSE(Find(decisions, 0, 1)->primary());
+  // It is lost before it has asked: nothing is acknowledged by it.
+  backups_->OnLost(now_, 1);
+  EXPECT_EQ(backups_->PrimaryOf(1), 0);
 }
 
 TEST_F(ServerBackupsTest, ACurrentBackupTakesOver) {
