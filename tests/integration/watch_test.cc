@@ -268,7 +268,9 @@ TEST_F(WatchTest, TheTokenIsNowhere) {
                                      "--output=" + Path("report.html")});
   ASSERT_EQ(report->Wait(), 0) << report->err();
   const Json pods = Json::parse(Get("/api/v1/status").body).at("pods");
-  kill(pods.at(0).at("pid").get<pid_t>(), SIGKILL);
+  const pid_t victim = pods.at(0).at("pid").get<pid_t>();
+  ASSERT_GT(victim, 1);
+  kill(victim, SIGKILL);
   job->WaitForEvent("worker_lost");
   Stop(*job);
   int files = 0;
@@ -300,8 +302,11 @@ class Screen {
     }
   }
   ~Screen() {
-    kill(pid_, SIGKILL);
-    waitpid(pid_, nullptr, 0);
+    // Never a pid below 1: that would be everybody.
+    if (pid_ > 0) {
+      kill(pid_, SIGKILL);
+      waitpid(pid_, nullptr, 0);
+    }
     close(fd_);
   }
   void Type(const std::string& keys) {
