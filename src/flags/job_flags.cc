@@ -41,6 +41,14 @@ absl::Status CheckModelParams(const std::string& text) {
 absl::Status CheckReaderParams(const std::string& text) {
   return ParseKeyValues(text).status();
 }
+// They become one line of a script.
+absl::Status CheckSbatchOptions(const std::string& text) {
+  if (text.empty() || (text[0] == '-' && text.find('\n') == text.npos)) {
+    return absl::OkStatus();
+  }
+  return absl::InvalidArgumentError(
+      "must be options of sbatch on one line, each beginning with '-'");
+}
 // Flags are parsed before the program arms any failpoint, so that leaving them
 // disarmed changes nothing.
 absl::Status CheckFailpoints(const std::string& text) {
@@ -367,6 +375,17 @@ void AddWorkers(JobFlags* f, FlagSet* set) {
                .Grammar(ParseAuxParams));
 }
 
+void AddSlurm(JobFlags* f, FlagSet* set) {
+  set->Add("slurm", &f->slurm,
+           Info(kWorkers,
+                "Submit the job to Slurm with sbatch and these options of it, "
+                "e.g. --slurm='--partition=gpu --time=2:00:00'. Inside an "
+                "allocation the job runs there without this flag.")
+               .Value("OPTIONS")
+               .Optional()
+               .Check(CheckSbatchOptions));
+}
+
 void AddJobService(JobFlags* f, FlagSet* set) {
   set->Add("relaunch_on_worker_failure", &f->relaunch_on_worker_failure,
            Info(kWorkers, "Relaunches of a worker that failed by itself.")
@@ -461,7 +480,7 @@ void AddProgram(JobCommand command, JobFlags* f, FlagSet* set) {
              Info(kProgram,
                   "Who starts the workers; none: they are started by hand.")
                  .Value("NAME")
-                 .Choices({"local", "kubernetes", "none"}));
+                 .Choices({"local", "kubernetes", "slurm", "none"}));
     set->Add("http_port", &f->http_port,
              Info(kProgram, "Port of the status page; 0 = any free one.")
                  .Hidden()
@@ -535,6 +554,7 @@ void AddJobFlags(JobCommand command, JobFlags* flags, FlagSet* set) {
     flags->num_ps_pods = 1;
     flags->num_workers = 1;
   }
+  if (is_client) AddSlurm(flags, set);
   if (!is_client) AddProgram(command, flags, set);
   AddModel(command, flags, set);
   AddData(command, flags, set);

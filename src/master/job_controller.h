@@ -55,6 +55,8 @@ struct JobResult {
 inline constexpr int kExitJobFailed = 1;
 // Done, but some records were quarantined (quarantine).
 inline constexpr int kExitRecordsQuarantined = 4;
+// It was suspended: a master that is started again goes on with it.
+inline constexpr int kExitSuspended = 5;
 
 // Where the audit is to be cut before a successor goes on with this journal: it
 // tells the commits after that place again. Nothing: there were none.
@@ -172,8 +174,11 @@ class JobController {
   void Fail(absl::Time now, const std::string& reason);
   // Asked for by a person; the outcome is a failure unless all was done. If
   // there is a place for checkpoints, the workers save the model first; the
-  // second time nobody waits for that.
-  void StopJob(absl::Time now, const std::string& reason);
+  // second time nobody waits for that. With `suspend`, the journal has no
+  // outcome: a master that reads it goes on from the newest checkpoint.
+  void StopJob(absl::Time now, const std::string& reason, bool suspend = false);
+  // There are workers, and all of them have announced to leave.
+  bool AllLeaving() const;
   void OnTimer(absl::Time now);
   // When OnTimer wants to be called next.
   absl::Time NextTimer() const;
@@ -456,8 +461,11 @@ class JobController {
     std::string reason;
     // By when the workers must have come to rest.
     absl::Time deadline;
+    bool suspend = false;
   };
   std::optional<Stopping> stopping_;
+  // It ends without an outcome.
+  bool suspended_ = false;
 };
 
 }  // namespace elasticdl::master

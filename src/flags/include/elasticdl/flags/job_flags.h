@@ -129,6 +129,9 @@ struct JobFlags {
   std::string token_file;
   std::string failpoints;
 
+  // Options of sbatch; whether the flag was given, the FlagSet knows.
+  std::string slurm;
+
   // Cluster.
   std::string image;
   // Build the image at submission (commands/job_image.h).
@@ -231,6 +234,9 @@ void HintModelParams(const JobFlags& flags, FlagSet* set);
 
 // `mnist-functional-api-0725-014259` from a --model_def and the time.
 std::string DefaultJobName(const std::string& model_def, absl::Time now);
+// The same with another end, such as the number of a Slurm job.
+std::string DefaultJobName(const std::string& model_def,
+                           const std::string& suffix);
 
 // Programs of ElasticDL give each other a job's flags as one argument, checked
 // and packed (FlagSet::Pack). In a pod they are plain flags: people read them
