@@ -7,6 +7,7 @@
 #include <cerrno>
 #include <cstdint>
 #include <cstdio>
+#include <limits>
 #include <nlohmann/json.hpp>
 
 #include "absl/strings/str_cat.h"
@@ -98,6 +99,10 @@ std::string FormatStatus(const Json& status) {
 }
 
 absl::Status KillProcess(int64_t pid) {
+  // 0 and below mean groups of processes, or all of them; 1 is init.
+  if (pid <= 1 || pid > std::numeric_limits<pid_t>::max()) {
+    return absl::InvalidArgumentError(absl::StrCat(pid, " is no pod's pid"));
+  }
   if (kill(static_cast<pid_t>(pid), SIGKILL) == 0) return absl::OkStatus();
   return ErrnoToStatus(errno, absl::StrCat("kill ", pid));
 }

@@ -206,7 +206,7 @@ void Top::OnScaleKey(int key) {
 
 void Top::BeginKill() {
   if (chosen() == nullptr) return;
-  if (chosen()->pid == 0) {
+  if (chosen()->pid <= 0) {
     message_ = absl::StrCat("not on this machine: kubectl delete pod ",
                             chosen()->name);
     return;
