@@ -129,7 +129,8 @@ _elasticdl() {
   case "$command" in
 @FLAGS@    *)
       local -a asked=("${COMP_WORDS[@]:1:1}")
-      if [[ $command == data || $command == ckpt || $command == experiment ]]; then
+      if [[ $command == data || $command == ckpt || $command == experiment ||
+            $command == timeline ]]; then
         if ((COMP_CWORD == 2)); then
           words=$("${COMP_WORDS[0]}" "$command" --help 2>/dev/null |
             sed -n 's/^  \([a-z][a-z]*\)  .*/\1/p')
