@@ -160,10 +160,10 @@ LineChart DistributionChart(const std::string& title, const Summary& summary,
     list.insert(list.end(), more.begin(), more.end());
   }
   for (auto& [name, list] : all) {
-    chart.series.push_back(Distribution(
+    const std::string label =
         absl::StrFormat("%s%s%d, median %s ms", name, name.empty() ? "" : ", ",
-                        list.size(), Short(Percentile(list, 50))),
-        std::move(list)));
+                        list.size(), Short(Percentile(list, 50)));
+    chart.series.push_back(Distribution(label, std::move(list)));
   }
   return chart;
 }

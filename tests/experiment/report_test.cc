@@ -158,7 +158,8 @@ TEST(ReportTest, HasTheChartsAndEscapesEverything) {
   }
   const std::string page = ReportHtml(plan, summary, results);
   EXPECT_THAT(page, AllOf(Not(HasSubstr("<script>")), HasSubstr("&lt;b&gt;"),
-                          HasSubstr("checkpoint/restart at best")));
+                          HasSubstr("checkpoint/restart at best"),
+                          HasSubstr("median 15 ms")));
 }
 
 TEST(ReportTest, APlanWithoutResultsHasAPage) {

@@ -12,8 +12,10 @@
 #include <cerrno>
 #include <utility>
 
+#include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_replace.h"
+#include "absl/strings/str_split.h"
 #include "absl/time/clock.h"
 #include "elasticdl/common/status.h"
 #include "elasticdl/flags/environment.h"
@@ -199,10 +201,13 @@ std::string LiveJob::Audit() const {
 std::string LiveJob::LastOutput() const {
   const std::string text =
       ReadFile(JoinPath(options_.folder, "output.log")).value_or("");
-  const std::string last = process::LastWords(text, 300);
-  // One line, for a table.
-  const size_t line = last.rfind('\n');
-  return line == std::string::npos ? last : last.substr(line + 1);
+  const std::vector<std::string> lines =
+      absl::StrSplit(process::LastWords(text, 2000), '\n', absl::SkipEmpty());
+  // The last line only says where the logs are.
+  for (auto line = lines.rbegin(); line != lines.rend(); ++line) {
+    if (!absl::StartsWith(*line, "logs: ")) return line->substr(0, 300);
+  }
+  return "";
 }
 
 }  // namespace elasticdl::cli
