@@ -12,6 +12,7 @@
 #include "elasticdl/common/thread.h"
 #include "elasticdl/data/reader.h"
 #include "elasticdl/model/loader.h"
+#include "elasticdl/trace/recorder.h"
 #include "elasticdl/v1/master.pb.h"
 #include "minibatch.h"
 
@@ -25,6 +26,8 @@ struct PipelineOptions {
   int num_feeders = 1;
   // Tensors are pinned for this device.
   c10::Device device = c10::Device(c10::kCPU);
+  // For a timeline; null = none.
+  trace::Recorder* recorder = nullptr;
 };
 
 // Thread-safe. Stop() makes every thread end; the destructor joins them.

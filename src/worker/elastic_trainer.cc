@@ -38,6 +38,7 @@ void ElasticTrainer::EnterWorld(
     int64_t usual_records) {
   communicator_ = std::move(communicator);
   usual_records_ = usual_records;
+  reducer_.SetRecorder(replica_.step_clock().recorder());
 }
 
 absl::StatusOr<Round> ElasticTrainer::Run(
@@ -65,8 +66,10 @@ absl::StatusOr<Round> ElasticTrainer::RunRound(
     buffers_.RollBack();
     return mine;
   }
+  replica_.step_clock().Enter(trace::Kind::kCommunication);
   round.world = device_ == nullptr ? Reduce(word, round.summary)
                                    : ReduceOnDevice(word, round.summary);
+  replica_.step_clock().Enter(trace::Kind::kOther);
   if (!round.world.ok()) {
     buffers_.RollBack();
     return round;

@@ -18,6 +18,7 @@
 #include "elasticdl/common/mutex.h"
 #include "elasticdl/common/queue.h"
 #include "elasticdl/common/thread.h"
+#include "elasticdl/trace/recorder.h"
 #include "flat_parameters.h"
 
 namespace elasticdl::worker {
@@ -46,6 +47,9 @@ class GradientReducer {
   void Cancel();
 
   size_t num_buckets() const { return buckets_.size(); }
+
+  // For a timeline; null = none. Not while something is reduced.
+  void SetRecorder(trace::Recorder* recorder) { recorder_ = recorder; }
 
  private:
   // Floats [begin, end) of the gradients; the parameters [first, last).
@@ -83,6 +87,7 @@ class GradientReducer {
   std::vector<uint16_t> compressed_;
   // If the gradients are on a device.
   std::unique_ptr<DeviceSum> device_;
+  trace::Recorder* recorder_ = nullptr;
 
   Mutex mu_;
   CondVar done_;

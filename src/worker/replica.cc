@@ -136,6 +136,7 @@ void Replica::SetTraining(bool training) {
 
 absl::StatusOr<torch::Tensor> Replica::Loss(const Batch& batch) {
   SetTraining(true);
+  step_clock_.Enter(trace::Kind::kForward);
   ELASTICDL_RETURN_IF_ERROR(Failpoint("worker.forward"));
   std::optional<Batch> moved;
   if (!on_cpu()) moved = ToDevice(batch, device());
@@ -154,6 +155,7 @@ absl::StatusOr<torch::Tensor> Replica::Loss(const Batch& batch) {
 }
 
 absl::Status Replica::Backward(const torch::Tensor& loss, double scale) {
+  step_clock_.Enter(trace::Kind::kBackward);
   try {
     if (scale == 1) {
       loss.backward();
@@ -198,6 +200,7 @@ absl::StatusOr<torch::Tensor> Replica::EnqueueGradients(const Batch& batch,
 
 void Replica::ApplyGradients(double learning_rate) {
   ++step_;
+  const trace::ScopedKind timed(step_clock_, trace::Kind::kOptimizer);
   if (!on_cpu()) {
     const torch::Tensor gradients = flat_->gradient_tensor();
     if (clip_norm_ > 0) ClipTensorByNorm(clip_norm_, gradients);

@@ -14,6 +14,7 @@
 #include "elasticdl/checkpoint/snapshot.h"
 #include "elasticdl/model/loader.h"
 #include "elasticdl/optim.h"
+#include "elasticdl/trace/step_clock.h"
 #include "flat_parameters.h"
 #include "host_mirror.h"
 
@@ -106,6 +107,8 @@ class Replica {
   // After the bytes of State() were replaced.
   void SetStep(int64_t step) { step_ = step; }
   const NamedTensors& buffers() const { return network_->buffers(); }
+  // Where the time of the training thread goes.
+  trace::StepClock& step_clock() { return step_clock_; }
 
   // Writes the model for torch::load, as tensors of the CPU (model::ExportTo).
   absl::Status Export(const std::string& dir);
@@ -146,6 +149,7 @@ class Replica {
   // Nothing: a new network is in whatever mode its maker left it.
   std::optional<bool> training_;
   int64_t step_ = 0;
+  trace::StepClock step_clock_;
 };
 
 }  // namespace elasticdl::worker

@@ -6,7 +6,9 @@
 #include <test_cudart.h>
 #include <torch/torch.h>
 
+#include <algorithm>
 #include <cmath>
+#include <cstring>
 #include <functional>
 #include <limits>
 #include <memory>
@@ -19,6 +21,7 @@
 #include "elastic_trainer.h"
 #include "elasticdl/collective/device_communicator.h"
 #include "elasticdl/common/mutex.h"
+#include "elasticdl/common/status.h"
 #include "members.h"
 
 namespace elasticdl::worker::test {
