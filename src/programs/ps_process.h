@@ -89,6 +89,8 @@ class PsProcess {
   // meanwhile.
   void ApplyCommits();
   void Commit(const v1::MasterMessage& message);
+  // The thread that tells the master now and then what the server has.
+  void TellUsage();
   bool stopping() const;
 
   const PsOptions options_;
@@ -103,9 +105,12 @@ class PsProcess {
   Queue<v1::MasterMessage> commits_;
 
   mutable Mutex mu_;
+  CondVar stopped_;
   bool stopping_ ABSL_GUARDED_BY(mu_) = false;
   // By part. Changed by the thread of Run.
   std::map<int, PartPtr> parts_ ABSL_GUARDED_BY(mu_);
+  // The conversation is over.
+  bool talked_ ABSL_GUARDED_BY(mu_) = false;
 };
 
 }  // namespace elasticdl::programs

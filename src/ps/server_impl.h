@@ -46,6 +46,7 @@ class ServerImpl : public Server, private FollowedServer {
                      absl::string_view payload) override;
   Moving moving() const override;
   absl::Status Settle() override;
+  Stats stats() const override;
   void Assign(const v1::PsAssignment& assignment) override;
   v1::PsCopy Describe() const override;
   absl::Status Wait() override;
