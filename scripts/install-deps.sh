@@ -3,7 +3,7 @@
 # Idempotent. Works as root or with sudo.
 #   scripts/install-deps.sh          build, run and test
 #   scripts/install-deps.sh --dev    also clang's tools for `make lint`, pre-commit, MPI,
-#                                    chromium for the tests of the page
+#                                    Slurm, chromium for the tests of the page
 #   scripts/install-deps.sh --programs   only what is needed to build the programs
 #   scripts/install-deps.sh --bench  also the alternatives that benchmarks/ measure
 set -euo pipefail
@@ -33,6 +33,8 @@ for argument in "$@"; do
       packages+=(clang clang-tidy clang-format libclang-rt-14-dev pre-commit)
       # --collective=mpi and its tests; without them both are left out.
       packages+=(libopenmpi-dev openmpi-bin)
+      # The tests on a Slurm of one node (3 MB to download, 11 s).
+      packages+=(slurmctld slurmd slurm-client munge)
       # The tests of the page.
       packages+=(chromium fonts-dejavu-core)
       ;;

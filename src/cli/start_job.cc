@@ -6,6 +6,7 @@
 #include "elasticdl/flags/environment.h"
 #include "elasticdl/flags/job_flags.h"
 #include "local/local_commands.h"
+#include "slurm/submit.h"
 
 namespace elasticdl::cli {
 namespace {
@@ -22,6 +23,7 @@ int RunJob(const std::string& name, const std::string& summary,
                  std::string(status.message()).c_str());
     return 1;
   }
+  if (set.IsSet("slurm")) return SubmitToSlurm(name, flags, set);
   if (flags.state_dir.empty()) {
     const absl::Status status = set.Set("state_dir", flags::DefaultStateDir());
     if (!status.ok()) return set.Report(status);

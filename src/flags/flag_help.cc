@@ -36,7 +36,9 @@ std::string Left(const FlagSet::Description& flag) {
   if (value.empty()) {
     value = flag.type == "int" ? "N" : flag.type == "float" ? "X" : "TEXT";
   }
-  return absl::StrCat("  --", flag.name, "=", value);
+  return flag.info.value_optional
+             ? absl::StrCat("  --", flag.name, "[=", value, "]")
+             : absl::StrCat("  --", flag.name, "=", value);
 }
 
 std::string Right(const FlagSet::Description& flag) {

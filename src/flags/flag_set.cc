@@ -190,6 +190,9 @@ absl::Status FlagSet::Impl::ScanFlag(const std::vector<std::string>& args,
       *i + 1 < args.size() && !absl::StartsWith(args[*i + 1], "--");
   if (equals != std::string::npos) {
     found.value = arg.substr(equals + 1);
+  } else if (!is_config && flags[found.flag].info.value_optional) {
+    // Never the next word: it might be anything.
+    found.value.clear();
   } else if (!is_config && flags[found.flag].is_bool()) {
     // Where words may follow that are no values, none is taken: in
     // `logs --follow 0` the 0 is a pod. There --flag=value is the way.

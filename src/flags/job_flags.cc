@@ -41,6 +41,14 @@ absl::Status CheckModelParams(const std::string& text) {
 absl::Status CheckReaderParams(const std::string& text) {
   return ParseKeyValues(text).status();
 }
+// They become one line of a script.
+absl::Status CheckSbatchOptions(const std::string& text) {
+  if (text.empty() || (text[0] == '-' && text.find('\n') == text.npos)) {
+    return absl::OkStatus();
+  }
+  return absl::InvalidArgumentError(
+      "must be options of sbatch on one line, each beginning with '-'");
+}
 // Flags are parsed before the program arms any failpoint, so that leaving them
 // disarmed changes nothing.
 absl::Status CheckFailpoints(const std::string& text) {
@@ -380,6 +388,17 @@ void AddWorkers(JobFlags* f, FlagSet* set) {
                .Grammar(ParseAuxParams));
 }
 
+void AddSlurm(JobFlags* f, FlagSet* set) {
+  set->Add("slurm", &f->slurm,
+           Info(kWorkers,
+                "Submit the job to Slurm with sbatch and these options of it, "
+                "e.g. --slurm='--partition=gpu --time=2:00:00'. Inside an "
+                "allocation the job runs there without this flag.")
+               .Value("OPTIONS")
+               .Optional()
+               .Check(CheckSbatchOptions));
+}
+
 void AddJobService(JobFlags* f, FlagSet* set) {
   set->Add("relaunch_on_worker_failure", &f->relaunch_on_worker_failure,
            Info(kWorkers, "Relaunches of a worker that failed by itself.")
@@ -413,6 +432,12 @@ void AddOutput(JobFlags* f, FlagSet* set) {
            Info(kOutput, "The least level that is logged.")
                .Value("LEVEL")
                .Choices({"DEBUG", "INFO", "WARNING", "ERROR", "CRITICAL"}));
+  set->Add("log_format", &f->log_format,
+           Info(kOutput,
+                "Log lines for people, or a JSON object per line with time, "
+                "level, job, pod, generation, step and message.")
+               .Value("FORMAT")
+               .Choices({"text", "json"}));
   set->Add("log_file_path", &f->log_file_path,
            Info(kOutput, "Copy the pods' output to this file.").Value("FILE"));
   set->Add("event_log", &f->event_log,
@@ -425,10 +450,18 @@ void AddOutput(JobFlags* f, FlagSet* set) {
                .Value("FILE"));
   set->Add("tensorboard_log_dir", &f->tensorboard_log_dir,
            Info(kOutput, "Write TensorBoard event files here.").Value("DIR"));
-  set->Add("display", &f->display,
-           Info(kOutput, "Progress: a live line, plain lines, or nothing.")
+  set->Add("timeline", &f->timeline,
+           Info(kOutput,
+                "Write what each worker does when, for Perfetto, "
+                "chrome://tracing and elasticdl timeline.")
+               .Value("FILE"));
+  set->Add("progress", &f->display,
+           Info(kOutput,
+                "Progress: a live line on a terminal and plain lines elsewhere "
+                "(auto), JSON objects for programs, or nothing.")
                .Value("HOW")
-               .Choices({"auto", "live", "plain", "none"}));
+               .Choices({"auto", "live", "plain", "json", "none"})
+               .Old({"display"}));
   set->Add("detach", &f->detach,
            Info(kOutput, "Return when the job has started."));
   set->Add("state_dir", &f->state_dir,
@@ -460,7 +493,7 @@ void AddProgram(JobCommand command, JobFlags* f, FlagSet* set) {
              Info(kProgram,
                   "Who starts the workers; none: they are started by hand.")
                  .Value("NAME")
-                 .Choices({"local", "kubernetes", "none"}));
+                 .Choices({"local", "kubernetes", "slurm", "none"}));
     set->Add("http_port", &f->http_port,
              Info(kProgram, "Port of the status page; 0 = any free one.")
                  .Hidden()
@@ -534,6 +567,7 @@ void AddJobFlags(JobCommand command, JobFlags* flags, FlagSet* set) {
     flags->num_ps_pods = 1;
     flags->num_workers = 1;
   }
+  if (is_client) AddSlurm(flags, set);
   if (!is_client) AddProgram(command, flags, set);
   AddModel(command, flags, set);
   AddData(command, flags, set);

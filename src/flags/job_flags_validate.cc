@@ -1,6 +1,7 @@
 // Rules between job flags, and what is derived from several of them.
 #include <algorithm>
 #include <filesystem>
+#include <optional>
 #include <utility>
 
 #include "absl/strings/ascii.h"
@@ -14,6 +15,7 @@
 #include "elasticdl/common/status.h"
 #include "elasticdl/flags/grammar.h"
 #include "elasticdl/flags/job_flags.h"
+#include "elasticdl/flags/slurm.h"
 
 namespace elasticdl::flags {
 namespace {
@@ -50,6 +52,36 @@ absl::Status CheckLocalJobName(const std::string& name) {
       "--job_name: '", name,
       "' may hold letters, digits, '-', '_' and '.' only, at most 100, "
       "with a letter or digit first");
+}
+
+// One worker for each task or GPU, unless a number was given.
+absl::Status FitToAllocation(const SlurmAllocation& allocation, JobFlags* f,
+                             FlagSet* set) {
+  const int64_t room = allocation.Workers(f->num_ps_pods);
+  if (!set->IsSet("num_workers")) {
+    if (f->Strategy() == kLocal) return absl::OkStatus();
+    return set->Set("num_workers", absl::StrCat(room));
+  }
+  if (f->num_workers > room) {
+    set->AddHint(absl::StrCat("--num_workers=", f->num_workers, ": Slurm job ",
+                              allocation.job_id, " has room for ", room,
+                              "; the others wait"));
+  }
+  return absl::OkStatus();
+}
+
+absl::Status CheckSlurm(const JobFlags& f, const FlagSet& set) {
+  if (!set.IsSet("slurm")) return absl::OkStatus();
+  if (f.OnCluster()) {
+    return BadFlag("--slurm and --image contradict each other: a job runs on ",
+                   "Slurm or on Kubernetes");
+  }
+  if (f.detach) {
+    return BadFlag(
+        "--detach has no meaning with --slurm: Slurm runs the job in the "
+        "background");
+  }
+  return absl::OkStatus();
 }
 
 absl::Status CheckJob(JobCommand command, const JobFlags& f) {
@@ -337,6 +369,7 @@ absl::Status ValidateJobFlags(JobCommand command, JobFlags* flags,
   ELASTICDL_RETURN_IF_ERROR(CheckBackup(*flags));
   ELASTICDL_RETURN_IF_ERROR(CheckWorkers(flags, set));
   ELASTICDL_RETURN_IF_ERROR(CheckCollective(command, *flags));
+  if (IsClient(command)) ELASTICDL_RETURN_IF_ERROR(CheckSlurm(*flags, *set));
   if (flags->OnCluster()) {
     ELASTICDL_RETURN_IF_ERROR(CheckResources(*flags, *set));
   }
@@ -366,6 +399,12 @@ void HintModelParams(const JobFlags& flags, FlagSet* set) {
 }
 
 std::string DefaultJobName(const std::string& model_def, absl::Time now) {
+  return DefaultJobName(
+      model_def, absl::FormatTime("%m%d-%H%M%S", now, absl::LocalTimeZone()));
+}
+
+std::string DefaultJobName(const std::string& model_def,
+                           const std::string& suffix) {
   std::string model = model_def;
   if (absl::EndsWith(model, ".pt")) model.resize(model.size() - 3);
   // a.b.fn → b; path/net → net.
@@ -383,8 +422,6 @@ std::string DefaultJobName(const std::string& model_def, absl::Time now) {
     if (plain) name += c;
     if (!plain && !name.empty() && name.back() != '-') name += '-';
   }
-  const std::string suffix =
-      absl::FormatTime("%m%d-%H%M%S", now, absl::LocalTimeZone());
   name.resize(std::min(name.size(), kMaxJobName - suffix.size() - 1));
   while (!name.empty() && name.back() == '-') name.pop_back();
   if (name.empty()) name = "job";
@@ -420,14 +457,26 @@ absl::Status CheckJobFlags(JobCommand command,
   }
   absl::Status status = set->Parse(args);
   if (status.ok()) status = TranslateLegacyFlags(flags, set);
+  std::optional<SlurmAllocation> allocation;
+  if (status.ok() && IsClient(command) && !flags->OnCluster() &&
+      !set->IsSet("slurm")) {
+    allocation = FindSlurmAllocation();
+  }
+  if (status.ok() && allocation.has_value()) {
+    status = FitToAllocation(*allocation, flags, set);
+  }
   if (status.ok()) status = ValidateJobFlags(command, flags, set);
   if (status.ok() && IsClient(command) && !flags->OnCluster()) {
     HintModelParams(*flags, set);
   }
   const bool starts_job = IsClient(command) || command == JobCommand::kMaster;
   if (status.ok() && starts_job && flags->job_name.empty()) {
-    status =
-        set->Set("job_name", DefaultJobName(flags->model_def, absl::Now()));
+    // A job that Slurm has requeued has the name that it had before.
+    status = set->Set(
+        "job_name",
+        allocation.has_value()
+            ? DefaultJobName(flags->model_def, "slurm-" + allocation->job_id)
+            : DefaultJobName(flags->model_def, absl::Now()));
   }
   return status;
 }

@@ -17,6 +17,7 @@
 #include "job_reporter.h"
 #include "local_pod_backend.h"
 #include "pod_manager.h"
+#include "slurm_pod_backend.h"
 
 namespace elasticdl::master {
 namespace {
@@ -42,6 +43,8 @@ class CommandJob : public Master {
   void Stop(const std::string& reason) override {
     Post([this, reason](absl::Time now) { OnStop(now, reason); });
   }
+  // A command has no state that a later run could go on from.
+  void Suspend(const std::string& reason) override { Stop(reason); }
 
  private:
   using Task = std::function<void(absl::Time now)>;
@@ -92,12 +95,18 @@ absl::Status CommandJob::SetUp() {
   ELASTICDL_ASSIGN_OR_RETURN(pods.priority,
                              ParseWorkerPriority(options_.worker_pod_priority));
   pods_ = std::make_unique<PodManager>(pods);
-  LocalPodBackend::Options backend;
-  backend.environment = options_.environment;
-  ELASTICDL_ASSIGN_OR_RETURN(
-      backend_, LocalPodBackend::Start(backend, [this](const PodEvent& event) {
-        Post([this, event](absl::Time now) { OnPodEvent(now, event); });
-      }));
+  const PodEventSink sink = [this](const PodEvent& event) {
+    Post([this, event](absl::Time now) { OnPodEvent(now, event); });
+  };
+  if (options_.slurm.has_value()) {
+    ELASTICDL_ASSIGN_OR_RETURN(
+        backend_,
+        StartSlurmPodBackend(*options_.slurm, options_.environment, sink));
+  } else {
+    LocalPodBackend::Options backend;
+    backend.environment = options_.environment;
+    ELASTICDL_ASSIGN_OR_RETURN(backend_, LocalPodBackend::Start(backend, sink));
+  }
   ELASTICDL_RETURN_IF_ERROR(jobdir_.WritePid("master", getpid()));
   return reporter_->Publish(jobdir_);
 }

@@ -55,6 +55,8 @@ struct JobResult {
 inline constexpr int kExitJobFailed = 1;
 // Done, but some records were quarantined (quarantine).
 inline constexpr int kExitRecordsQuarantined = 4;
+// It was suspended: a master that is started again goes on with it.
+inline constexpr int kExitSuspended = 5;
 
 // Where the audit is to be cut before a successor goes on with this journal: it
 // tells the commits after that place again. Nothing: there were none.
@@ -157,6 +159,10 @@ class JobController {
   void RecordPart(const v1::PsPartRecord& record);
   const std::map<int, v1::PsPartRecord>& parts() const { return parts_; }
   void OnPartChange(const PartChange& change) { observer_.OnPart(change); }
+  void OnServerTelemetry(absl::Time now, int server,
+                         const v1::Telemetry& telemetry) {
+    observer_.OnTelemetry(now, /*server=*/true, server, telemetry);
+  }
   void OnServerMessage(absl::Time now, int server,
                        const v1::WorkerMessage& message);
   // The answer to Options::search_checkpoint.
@@ -168,8 +174,11 @@ class JobController {
   void Fail(absl::Time now, const std::string& reason);
   // Asked for by a person; the outcome is a failure unless all was done. If
   // there is a place for checkpoints, the workers save the model first; the
-  // second time nobody waits for that.
-  void StopJob(absl::Time now, const std::string& reason);
+  // second time nobody waits for that. With `suspend`, the journal has no
+  // outcome: a master that reads it goes on from the newest checkpoint.
+  void StopJob(absl::Time now, const std::string& reason, bool suspend = false);
+  // There are workers, and all of them have announced to leave.
+  bool AllLeaving() const;
   void OnTimer(absl::Time now);
   // When OnTimer wants to be called next.
   absl::Time NextTimer() const;
@@ -221,6 +230,8 @@ class JobController {
   JobController(Options options, TaskManager tasks, WorkerPort& port,
                 JobObserver& observer, absl::Time now);
 
+  void OnTelemetry(absl::Time now, ConnectionId connection, int64_t worker_id,
+                   const v1::Telemetry& telemetry);
   void OnHello(absl::Time now, ConnectionId connection, const v1::Hello& hello);
   void OnReady(absl::Time now, ConnectionId connection, Worker& worker,
                const v1::Ready& ready);
@@ -452,8 +463,11 @@ class JobController {
     std::string reason;
     // By when the workers must have come to rest.
     absl::Time deadline;
+    bool suspend = false;
   };
   std::optional<Stopping> stopping_;
+  // It ends without an outcome.
+  bool suspended_ = false;
 };
 
 }  // namespace elasticdl::master

@@ -1,5 +1,6 @@
 // How a job ends: it is done, it fails, or somebody stops it. The controller
 // tells the workers; the job is over when they are gone.
+#include <algorithm>
 #include <utility>
 
 #include "absl/strings/str_cat.h"
@@ -15,12 +16,13 @@ void JobController::Fail(absl::Time now, const std::string& reason) {
   }
 }
 
-void JobController::StopJob(absl::Time now, const std::string& reason) {
+void JobController::StopJob(absl::Time now, const std::string& reason,
+                            bool suspend) {
   if (ending_.has_value()) return;
   const bool first = !stopping_.has_value();
   const bool save = first && options_.membership.save_last &&
                     tasks_.step() > first_ledger_.step();
-  stopping_ = Stopping{reason, now + kStopGrace};
+  stopping_ = Stopping{reason, now + kStopGrace, suspend};
   // Those who have the model are on their way back (EndResume).
   if (save && resumption_.waiting()) return;
   if (save && HasServers()) return Advance(now);
@@ -28,8 +30,16 @@ void JobController::StopJob(absl::Time now, const std::string& reason) {
   Execute(now, /*had_level=*/true, membership().LeaveAll(now));
 }
 
+bool JobController::AllLeaving() const {
+  const auto& workers = registry_.workers();
+  return !workers.empty() &&
+         std::all_of(workers.begin(), workers.end(),
+                     [](const auto& entry) { return entry.second.leaving; });
+}
+
 void JobController::FinishStop() {
   const std::string reason = stopping_->reason;
+  suspended_ = stopping_->suspend;
   SetEnding({kExitJobFailed, reason});
   for (auto& [connection, worker] : registry_.workers()) {
     Stop(connection, worker, reason, 0);
@@ -52,6 +62,7 @@ void JobController::SetEnding(const JobResult& result) {
 }
 
 void JobController::RecordOutcome() {
+  if (suspended_) return;
   const JobResult result = WithLastCheckpoint(*ending_);
   v1::JournalRecord record;
   record.mutable_outcome()->set_exit_code(result.exit_code);
@@ -81,6 +92,7 @@ std::optional<JobResult> JobController::result() const {
       result.exit_code == kExitJobFailed) {
     absl::StrAppend(&result.message, "; ", SavedAtStop());
   }
+  if (suspended_) result.exit_code = kExitSuspended;
   return result;
 }
 

@@ -115,7 +115,7 @@ std::vector<v1::JournalRecord> JobController::StateRecords() const {
   }
   if (HasServers()) *state.mutable_buckets() = moves_.State();
   for (const auto& [part, record] : parts_) *state.add_parts() = record;
-  if (ending_.has_value()) {
+  if (ending_.has_value() && !suspended_) {
     const JobResult result = WithLastCheckpoint(*ending_);
     state.mutable_outcome()->set_exit_code(result.exit_code);
     state.mutable_outcome()->set_message(result.message);

@@ -8,102 +8,15 @@
 
 #include <algorithm>
 #include <cerrno>
-#include <deque>
-#include <functional>
-#include <map>
-#include <set>
-#include <thread>
 #include <utility>
 
 #include "absl/strings/str_cat.h"
 #include "elasticdl/common/clock.h"
 #include "elasticdl/common/log.h"
-#include "elasticdl/common/mutex.h"
 #include "elasticdl/common/status.h"
-#include "elasticdl/common/thread.h"
-#include "elasticdl/fork_server.h"
-#include "elasticdl/process.h"
+#include "local_pod_loop.h"
 
 namespace elasticdl::master {
-
-// Commands of other threads run on the loop's thread between two waits, so the
-// pods need no lock. Thread-safe.
-class LocalPodBackend::Loop {
- public:
-  Loop(Options options, PodEventSink sink, Fd wakeup)
-      : options_(std::move(options)),
-        sink_(std::move(sink)),
-        wakeup_(std::move(wakeup)),
-        thread_("pods", [this] { Run(); }) {}
-
-  // Runs `command` on the thread and returns its status.
-  absl::Status Call(const std::function<absl::Status()>& command);
-  void Stop();
-
-  // On the thread only:
-  absl::Status Create(const PodSpec& spec);
-  absl::Status Delete(const std::string& name, absl::Duration grace);
-
- private:
-  struct Pod {
-    // No process until the fork server has answered.
-    process::Process process;
-    process::Options options;
-    uint64_t request = 0;
-    bool deleted = false;
-    absl::Duration grace = absl::InfiniteDuration();
-    // When SIGKILL follows SIGTERM. For a deleted pod without a process: when
-    // the fork server is given up.
-    absl::Time kill_at = absl::InfiniteFuture();
-
-    bool starting() const { return process.pid == 0; }
-  };
-  // Waits on the caller's stack for its command to be run.
-  struct PendingCall {
-    const std::function<absl::Status()>* command;
-    absl::Status status;
-    bool done = false;
-  };
-
-  void Run();
-  void RunCalls();
-  void Wait();
-  bool AskForkServer(const PodSpec& spec, const process::Options& options);
-  void ReadAnswers();
-  void Started(const std::string& name, absl::StatusOr<process::Process> made);
-  void ForkServerEnded();
-  void Terminate(bool first, Pod* pod);
-  void ReapEnded();
-  void KillOverdue();
-  void KillAll();
-  int PollTimeoutMs() const;
-  void Emit(const PodEvent& event) { sink_(event); }
-  bool OnThread() const { return std::this_thread::get_id() == thread_id_; }
-
-  const Options options_;
-  const PodEventSink sink_;
-  const Fd wakeup_;
-
-  // Only the thread uses these.
-  std::map<std::string, Pod> pods_;
-  std::unique_ptr<process::ForkServer> fork_server_;
-  // Not tried again after one ended without any answer.
-  bool fork_server_works_ = true;
-  uint64_t last_request_ = 0;
-  // Process groups of ended pods, whose remaining processes must be reaped.
-  std::set<pid_t> orphans_;
-  std::thread::id thread_id_;
-
-  Mutex mu_;
-  CondVar changed_;
-  std::deque<PendingCall*> calls_ ABSL_GUARDED_BY(mu_);
-  bool started_ ABSL_GUARDED_BY(mu_) = false;
-  bool stopping_ ABSL_GUARDED_BY(mu_) = false;
-
-  // Serialises Stop with itself; Join is not thread-safe.
-  Mutex stop_mu_;
-  Thread thread_;  // last: it uses everything above
-};
 
 namespace {
 
@@ -188,8 +101,10 @@ void LocalPodBackend::Loop::Run() {
     }
     Wait();
     ReadAnswers();
+    ReadProxies();
     ReapEnded();
     KillOverdue();
+    TellWaiting();
   }
   KillAll();
 }
@@ -215,7 +130,9 @@ void LocalPodBackend::Loop::RunCalls() {
 
 int LocalPodBackend::Loop::PollTimeoutMs() const {
   absl::Time next = absl::InfiniteFuture();
-  for (const auto& [name, pod] : pods_) next = std::min(next, pod.kill_at);
+  for (const auto& [name, pod] : pods_) {
+    next = std::min({next, pod.kill_at, pod.waits_at});
+  }
   if (next == absl::InfiniteFuture()) return -1;
   const absl::Duration left = next - Clock::Real().Now();
   // Rounded up, so that the loop does not spin in the last millisecond.
@@ -228,6 +145,10 @@ void LocalPodBackend::Loop::Wait() {
   std::vector<pollfd> fds = {{wakeup_.get(), POLLIN, 0}};
   for (const auto& [name, pod] : pods_) {
     if (!pod.starting()) fds.push_back({pod.process.pidfd.get(), POLLIN, 0});
+    if (pod.output.valid()) fds.push_back({pod.output.get(), POLLIN, 0});
+  }
+  for (const process::Process& helper : helpers_) {
+    fds.push_back({helper.pidfd.get(), POLLIN, 0});
   }
   if (fork_server_ != nullptr) fds.push_back({fork_server_->fd(), POLLIN, 0});
   if (poll(fds.data(), fds.size(), PollTimeoutMs()) <= 0) return;
@@ -245,6 +166,8 @@ void LocalPodBackend::Loop::ReapEnded() {
       ++it;
       continue;
     }
+    // What it said last comes before its end.
+    ReadProxy(it->first, it->second);
     events.push_back(Reap(it->first, it->second.process, it->second.deleted));
     if (fork_server_ != nullptr) orphans_.insert(it->second.process.pid);
     it = pods_.erase(it);
@@ -257,6 +180,12 @@ void LocalPodBackend::Loop::ReapEnded() {
       ++it;
     }
   }
+  helpers_.erase(std::remove_if(helpers_.begin(), helpers_.end(),
+                                [](const process::Process& helper) {
+                                  return waitpid(helper.pid, nullptr,
+                                                 WNOHANG) != 0;
+                                }),
+                 helpers_.end());
   for (PodEvent& event : events) Emit(event);
 }
 
@@ -271,7 +200,11 @@ void LocalPodBackend::Loop::KillOverdue() {
       return ReadAnswers();
     }
     LogWarning(name, " did not end after SIGTERM: killed");
-    kill(-pod.process.pid, SIGKILL);
+    if (options_.proxy.has_value() && !pod.killing) {
+      KillProxy(pod);
+    } else {
+      kill(-pod.process.pid, SIGKILL);
+    }
   }
 }
 
@@ -280,6 +213,15 @@ void LocalPodBackend::Loop::KillAll() {
   if (fork_server_ != nullptr) {
     fork_server_->Kill();
     ReadAnswers();
+  }
+  if (options_.proxy.has_value()) {
+    for (auto& [name, pod] : pods_) KillProxy(pod);
+    while (!pods_.empty()) {
+      Wait();
+      ReadProxies();
+      ReapEnded();
+      KillOverdue();
+    }
   }
   for (auto& [name, pod] : pods_) kill(-pod.process.pid, SIGKILL);
   std::map<std::string, Pod> pods = std::move(pods_);
@@ -305,6 +247,7 @@ absl::Status LocalPodBackend::Loop::Create(const PodSpec& spec) {
   for (const auto& [key, value] : spec.env) {
     options.environment.push_back(absl::StrCat(key, "=", value));
   }
+  if (options_.proxy.has_value()) return StartProxy(spec, std::move(options));
   if (AskForkServer(spec, options)) return absl::OkStatus();
   absl::StatusOr<process::Process> started = process::Start(options);
   if (!started.ok()) return started.status();
@@ -393,12 +336,18 @@ void LocalPodBackend::Loop::Started(const std::string& name,
   event.phase = PodPhase::kRunning;
   event.pid = pod.process.pid;
   pod.kill_at = absl::InfiniteFuture();
+  if (options_.proxy.has_value()) {
+    event.phase = PodPhase::kPending;
+    event.pid = 0;
+    pod.waits_at = Clock::Real().Now() + options_.proxy->patience;
+  }
   // Delete came first.
   if (pod.deleted) Terminate(true, &pod);
   Emit(event);
 }
 
 void LocalPodBackend::Loop::Terminate(bool first, Pod* pod) {
+  if (options_.proxy.has_value()) return TerminateProxy(first, *pod);
   if (first) {
     kill(pod->process.pid, SIGTERM);
     // A stopped process would not handle SIGTERM within its grace period.

@@ -2,12 +2,14 @@
 #pragma once
 
 #include <memory>
+#include <optional>
 #include <string>
 #include <vector>
 
 #include "absl/status/statusor.h"
 #include "absl/time/time.h"
 #include "pod_backend.h"
+#include "pod_proxy.h"
 
 namespace elasticdl::master {
 
@@ -31,6 +33,9 @@ class LocalPodBackend : public PodBackend {
     // How long a deleted pod waits for it; it may still be loading its
     // libraries from a cold disk.
     absl::Duration fork_server_patience = absl::Seconds(30);
+    // The processes are proxies of pods that run elsewhere. Not together with
+    // a fork server.
+    std::optional<PodProxy> proxy;
   };
 
   // Starts the thread. INTERNAL, RESOURCE_EXHAUSTED, … if the kernel refuses a

@@ -163,6 +163,15 @@ void MasterImpl::OnStop(absl::Time now, const std::string& reason) {
   if (++stops_ > 1) give_up_ = now;
 }
 
+void MasterImpl::OnSuspend(absl::Time now, const std::string& reason) {
+  // Slurm says it more than once, to the workers and to this process.
+  if (stops_ > 0 || controller_->ending()) return;
+  ++stops_;
+  reporter_->OnMessage(absl::StrCat("suspending (", reason, ")"));
+  reporter_->Stopping();
+  controller_->StopJob(now, reason, /*suspend=*/true);
+}
+
 void MasterImpl::BeginEnding(absl::Time now) {
   const bool done = controller_->succeeding();
   give_up_ = now + (done ? kDoneGrace : kEndGrace);
@@ -203,10 +212,14 @@ void MasterImpl::OnWorkerGone(absl::Time now, ConnectionId connection,
   worker_of_.erase(connection);
 }
 
-void MasterImpl::NoteLeaving(ConnectionId connection) {
+void MasterImpl::NoteLeaving(absl::Time now, ConnectionId connection) {
   const auto found = worker_of_.find(connection);
   if (pods_ != nullptr && found != worker_of_.end()) {
     pods_->NoteLeaving(found->second);
+  }
+  // Nobody has asked all of them to leave: Slurm has (preemption, --signal).
+  if (options_.slurm.has_value() && controller_->AllLeaving()) {
+    OnSuspend(now, "Slurm ends the allocation");
   }
 }
 

@@ -47,13 +47,16 @@ class MasterImpl : public Master,
   void Stop(const std::string& reason) override {
     Post([this, reason](absl::Time now) { OnStop(now, reason); });
   }
+  void Suspend(const std::string& reason) override {
+    Post([this, reason](absl::Time now) { OnSuspend(now, reason); });
+  }
 
   // StreamSink.
   void OnMessage(ConnectionId connection, v1::WorkerMessage message) override {
     Post([this, connection, message = std::move(message)](absl::Time now) {
       if (servers_->OnMessage(now, connection, message)) return;
       controller_->OnMessage(now, connection, message);
-      if (message.has_leaving()) NoteLeaving(connection);
+      if (message.has_leaving()) NoteLeaving(now, connection);
       if (message.has_hello()) {
         worker_of_[connection] = message.hello().worker_id();
         WatchProcess(connection, message.hello());
@@ -106,12 +109,13 @@ class MasterImpl : public Master,
   void ScaleWorkers(absl::Time now, int64_t num_workers);
   void FollowServers(absl::Time now);
   void OnStop(absl::Time now, const std::string& reason);
+  void OnSuspend(absl::Time now, const std::string& reason);
   void OnPodEvent(absl::Time now, PodEvent event);
   void OnWorkerPodEnded(absl::Time now, int64_t id, const PodEvent& event);
   void WatchProcess(ConnectionId connection, const v1::Hello& hello);
   void OnWorkerGone(absl::Time now, ConnectionId connection,
                     const absl::Status& status);
-  void NoteLeaving(ConnectionId connection);
+  void NoteLeaving(absl::Time now, ConnectionId connection);
   void Execute(const std::vector<PodDecision>& decisions);
   void CreatePod(const PodDecision& decision);
   void DeletePod(const PodDecision& decision);

@@ -49,7 +49,8 @@ absl::Status MasterImpl::CheckServers(int64_t num_servers) const {
         "num_ps_pods must be at least 1 and at most ", kMaxParameterServers));
   }
   // They would all start at once, on this machine.
-  const bool here = options_.start_pods && !options_.cluster.has_value();
+  const bool here = options_.start_pods && !options_.cluster.has_value() &&
+                    !options_.slurm.has_value();
   const int64_t most = std::max<int64_t>(
       {kLocalServers,
        kLocalServersPerCore * std::thread::hardware_concurrency(),

@@ -15,6 +15,7 @@
 #include "master_impl.h"
 #include "prediction_files.h"
 #include "ps_logs.h"
+#include "slurm_pod_backend.h"
 
 namespace elasticdl::master {
 namespace {
@@ -44,7 +45,7 @@ MasterPod::Options PodOptions(const ClusterOptions& cluster) {
 
 absl::Status MasterImpl::SetUp() {
   ELASTICDL_ASSIGN_OR_RETURN(JobController::Options plan, PlanJob(options_));
-  if (options_.job.master_timeout_seconds() > 0) {
+  if (options_.job.master_timeout_seconds() > 0 || options_.keep_journal) {
     ELASTICDL_RETURN_IF_ERROR(OpenJournal(plan));
   }
   if (plan.replay.empty() && predicts()) {
@@ -129,17 +130,19 @@ absl::Status MasterImpl::OpenJournal(JobController::Options& plan) {
 
 absl::Status MasterImpl::Listen() {
   rendezvous::StreamServer::Options options;
-  // Local pods need no more than the loopback.
-  const std::string host = options_.start_pods && !options_.cluster.has_value()
-                               ? "127.0.0.1"
-                               : "0.0.0.0";
+  // Pods on this machine need no more than the loopback.
+  const std::string pods_see =
+      options_.slurm.has_value() ? options_.slurm->host : "127.0.0.1";
+  const bool here = options_.start_pods && !options_.cluster.has_value() &&
+                    pods_see == "127.0.0.1";
+  const std::string host = here ? "127.0.0.1" : "0.0.0.0";
   options.address = absl::StrCat(host, ":", options_.port);
   options.token = options_.token;
   options.keepalive_timeout = options_.worker_timeout;
   ELASTICDL_ASSIGN_OR_RETURN(server_,
                              rendezvous::StreamServer::Start(options, *this));
   const std::string address = absl::StrCat("localhost:", server_->port());
-  worker_master_addr_ = absl::StrCat("127.0.0.1:", server_->port());
+  worker_master_addr_ = absl::StrCat(pods_see, ":", server_->port());
   LogInfo("job ", options_.job.job_name(), " listens on ", host, ":",
           server_->port());
   ELASTICDL_RETURN_IF_ERROR(jobdir_.WritePid("master", getpid()));
@@ -163,6 +166,14 @@ absl::Status MasterImpl::SetUpPods() {
     Post([this, event](absl::Time now) { OnPodEvent(now, event); });
   };
   if (options_.cluster.has_value()) return StartClusterBackend(sink);
+  if (options_.slurm.has_value()) {
+    ELASTICDL_ASSIGN_OR_RETURN(
+        backend_,
+        StartSlurmPodBackend(*options_.slurm, options_.environment, sink));
+    // The steps of the master before this one have ended with it.
+    ForgetDeadWorkers({});
+    return absl::OkStatus();
+  }
   LocalPodBackend::Options backend;
   backend.environment = options_.environment;
   backend.fork_server = options_.worker_argv[0];

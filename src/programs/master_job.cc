@@ -11,6 +11,7 @@
 #include "elasticdl/common/log.h"
 #include "elasticdl/common/status.h"
 #include "elasticdl/flags/environment.h"
+#include "elasticdl/flags/slurm.h"
 #include "elasticdl/jobdir.h"
 #include "elasticdl/master.h"
 #include "master_options.h"
@@ -52,8 +53,10 @@ absl::StatusOr<int> RunJob(const flags::JobFlags& flags,
                          ? dir.PsLogDir()
                          : JoinPath(flags.ps_log, flags.job_name);
   }
+  // What Slurm suspends must be saved somewhere.
+  const bool on_slurm = options.slurm.has_value();
   if (options.job.checkpoint_dir().empty() &&
-      options.job.checkpoint_steps() > 0) {
+      (options.job.checkpoint_steps() > 0 || on_slurm)) {
     options.job.set_checkpoint_dir(JoinPath(dir.path(), "checkpoints"));
   }
   if (options.job.prediction_output_dir().empty()) {
@@ -62,9 +65,20 @@ absl::StatusOr<int> RunJob(const flags::JobFlags& flags,
   ELASTICDL_ASSIGN_OR_RETURN(const auto master,
                              master::Master::Create(std::move(options)));
   signals.Start([&](int signal) {
-    master->Stop(signal == SIGINT ? "interrupted" : "terminated");
+    if (on_slurm && signal == SIGTERM) {
+      master->Suspend("Slurm ends the allocation");
+    } else {
+      master->Stop(signal == SIGINT ? "interrupted" : "terminated");
+    }
   });
   return master->Run();
+}
+
+// Its journal, if there is one, is of this job.
+bool GoesOn(const flags::JobFlags& flags) {
+  if (flags.pod_backend != "slurm") return flags.master_timeout > 0;
+  const auto allocation = flags::FindSlurmAllocation();
+  return allocation.has_value() && allocation->restarts > 0;
 }
 
 }  // namespace
@@ -76,12 +90,12 @@ absl::StatusOr<int> RunMaster(const flags::JobFlags& flags,
   // The client has this program write to the job's folder, from where the line
   // is copied; by hand, it goes to a terminal.
   ELASTICDL_RETURN_IF_ERROR(InitLogFromFlags(
-      "master", flags.log_level, StartedByHand() ? flags.log_file_path : ""));
+      "master", flags, StartedByHand() ? flags.log_file_path : ""));
   const jobdir::JobDir dir(
       flags.state_dir.empty() ? flags::DefaultStateDir() : flags.state_dir,
       flags.job_name);
   ELASTICDL_ASSIGN_OR_RETURN(const jobdir::JobLock lock,
-                             LockJob(dir, flags.master_timeout > 0));
+                             LockJob(dir, GoesOn(flags)));
   if (!flags.log_file_path.empty()) {
     ELASTICDL_ASSIGN_OR_RETURN(
         copier, LogCopier::Start(dir.LogsDir(), flags.log_file_path));

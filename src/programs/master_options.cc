@@ -1,5 +1,7 @@
 #include "master_options.h"
 
+#include <sys/utsname.h>
+
 #include <algorithm>
 #include <cmath>
 #include <filesystem>
@@ -16,6 +18,7 @@
 #include "elasticdl/common/status.h"
 #include "elasticdl/flags/environment.h"
 #include "elasticdl/flags/grammar.h"
+#include "elasticdl/flags/slurm.h"
 
 namespace elasticdl::programs {
 namespace {
@@ -156,6 +159,30 @@ std::optional<master::ClusterOptions> MakeClusterOptions(
   return cluster;
 }
 
+absl::StatusOr<std::optional<master::SlurmOptions>> MakeSlurmOptions(
+    const flags::JobFlags& flags) {
+  if (flags.pod_backend != "slurm") return std::nullopt;
+  const auto allocation = flags::FindSlurmAllocation();
+  if (!allocation.has_value()) {
+    return absl::FailedPreconditionError(
+        "--pod_backend=slurm: SLURM_JOB_ID is not set; start this in an "
+        "allocation (salloc, sbatch)");
+  }
+  utsname name = {};
+  uname(&name);
+  master::SlurmOptions slurm;
+  slurm.job_id = allocation->job_id;
+  slurm.cpus_per_task = allocation->cpus_per_task;
+  slurm.gpus = allocation->gpus > 0;
+  slurm.in_step = allocation->in_step;
+  // The only node, and this process is on it (with salloc it need not be).
+  const std::string host = name.nodename;
+  const bool here = allocation->only_node == host ||
+                    allocation->only_node == host.substr(0, host.find('.'));
+  slurm.host = here ? "127.0.0.1" : host;
+  return slurm;
+}
+
 absl::StatusOr<master::MasterOptions> MakeMasterOptions(
     const flags::JobFlags& flags, const std::string& executable,
     std::vector<std::string> environment) {
@@ -178,10 +205,12 @@ absl::StatusOr<master::MasterOptions> MakeMasterOptions(
   options.worker_start_timeout = absl::Seconds(flags.worker_start_timeout);
   const auto cores =
       static_cast<int64_t>(std::max(1u, std::thread::hardware_concurrency()));
+  ELASTICDL_ASSIGN_OR_RETURN(options.slurm, MakeSlurmOptions(flags));
+  options.keep_journal = options.slurm.has_value();
+  const int64_t share = options.slurm.has_value() ? options.slurm->cpus_per_task
+                                                  : cores / options.num_workers;
   options.job.set_num_threads(static_cast<int32_t>(
-      flags.num_threads > 0
-          ? flags.num_threads
-          : std::max<int64_t>(1, cores / options.num_workers)));
+      flags.num_threads > 0 ? flags.num_threads : std::max<int64_t>(1, share)));
   options.num_minibatches_per_task = flags.num_minibatches_per_task;
   options.num_epochs = static_cast<int32_t>(flags.num_epochs);
   options.shuffle = flags.shuffle;
@@ -207,12 +236,18 @@ absl::StatusOr<master::MasterOptions> MakeMasterOptions(
   const std::string bin =
       std::filesystem::path(executable).parent_path().string();
   const std::string log_level = absl::StrCat("--log_level=", flags.log_level);
-  options.worker_argv = {JoinPath(bin, "elasticdl-worker"), log_level};
+  const std::string log_format =
+      absl::StrCat("--log_format=", flags.log_format);
+  options.worker_argv = {JoinPath(bin, "elasticdl-worker"), log_level,
+                         log_format};
   options.num_ps_pods = options.job.num_ps_pods();
   options.ps_pod_priority = flags.ps_pod_priority;
+  options.ps_argv = {JoinPath(bin, "elasticdl-ps"), log_level, log_format,
+                     "--port=0"};
   // Processes of this machine, for workers of this machine.
-  options.ps_argv = {JoinPath(bin, "elasticdl-ps"), log_level, "--port=0",
-                     "--worker_address=127.0.0.1"};
+  if (!options.slurm.has_value()) {
+    options.ps_argv.push_back("--worker_address=127.0.0.1");
+  }
   if (!flags.ps_memory_limit.empty()) {
     options.ps_argv.push_back("--ps_memory_limit=" + flags.ps_memory_limit);
   }
@@ -225,6 +260,8 @@ absl::StatusOr<master::MasterOptions> MakeMasterOptions(
   options.event_log = flags.event_log;
   options.ledger_audit = flags.ledger_audit;
   options.tensorboard_log_dir = flags.tensorboard_log_dir;
+  options.timeline = flags.timeline;
+  options.job.set_timeline(!flags.timeline.empty());
   return options;
 }
 

@@ -23,6 +23,11 @@ absl::StatusOr<master::MasterOptions> MakeMasterOptions(
 std::optional<master::ClusterOptions> MakeClusterOptions(
     const flags::JobFlags& flags);
 
+// Likewise with --pod_backend=slurm; FAILED_PRECONDITION outside of an
+// allocation.
+absl::StatusOr<std::optional<master::SlurmOptions>> MakeSlurmOptions(
+    const flags::JobFlags& flags);
+
 // The flags that were given, to show to people: without what may be secrets,
 // that is the values of environment variables, of parameters whose names sound
 // like it (key, token, secret, password), and users and passwords in addresses.

@@ -14,6 +14,7 @@
 #include "elasticdl/elastic/state_stream.h"
 #include "elasticdl/model/loader.h"
 #include "elasticdl/optim.h"
+#include "elasticdl/trace/step_clock.h"
 #include "flat_parameters.h"
 
 namespace elasticdl::worker {
@@ -82,6 +83,8 @@ class Replica {
   // After the bytes of State() were replaced.
   void SetStep(int64_t step) { step_ = step; }
   const NamedTensors& buffers() const { return network_->buffers(); }
+  // Where the time of the training thread goes.
+  trace::StepClock& step_clock() { return step_clock_; }
 
   // ---- the state in pieces: replica_stream.cc ----
   // The ring has so many units; where these are; the rest of State().
@@ -121,6 +124,7 @@ class Replica {
   std::optional<bool> training_;
   int64_t step_ = 0;
   std::optional<elastic::StateStream::Part> part_;
+  trace::StepClock step_clock_;
 };
 
 }  // namespace elasticdl::worker

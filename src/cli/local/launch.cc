@@ -90,17 +90,26 @@ int Reap(pid_t pid) {
   return ExitCode(status);
 }
 
-int WaitAttached(const process::Process& master, EndSignals& signals) {
+int WaitAttached(const process::Process& master, EndSignals& signals,
+                 bool on_slurm) {
   bool asked = false;
   while (true) {
     pollfd fds[] = {{master.pidfd.get(), POLLIN, 0}, {signals.fd(), POLLIN, 0}};
     if (poll(fds, 2, -1) < 0) continue;
     if (fds[0].revents != 0) return Reap(master.pid);
-    if (signals.Take() == 0) continue;
+    const int signal = signals.Take();
+    if (signal == 0) continue;
+    // Slurm repeats SIGTERM; it kills what does not end in time by itself.
+    if (on_slurm && signal == SIGTERM) {
+      kill(master.pid, SIGTERM);
+      continue;
+    }
     if (!asked) {
       std::fputs("\nstopping the job; once more to kill it\n", stderr);
     }
-    kill(master.pid, std::exchange(asked, true) ? SIGKILL : SIGTERM);
+    // In an allocation SIGTERM would suspend the job.
+    const int gentle = on_slurm ? SIGINT : SIGTERM;
+    kill(master.pid, std::exchange(asked, true) ? SIGKILL : gentle);
   }
 }
 
@@ -152,7 +161,7 @@ int LaunchMaster(const LaunchOptions& options, const jobdir::JobDir& dir,
   }
   dir.WritePid("master", master->pid).IgnoreError();
   if (options.detach) return WaitStarted(*master, dir, signals);
-  const int exit_code = WaitAttached(*master, signals);
+  const int exit_code = WaitAttached(*master, signals, options.on_slurm);
   reaper->KillAll();
   return exit_code;
 }

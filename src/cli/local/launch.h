@@ -16,11 +16,14 @@ struct LaunchOptions {
   std::vector<std::string> environment;
   // Return once the master listens, and let it run.
   bool detach = false;
+  // The job runs in a Slurm allocation.
+  bool on_slurm = false;
 };
 
 // Starts the master with the job's lock, waits for it and returns its exit code
 // (128 + n after signal n; 1 when it cannot be started). SIGINT, SIGTERM and
-// SIGHUP are passed on as SIGTERM once; a second one kills it. When it has
+// SIGHUP are passed on as SIGTERM once; a second one kills it. (On Slurm
+// SIGTERM is passed on each time, the others once as SIGINT.) When it has
 // ended, whatever it left behind is killed too; if this process is killed, the
 // master and its pods end with it. Call from the main thread.
 int LaunchMaster(const LaunchOptions& options, const jobdir::JobDir& dir,

@@ -8,6 +8,7 @@
 #include "absl/strings/str_split.h"
 #include "elasticdl/common/file.h"
 #include "elasticdl/flags/environment.h"
+#include "elasticdl/flags/slurm.h"
 #include "elasticdl/jobdir.h"
 #include "local/client.h"
 #include "local/launch.h"
@@ -94,13 +95,18 @@ int RunLocalJob(const std::string& command, const flags::JobFlags& flags,
 int RunLocalJob(const std::string& command, const flags::JobFlags& flags,
                 const flags::FlagSet& set, const std::string& master_program) {
   const jobdir::JobDir dir(flags.state_dir, flags.job_name);
-  const absl::StatusOr<jobdir::JobLock> lock = jobdir::JobLock::Acquire(dir);
+  const auto allocation = flags::FindSlurmAllocation();
+  const absl::StatusOr<jobdir::JobLock> lock =
+      allocation.has_value() && allocation->restarts > 0
+          ? jobdir::JobLock::AcquireAgain(dir)
+          : jobdir::JobLock::Acquire(dir);
   if (!lock.ok()) return Fail(command, lock.status());
-  flags::KeyValues more = {{"job_name", flags.job_name},
-                           {"state_dir", flags.state_dir},
-                           {"pod_backend", "local"},
-                           {"port", "0"}};
-  if (flags.detach) more.emplace_back("display", "none");
+  flags::KeyValues more = {
+      {"job_name", flags.job_name},
+      {"state_dir", flags.state_dir},
+      {"pod_backend", allocation.has_value() ? "slurm" : "local"},
+      {"port", "0"}};
+  if (flags.detach) more.emplace_back("progress", "none");
   const absl::StatusOr<std::string> argument =
       flags::PackedMasterArgument(set, more);
   if (!argument.ok()) return Fail(command, argument.status());
@@ -109,6 +115,7 @@ int RunLocalJob(const std::string& command, const flags::JobFlags& flags,
   launch.args = {*argument};
   launch.environment = flags::Environment();
   launch.detach = flags.detach;
+  launch.on_slurm = allocation.has_value();
   const int exit_code = LaunchMaster(launch, dir, *lock);
   if (exit_code != 0) {
     TellFailure(command, exit_code, dir);

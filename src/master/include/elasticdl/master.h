@@ -32,6 +32,19 @@ struct ClusterOptions {
   bool force_kubeconfig = false;
 };
 
+// The master runs inside an allocation of Slurm and starts its pods as steps.
+struct SlurmOptions {
+  std::string job_id;
+  // Of each step.
+  int64_t cpus_per_task = 1;
+  // Each worker gets one GPU.
+  bool gpus = false;
+  // The master itself runs in a step: other steps must share its resources.
+  bool in_step = false;
+  // By which steps reach this master: a name or an address.
+  std::string host = "127.0.0.1";
+};
+
 struct MasterOptions {
   // What workers are told. job_type, data paths and strategy are set.
   v1::JobSpec job;
@@ -59,6 +72,10 @@ struct MasterOptions {
   bool start_pods = true;
   // They are pods of a cluster; else processes of this machine.
   std::optional<ClusterOptions> cluster;
+  // They are steps of an allocation; not together with `cluster`.
+  std::optional<SlurmOptions> slurm;
+  // A master that is started again in the same folder goes on with the job.
+  bool keep_journal = false;
   int64_t num_workers = 1;
   // Training goes on while at least so many are there, and with at most so many
   // (0 = no limit).
@@ -105,6 +122,8 @@ struct MasterOptions {
   std::string event_log;
   std::string ledger_audit;
   std::string tensorboard_log_dir;
+  // A file of trace events; "" = none.
+  std::string timeline;
   // The flags that the user gave, without secrets, for the page.
   std::vector<std::string> shown_flags;
 };
@@ -118,12 +137,16 @@ class Master {
   virtual ~Master() = default;
 
   // Runs the job to its end and returns the exit code (0 done, 1 failed,
-  // 4 done but records were quarantined). Call once.
+  // 4 done but records were quarantined, 5 suspended). Call once.
   virtual int Run() = 0;
 
   // Ends the job in an orderly way. From any thread; the second call is rude:
   // pods are killed.
   virtual void Stop(const std::string& reason) = 0;
+
+  // The same for a job that is to go on later (exit code 5). Repeating it has
+  // no effect.
+  virtual void Suspend(const std::string& reason) = 0;
 };
 
 // For the record: the job was refused, for the reason `why`, before it began.

@@ -21,6 +21,10 @@ class Info {
     info_.value_name = std::move(name);
     return *this;
   }
+  Info& Optional() {
+    info_.value_optional = true;
+    return *this;
+  }
   Info& Min(double value) {
     info_.min = value;
     return *this;

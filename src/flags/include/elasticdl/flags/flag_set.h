@@ -28,6 +28,8 @@ struct FlagInfo {
   // Grammar of a string value; its message says what is wrong with the value
   // and what is expected, the flag's name is added.
   std::function<absl::Status(const std::string&)> check;
+  // A string that may be given without a value, as "".
+  bool value_optional = false;
   // Bounds of a number, inclusive.
   std::optional<double> min;
   std::optional<double> max;

@@ -118,16 +118,21 @@ struct JobFlags {
 
   // What one sees.
   std::string log_level = "INFO";
+  std::string log_format = "text";
   std::string log_file_path;
   std::string event_log;
   std::string ledger_audit;
   std::string tensorboard_log_dir;
+  std::string timeline;
   std::string display = "auto";
   bool detach = false;
   // Root of the jobs' state; "" = DefaultStateDir() of environment.h.
   std::string state_dir;
   std::string token_file;
   std::string failpoints;
+
+  // Options of sbatch; whether the flag was given, the FlagSet knows.
+  std::string slurm;
 
   // Cluster.
   std::string image;
@@ -231,6 +236,9 @@ void HintModelParams(const JobFlags& flags, FlagSet* set);
 
 // `mnist-functional-api-0725-014259` from a --model_def and the time.
 std::string DefaultJobName(const std::string& model_def, absl::Time now);
+// The same with another end, such as the number of a Slurm job.
+std::string DefaultJobName(const std::string& model_def,
+                           const std::string& suffix);
 
 // Programs of ElasticDL give each other a job's flags as one argument, checked
 // and packed (FlagSet::Pack). In a pod they are plain flags: people read them

@@ -1,0 +1,30 @@
+// Pods as steps of a Slurm allocation (docs/design/0012-slurm.md). A process of
+// srun on this machine is the proxy of each step.
+#pragma once
+
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "absl/status/statusor.h"
+#include "elasticdl/master.h"
+#include "pod_backend.h"
+#include "pod_proxy.h"
+
+namespace elasticdl::master {
+
+// The variables of srun: without those that the allocation has set, which
+// would change what the command line says.
+std::vector<std::string> SrunEnvironment(
+    const std::vector<std::string>& environment);
+
+// How steps of the allocation are started, recognised and ended. `host` is this
+// machine's name, as uname -n says it. Pure.
+PodProxy StepProxy(const SlurmOptions& slurm, const std::string& host);
+
+// Thread-safe. NOT_FOUND from Create: there is no srun.
+absl::StatusOr<std::unique_ptr<PodBackend>> StartSlurmPodBackend(
+    const SlurmOptions& slurm, const std::vector<std::string>& environment,
+    PodEventSink sink);
+
+}  // namespace elasticdl::master

@@ -1,0 +1,221 @@
+#include "support/one_node_slurm.h"
+
+#include <arpa/inet.h>
+#include <netinet/in.h>
+#include <pwd.h>
+#include <signal.h>
+#include <sys/random.h>
+#include <sys/socket.h>
+#include <sys/utsname.h>
+#include <unistd.h>
+
+#include <utility>
+
+#include "absl/strings/numbers.h"
+#include "absl/strings/str_cat.h"
+#include "absl/strings/str_replace.h"
+#include "elasticdl/common/file.h"
+#include "elasticdl/common/status.h"
+#include "elasticdl/process.h"
+#include "support/follow.h"
+
+namespace elasticdl::test {
+namespace {
+
+constexpr absl::Duration kStartPatience = absl::Seconds(30);
+
+// Daemons are in /usr/sbin, which is not in every PATH.
+std::string Path(const std::string& program) {
+  for (const char* folder : {"/usr/sbin/", "/usr/bin/"}) {
+    const std::string path = folder + program;
+    if (access(path.c_str(), X_OK) == 0) return path;
+  }
+  return "";
+}
+
+absl::Status CheckPrograms() {
+  for (const auto& [program, package] : {std::pair("munged", "munge"),
+                                         {"slurmctld", "slurmctld"},
+                                         {"slurmd", "slurmd"},
+                                         {"srun", "slurm-client"}}) {
+    if (Path(program).empty()) {
+      return absl::NotFoundError(
+          absl::StrCat("no ", program, ": Debian's package ", package,
+                       " is not installed (scripts/install-deps.sh --dev)"));
+    }
+  }
+  return absl::OkStatus();
+}
+
+// One that is free now. Slurm's daemons cannot choose it themselves.
+int FreePort() {
+  const Fd fd(socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0));
+  sockaddr_in address = {};
+  address.sin_family = AF_INET;
+  address.sin_addr.s_addr = htonl(INADDR_LOOPBACK);
+  socklen_t size = sizeof(address);
+  auto* where = reinterpret_cast<sockaddr*>(&address);
+  if (bind(fd.get(), where, size) != 0) return 0;
+  getsockname(fd.get(), where, &size);
+  return ntohs(address.sin_port);
+}
+
+constexpr char kConfig[] = R"(ClusterName=test
+SlurmctldHost=HOST(127.0.0.1)
+SlurmUser=USER
+SlurmdUser=USER
+AuthType=auth/munge
+AuthInfo=socket=DIR/munge.sock
+CredType=cred/munge
+SlurmctldPort=CTLDPORT
+SlurmdPort=SLURMDPORT
+StateSaveLocation=DIR/state
+SlurmdSpoolDir=DIR/spool
+SlurmctldPidFile=DIR/slurmctld.pid
+SlurmdPidFile=DIR/slurmd.pid
+ProctrackType=proctrack/pgid
+TaskPlugin=task/none
+MpiDefault=none
+SlurmdParameters=config_overrides
+CommunicationParameters=NoInAddrAny,NoCtldInAddrAny
+SelectType=select/cons_tres
+SelectTypeParameters=CR_Core_Memory
+PreemptType=preempt/partition_prio
+PreemptMode=REQUEUE
+# A job that was requeued may start at once, not after some minutes.
+SchedulerParameters=sched_interval=1,batch_sched_delay=0,bf_interval=1
+KillWait=5
+ReturnToService=2
+GRES
+NodeName=HOST NodeAddr=127.0.0.1 CPUs=CPUS CoresPerSocket=CPUS RealMemory=8000 NODEGRES
+PartitionName=low Nodes=HOST Default=YES PriorityTier=1 GraceTime=20
+PartitionName=high Nodes=HOST PriorityTier=10
+)";
+
+}  // namespace
+
+absl::StatusOr<std::unique_ptr<OneNodeSlurm>> OneNodeSlurm::Start(
+    const Options& options) {
+  ELASTICDL_RETURN_IF_ERROR(CheckPrograms());
+  std::unique_ptr<OneNodeSlurm> slurm(new OneNodeSlurm);
+  ELASTICDL_RETURN_IF_ERROR(slurm->WriteConfig(options));
+  ELASTICDL_RETURN_IF_ERROR(slurm->StartDaemons());
+  return slurm;
+}
+
+OneNodeSlurm::~OneNodeSlurm() {
+  if (slurmd_ != nullptr) {
+    Run({"scancel", "--signal=KILL", "--full", "--state=RUNNING",
+         absl::StrCat("--nodelist=", host_)})
+        .IgnoreError();
+  }
+  for (ChildProcess* daemon :
+       {slurmd_.get(), slurmctld_.get(), munged_.get()}) {
+    if (daemon == nullptr) continue;
+    daemon->Signal(SIGTERM);
+    daemon->Wait(absl::Seconds(15));
+  }
+}
+
+absl::Status OneNodeSlurm::WriteConfig(const Options& options) {
+  utsname name = {};
+  uname(&name);
+  host_ = name.nodename;
+  host_ = host_.substr(0, host_.find('.'));
+  const struct passwd* user = getpwuid(getuid());
+  const std::string config = absl::StrReplaceAll(
+      kConfig,
+      {{"HOST", host_},
+       {"USER", user == nullptr ? "root" : user->pw_name},
+       {"DIR", dir_.path()},
+       {"CTLDPORT", absl::StrCat(FreePort())},
+       {"SLURMDPORT", absl::StrCat(FreePort())},
+       {"NODEGRES",
+        options.gpus > 0 ? absl::StrCat("Gres=gpu:", options.gpus) : ""},
+       {"GRES", options.gpus > 0 ? "GresTypes=gpu" : ""},
+       {"CPUS", absl::StrCat(options.cpus)}});
+  variable_ = absl::StrCat("SLURM_CONF=", dir_.Path("slurm.conf"));
+  ELASTICDL_RETURN_IF_ERROR(
+      WriteFileAtomic(dir_.Path("slurm.conf"), config, 0644));
+  if (options.gpus > 0) {
+    // Any device will do: nothing is done with it.
+    ELASTICDL_RETURN_IF_ERROR(WriteFileAtomic(
+        dir_.Path("gres.conf"),
+        absl::StrCat("Name=gpu File=/dev/tty[0-", options.gpus - 1, "]\n"),
+        0644));
+  }
+  ELASTICDL_RETURN_IF_ERROR(MakeDirectories(dir_.Path("state"), 0755));
+  ELASTICDL_RETURN_IF_ERROR(MakeDirectories(dir_.Path("spool"), 0755));
+  std::string key(128, '\0');
+  if (getrandom(key.data(), key.size(), 0) != 128) {
+    return ErrnoToStatus(errno, "getrandom");
+  }
+  return WriteFileAtomic(dir_.Path("key"), key, 0400);
+}
+
+std::unique_ptr<ChildProcess> OneNodeSlurm::Daemon(
+    const std::string& name, std::vector<std::string> argv) const {
+  ChildProcess::Options options;
+  argv.insert(argv.begin(), Path(name));
+  options.argv = std::move(argv);
+  options.environment = {variable_};
+  options.log = dir_.Path(name);
+  return std::make_unique<ChildProcess>(options);
+}
+
+absl::Status OneNodeSlurm::StartDaemons() {
+  munged_ = Daemon("munged", {"--foreground", "--force", "--num-threads=2",
+                              "--key-file=" + dir_.Path("key"),
+                              "--socket=" + dir_.Path("munge.sock"),
+                              "--pid-file=" + dir_.Path("munged.pid"),
+                              "--log-file=" + dir_.Path("munged.log"),
+                              "--seed-file=" + dir_.Path("munged.seed")});
+  if (!WaitForFile(dir_.Path("munge.sock"), kStartPatience)) {
+    return absl::UnavailableError("munged does not start: " + munged_->err());
+  }
+  const std::string config = dir_.Path("slurm.conf");
+  slurmctld_ = Daemon("slurmctld", {"-c", "-D", "-v", "-f", config});
+  slurmd_ = Daemon("slurmd", {"-D", "-f", config, "-N", host_});
+  LineFollower log(slurmctld_->err_path());
+  while (const auto line = log.Next(kStartPatience)) {
+    if (line->find("Running as primary controller") != line->npos) {
+      // Waits until the node has registered.
+      return Run({"srun", "--ntasks=1", "true"}).status();
+    }
+  }
+  return absl::UnavailableError("slurmctld does not start:\n" + Logs());
+}
+
+absl::StatusOr<std::string> OneNodeSlurm::Run(
+    const std::vector<std::string>& argv) const {
+  process::RunOptions options;
+  options.argv = argv;
+  options.environment.push_back(variable_);
+  options.timeout = kPatience;
+  ELASTICDL_ASSIGN_OR_RETURN(const process::RunResult result,
+                             process::Run(options));
+  if (result.code == 0) return result.output;
+  return absl::UnavailableError(absl::StrCat(argv[0], ": ", result.HowItEnded(),
+                                             ": ", result.error, Logs()));
+}
+
+absl::StatusOr<std::string> OneNodeSlurm::Allocate(int tasks) const {
+  ELASTICDL_RETURN_IF_ERROR(
+      Run({"salloc", absl::StrCat("--ntasks=", tasks), "--no-shell", "--quiet"})
+          .status());
+  ELASTICDL_ASSIGN_OR_RETURN(std::string jobs,
+                             Run({"squeue", "--noheader", "--states=RUNNING",
+                                  "--format=%i", "--sort=-i"}));
+  return jobs.substr(0, jobs.find('\n'));
+}
+
+std::string OneNodeSlurm::Logs() const {
+  std::string text;
+  for (const ChildProcess* daemon :
+       {munged_.get(), slurmctld_.get(), slurmd_.get()}) {
+    if (daemon != nullptr) absl::StrAppend(&text, daemon->err(), "\n");
+  }
+  return text;
+}
+
+}  // namespace elasticdl::test
