@@ -115,11 +115,15 @@ TEST_P(KillWhileCatchingUpTest, TheOthersGoOn) {
 
 INSTANTIATE_TEST_SUITE_P(
     Points, KillWhileCatchingUpTest,
+    // Which of the first two gives and which one watches is chance.
     testing::Values("2:stream.take=kill@1", "2:stream.take=kill@5",
-                    "2:stream.take=kill@12", "0:stream.give=kill@1",
-                    "0:stream.give=kill@5", "0:stream.give=kill@12",
-                    "1:stream.watch=kill@1", "1:stream.watch=kill@5",
-                    "1:stream.watch=kill@12"),
+                    "2:stream.take=kill@12",
+                    "0:stream.give=kill@1;0:stream.watch=kill@1",
+                    "1:stream.give=kill@1;1:stream.watch=kill@1",
+                    "0:stream.give=kill@5;0:stream.watch=kill@5",
+                    "1:stream.give=kill@5;1:stream.watch=kill@5",
+                    "0:stream.give=kill@12;0:stream.watch=kill@12",
+                    "1:stream.give=kill@12;1:stream.watch=kill@12"),
     [](const auto& info) { return NameOf(info.param); });
 
 class ChaosKillTest : public ChaosTest {};
