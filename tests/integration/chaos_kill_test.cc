@@ -91,7 +91,10 @@ class KillWhileCatchingUpTest
     : public ChaosTest,
       public testing::WithParamInterface<const char*> {};
 
-const Flags kInPieces = {"--background_join_mb=0.1", "--join_bandwidth_mb=1"};
+// With steps of 100 ms, about 25 pieces.
+constexpr int64_t kManyEpochs = 15;
+const Flags kInPieces = {"--background_join_mb=0.1", "--join_bandwidth_mb=1",
+                         absl::StrCat("--num_epochs=", kManyEpochs)};
 
 TEST_P(KillWhileCatchingUpTest, TheOthersGoOn) {
   Flags flags = kInPieces;
@@ -99,7 +102,6 @@ TEST_P(KillWhileCatchingUpTest, TheOthersGoOn) {
   flags.push_back(absl::StrCat("--failpoints=", GetParam()));
   const auto job = StartJob(2, flags, "ballast=300000;batch_norm=1");
   ASSERT_TRUE(WaitForWorld(*job, {0, 1}));
-  Walk();
   const int64_t victim = GetParam()[0] - '0';
   Scale(*job, 3);
   ASSERT_TRUE(WaitForLoss(*job, victim));
@@ -109,7 +111,7 @@ TEST_P(KillWhileCatchingUpTest, TheOthersGoOn) {
       return event.at("event") == "caught_up";
     });
   }));
-  Finish(*job);
+  Finish(*job, kManyEpochs);
   EXPECT_THAT(CutBacks(*job), IsEmpty());
 }
 
@@ -133,11 +135,10 @@ TEST_F(ChaosKillTest, TheOnlyMemberThatIsLevelWhileAnotherCatchesUp) {
   flags.push_back("--failpoints=0:stream.give=kill@5");
   const auto job = StartJob(1, flags, "ballast=300000");
   ASSERT_TRUE(WaitForWorld(*job, {0}));
-  Walk();
   Scale(*job, 2);
   ASSERT_TRUE(WaitForLoss(*job, 0));
   ASSERT_TRUE(WaitForSize(*job, 2));
-  Finish(*job);
+  Finish(*job, kManyEpochs);
   EXPECT_THAT(CutBacks(*job), ElementsAre(0));
 }
 
@@ -149,7 +150,7 @@ TEST_F(ChaosKillTest, TheOnlyMemberThatIsLevelLeavesWhenAnotherHasTheModel) {
   Signal(*job, 0, SIGTERM);
   ASSERT_TRUE(WaitForLoss(*job, 0));
   ASSERT_TRUE(WaitForSize(*job, 2));
-  Finish(*job);
+  Finish(*job, kManyEpochs);
   EXPECT_THAT(CutBacks(*job), IsEmpty());
 }
 
@@ -158,11 +159,10 @@ TEST_F(ChaosKillTest, FourCatchUpAtOnceAndOneOfThemDies) {
   flags.push_back("--failpoints=3:stream.take=kill@4");
   const auto job = StartJob(1, flags, "ballast=300000");
   ASSERT_TRUE(WaitForWorld(*job, {0}));
-  Walk();
   Scale(*job, 5);
   ASSERT_TRUE(WaitForLoss(*job, 3));
   ASSERT_TRUE(WaitForSize(*job, 5));
-  Finish(*job);
+  Finish(*job, kManyEpochs);
   EXPECT_THAT(CutBacks(*job), IsEmpty());
 }
 
