@@ -121,7 +121,7 @@ def first_step(generation):
 
 
 def speed(begin, end):
-    return (end[1] - begin[1]) / (end[0] - begin[0])
+    return max(0.01, end[1] - begin[1]) / (end[0] - begin[0])
 
 
 def join(job, background, result):
@@ -165,7 +165,7 @@ def run(args, size, background):
         world = job.wait(members(args.workers))
         job.wait(first_step(world["generation"]))
         begin = job.status()
-        time.sleep(3)
+        time.sleep(args.measure)
         result["step"] = 1000 / speed(begin, job.status())
         for _ in range(args.rounds):
             world = join(job, background, result)
@@ -197,6 +197,8 @@ def main():
     parser.add_argument("--rounds", type=int, default=5)
     parser.add_argument("--workers", type=int, default=2)
     parser.add_argument("--minibatch_size", type=int, default=8)
+    parser.add_argument("--measure", type=float, default=5,
+                        help="seconds in which steps are counted")
     parser.add_argument("--bin", default="build/bin")
     parser.add_argument("--only", choices=["background", "standing"])
     parser.add_argument("--flags", nargs="*", default=[])

@@ -120,12 +120,12 @@ const isLoss = e => e.failure === true || (e.asked !== true && !orderly.test(e.r
 const eventGroups = {
   "all": () => true,
   "workers": e => /^(pod_|worker_|scaled|ps_)/.test(e.event),
-  "worlds": e => /^(world|first_step)/.test(e.event),
+  "worlds": e => /^(world|first_step|caught_up)/.test(e.event),
   "data": e => /^(evaluation|checkpoint|task_)/.test(e.event),
   "trouble": e => (["worker_lost", "pod_ended"].includes(e.event) && isLoss(e)) || e.event === "task_quarantined" ||
     Boolean(e.error) || (e.event === "job_end" && e.state === "failed"),
 };
-const eventColor = e => ({world: "training", first_step: "training", checkpoint: e.error ? "lost" : "checkpoint",
+const eventColor = e => ({world: "training", first_step: "training", caught_up: "training", checkpoint: e.error ? "lost" : "checkpoint",
   evaluation: "evaluation", worker_ready: "joined", pod_created: "starting", pod_started: "starting",
   scaled: "training", task_quarantined: "lost"})[e.event] || (eventGroups.trouble(e) ? "lost" : "left");
 // A sentence for each kind that is known; the fields of others.
@@ -139,6 +139,7 @@ const eventTexts = {
   worker_lost: e => "worker " + e.worker_id + ": " + e.reason,
   world: e => "generation " + e.generation + ": " + (e.cause || "start") + ", paused for " + milliseconds(e.pause_ms) +
     (Array.isArray(e.members) ? "; workers " + e.members.join(", ") : "; " + e.members + " workers"),
+  caught_up: e => "worker " + e.worker_id + " has the model and trains",
   first_step: e => "generation " + e.generation + " has committed step " + e.step,
   checkpoint: e => "version " + e.version + (e.error ? " failed: " + e.error : " saved in " + milliseconds(e.ms) + " to " + e.path),
   evaluation: e => "step " + e.step + ": " + Object.entries(e.metrics || {}).map(([name, value]) => name + " " + brief(value)).join(", ") +
