@@ -107,7 +107,10 @@ class SimulatedWorker {
     if (message.has_welcome()) {
       answer.mutable_ready()->set_host("host");
     } else if (message.has_prepare()) {
-      size_ = message.prepare().members_size();
+      // Told in full, or by what has changed (rendezvous/prepare_delta.h).
+      if (message.prepare().base_generation() == 0) size_ = 0;
+      size_ += message.prepare().members_size() -
+               message.prepare().removed_ranks_size();
       answer.mutable_offer()->set_generation(message.prepare().generation());
       // About as long as a real offer: an address and a key.
       answer.mutable_offer()->set_offer(std::string(64, 'x'));

@@ -7,7 +7,9 @@
 #include "absl/strings/str_cat.h"
 #include "elasticdl/common/clock.h"
 #include "elasticdl/common/life_sign.h"
+#include "elasticdl/common/log.h"
 #include "elasticdl/common/status.h"
+#include "elasticdl/rendezvous/prepare_delta.h"
 
 namespace elasticdl::rendezvous {
 namespace {
@@ -115,7 +117,23 @@ void MasterLink::Send(v1::WorkerMessage message) {
 }
 
 std::optional<v1::MasterMessage> MasterLink::Receive(absl::Duration timeout) {
-  return stream()->Receive(timeout);
+  const StreamPtr stream = this->stream();
+  std::optional<v1::MasterMessage> message = stream->Receive(timeout);
+  if (!message.has_value() || !message->has_prepare()) return message;
+  MutexLock lock(mu_);
+  // A new stream begins with a complete one.
+  if (prepared_on_ != stream) prepare_.Clear();
+  prepared_on_ = stream;
+  const absl::Status status =
+      CompletePrepare(prepare_, *message->mutable_prepare());
+  if (!status.ok()) {
+    // The master will take this worker for lost.
+    LogError(status.message());
+    stream->Close(absl::ZeroDuration());
+    return std::nullopt;
+  }
+  prepare_ = message->prepare();
+  return message;
 }
 
 bool MasterLink::ended() const { return stream()->ended(); }

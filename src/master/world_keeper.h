@@ -20,10 +20,13 @@ namespace elasticdl::master {
 // controller's to say: it asks the membership and passes its decisions on.
 class WorldKeeper {
  public:
-  // `registry` and `port` must outlive this.
+  // `registry` and `port` must outlive this. `collective` is the backend
+  // (collective::BackendOptions): it decides who needs whose offer.
   WorldKeeper(const rendezvous::MembershipOptions& options,
-              WorkerRegistry& registry, WorkerPort& port)
+              WorkerRegistry& registry, WorkerPort& port,
+              std::string collective = "auto")
       : options_(options),
+        collective_(std::move(collective)),
         registry_(registry),
         port_(port),
         membership_(options) {}
@@ -78,8 +81,10 @@ class WorldKeeper {
 
  private:
   void SendTo(const std::vector<int64_t>& workers, v1::MasterMessage message);
+  void SendOffers(const rendezvous::MembershipDecision& decision);
 
   const rendezvous::MembershipOptions options_;
+  const std::string collective_;
   WorkerRegistry& registry_;
   WorkerPort& port_;
   rendezvous::Membership membership_;

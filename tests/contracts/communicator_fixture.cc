@@ -2,6 +2,7 @@
 
 #include <unistd.h>
 
+#include <algorithm>
 #include <numeric>
 #include <utility>
 
@@ -12,11 +13,9 @@
 namespace elasticdl::collective {
 
 std::vector<Backend> AllBackends() {
-  return {{"Shm", "shm", 1},
-          {"Tcp", "tcp", 1},
-          {"Hierarchical", "auto", 2},
-          {"Gloo", "gloo", 1},
-          {"Mpi", "mpi", 1}};
+  return {{"Shm", "shm", 1},          {"Tcp", "tcp", 1},
+          {"TcpSparse", "tcp", 1, 1}, {"Hierarchical", "auto", 2},
+          {"Gloo", "gloo", 1},        {"Mpi", "mpi", 1}};
 }
 
 WorldSpec MakeSpec(const Backend& backend, int64_t generation, int rank,
@@ -25,6 +24,7 @@ WorldSpec MakeSpec(const Backend& backend, int64_t generation, int rank,
   spec.generation = generation;
   spec.rank = rank;
   spec.secret = "the job's secret";
+  spec.full_mesh = backend.full_mesh;
   for (int i = 0; i < size; ++i) {
     spec.hosts.push_back(absl::StrCat("host-", i % backend.hosts));
   }
@@ -64,8 +64,18 @@ absl::StatusOr<std::unique_ptr<Connector>> Begin(const Backend& backend,
 absl::StatusOr<std::unique_ptr<Communicator>> ConnectThrough(
     const Backend& backend, const WorldSpec& spec, Channel& test) {
   ELASTICDL_ASSIGN_OR_RETURN(auto connector, Begin(backend, spec));
-  ELASTICDL_ASSIGN_OR_RETURN(const std::vector<std::string> offers,
+  ELASTICDL_ASSIGN_OR_RETURN(std::vector<std::string> offers,
                              ExchangeWithAll(test, connector->offer()));
+  if (spec.size() > spec.full_mesh) {
+    // The master would not send them.
+    const std::vector<int> peers =
+        Peers(spec.size(), spec.rank, spec.full_mesh);
+    for (int rank = 0; rank < spec.size(); ++rank) {
+      if (!std::binary_search(peers.begin(), peers.end(), rank)) {
+        offers[static_cast<size_t>(rank)].clear();
+      }
+    }
+  }
   ELASTICDL_ASSIGN_OR_RETURN(auto world, connector->Connect(offers, kLong));
   // Later ones do not if a death has damaged MPI.
   if (backend.option == "mpi" && spec.size() > 1 && spec.generation == 1) {

@@ -41,6 +41,8 @@ struct Backend {
   std::string option;
   // Members take turns on that many hosts (of made-up names).
   int hosts;
+  // For WorldSpec.
+  int full_mesh = kFullMeshMembers;
 };
 inline std::ostream& operator<<(std::ostream& out, const Backend& backend) {
   return out << backend.name;

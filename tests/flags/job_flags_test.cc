@@ -153,13 +153,14 @@ const Row kRows[] = {
     {"worker_start_timeout", "float", "120", kAll, "1.5", "0"},
     {"master_timeout", "float", "0", kAll, "300", "-1"},
     {"detach", "bool", "false", kAll, "true", "x"},
+    {"slurm", "string", "", "tep", "--time=1:00", "gpu"},
     {"display", "string", "auto", kAll, "plain", "loud"},
     {"failpoints", "string", "", kAll, "checkpoint.rename=kill@2", "a=b"},
     {"token_file", "string", "", kAll, "/tmp/t", nullptr},
     {"state_dir", "string", "", kAll, "/tmp/s", nullptr},
     // The programs of a job.
     {"port", "int", "50001", "m", "0", "65536"},
-    {"pod_backend", "string", "none", "m", "local", "docker"},
+    {"pod_backend", "string", "none", "m", "slurm", "docker"},
     {"worker_id", "int", "-1", "w", "3", "-2"},
     {"master_addr", "string", "localhost:50001", "ws", "10.0.0.1:50001",
      "localhost"},
@@ -321,6 +322,8 @@ TEST(JobFlagsTest, PackedFlagsOfAnotherVersionAreRefused) {
 
 TEST(JobFlagsTest, ValuesMayFollowASpace) {
   ForEach([](const Row& row, JobCommand command) {
+    // A flag whose value is optional takes none from the next word.
+    if (std::string(row.name) == "slurm") return;
     Job job(command);
     const absl::Status status =
         job.Parse({std::string("--") + row.name, row.good});
@@ -363,6 +366,8 @@ TEST(JobFlagsTest, MasterTakesWhateverTheClientTakes) {
   for (JobCommand command :
        {JobCommand::kTrain, JobCommand::kEvaluate, JobCommand::kPredict}) {
     for (const std::string& name : Job(command).set.names()) {
+      // It is for the client alone: the job that it submits does not have it.
+      if (name == "slurm") continue;
       EXPECT_EQ(master.count(name), 1u) << name;
     }
   }
@@ -437,10 +442,10 @@ TEST(ValidateTest, RulesBetweenFlags) {
       {{"--min_workers=3"}, "--min_workers=3 is more than --num_workers=2"},
       {{"--global_batch_size=100", "--minibatch_size=64"},
        "--global_batch_size=100 is no multiple of --minibatch_size=64"},
-      {{"--num_workers=1025"},
-       "--num_workers=1025: at most 1024 workers can train together"},
-      {{"--max_workers=2000"},
-       "--max_workers=2000: at most 1024 workers can train together"},
+      {{"--num_workers=65537"},
+       "--num_workers=65537: at most 65536 workers can train together"},
+      {{"--max_workers=70000"},
+       "--max_workers=70000: at most 65536 workers can train together"},
       {{"--minibatch_size=16777216"}, "--minibatch_size"},
       {{"--global_batch_size=16777216"}, "--global_batch_size"},
       {{"--distribution_strategy=Local", "--num_workers=2"}, "one worker"},

@@ -176,14 +176,19 @@ absl::Status OneNodeSlurm::StartDaemons() {
   const std::string config = dir_.Path("slurm.conf");
   slurmctld_ = Daemon("slurmctld", {"-c", "-D", "-v", "-f", config});
   slurmd_ = Daemon("slurmd", {"-D", "-f", config, "-N", host_});
+  if (!WaitForLog("Running as primary controller")) {
+    return absl::UnavailableError("slurmctld does not start:\n" + Logs());
+  }
+  // Waits until the node has registered.
+  return Run({"srun", "--ntasks=1", "true"}).status();
+}
+
+bool OneNodeSlurm::WaitForLog(const std::string& text) const {
   LineFollower log(slurmctld_->err_path());
   while (const auto line = log.Next(kStartPatience)) {
-    if (line->find("Running as primary controller") != line->npos) {
-      // Waits until the node has registered.
-      return Run({"srun", "--ntasks=1", "true"}).status();
-    }
+    if (line->find(text) != line->npos) return true;
   }
-  return absl::UnavailableError("slurmctld does not start:\n" + Logs());
+  return false;
 }
 
 absl::StatusOr<std::string> OneNodeSlurm::Run(

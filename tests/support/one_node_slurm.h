@@ -35,6 +35,10 @@ class OneNodeSlurm {
   // A new allocation of so many tasks; its job id. It lasts until the end.
   absl::StatusOr<std::string> Allocate(int tasks) const;
 
+  // Waits until the controller has logged something with this text in it, from
+  // its start on.
+  bool WaitForLog(const std::string& text) const;
+
   // SLURM_CONF=… for those who talk to it.
   const std::string& variable() const { return variable_; }
   // What the daemons said.
