@@ -120,20 +120,20 @@ std::optional<v1::MasterMessage> MasterLink::Receive(absl::Duration timeout) {
   const StreamPtr stream = this->stream();
   std::optional<v1::MasterMessage> message = stream->Receive(timeout);
   if (!message.has_value() || !message->has_prepare()) return message;
-  MutexLock lock(mu_);
-  // A new stream begins with a complete one.
-  if (prepared_on_ != stream) prepare_.Clear();
-  prepared_on_ = stream;
-  const absl::Status status =
-      CompletePrepare(prepare_, *message->mutable_prepare());
-  if (!status.ok()) {
-    // The master will take this worker for lost.
-    LogError(status.message());
-    stream->Close(absl::ZeroDuration());
-    return std::nullopt;
+  absl::Status status;
+  {
+    MutexLock lock(mu_);
+    // A new stream begins with a complete one.
+    if (prepared_on_ != stream) prepare_.Clear();
+    prepared_on_ = stream;
+    status = CompletePrepare(prepare_, *message->mutable_prepare());
+    if (status.ok()) prepare_ = message->prepare();
   }
-  prepare_ = message->prepare();
-  return message;
+  if (status.ok()) return message;
+  // The master will take this worker for lost.
+  LogError(status.message());
+  stream->Close(absl::ZeroDuration());
+  return std::nullopt;
 }
 
 bool MasterLink::ended() const { return stream()->ended(); }

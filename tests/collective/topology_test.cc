@@ -49,7 +49,9 @@ TEST(PeersTest, SymmetricAndEnough) {
           EXPECT_TRUE(Has(peers, partner)) << size << " " << rank;
         }
       }
-      if (rank >= doubled) EXPECT_TRUE(Has(peers, rank - doubled));
+      if (rank >= doubled) {
+        EXPECT_TRUE(Has(peers, rank - doubled));
+      }
     }
   }
 }
