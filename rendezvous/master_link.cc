@@ -7,9 +7,7 @@
 #include "absl/strings/str_cat.h"
 #include "elasticdl/common/clock.h"
 #include "elasticdl/common/life_sign.h"
-#include "elasticdl/common/log.h"
 #include "elasticdl/common/status.h"
-#include "elasticdl/rendezvous/prepare_delta.h"
 
 namespace elasticdl::rendezvous {
 namespace {
@@ -117,23 +115,7 @@ void MasterLink::Send(v1::WorkerMessage message) {
 }
 
 std::optional<v1::MasterMessage> MasterLink::Receive(absl::Duration timeout) {
-  const StreamPtr stream = this->stream();
-  std::optional<v1::MasterMessage> message = stream->Receive(timeout);
-  if (!message.has_value() || !message->has_prepare()) return message;
-  absl::Status status;
-  {
-    MutexLock lock(mu_);
-    // A new stream begins with a complete one.
-    if (prepared_on_ != stream) prepare_.Clear();
-    prepared_on_ = stream;
-    status = CompletePrepare(prepare_, *message->mutable_prepare());
-    if (status.ok()) prepare_ = message->prepare();
-  }
-  if (status.ok()) return message;
-  // The master will take this worker for lost.
-  LogError(status.message());
-  stream->Close(absl::ZeroDuration());
-  return std::nullopt;
+  return stream()->Receive(timeout);
 }
 
 bool MasterLink::ended() const { return stream()->ended(); }

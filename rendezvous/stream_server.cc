@@ -18,7 +18,6 @@
 #include "elasticdl/common/mutex.h"
 #include "elasticdl/common/secret.h"
 #include "elasticdl/common/status.h"
-#include "elasticdl/rendezvous/prepare_delta.h"
 #include "elasticdl/rendezvous/stream_client.h"
 #include "elasticdl/v1/master.grpc.pb.h"
 #include "grpc_setup.h"
@@ -81,9 +80,6 @@ class Connection
   Connection(ConnectionId id, Owner& owner) : id_(id), owner_(owner) {
     StartRead(&in_);
   }
-
-  // The generation of the last Prepare sent. For the owner, under its lock.
-  int64_t prepared = 0;
 
   void Send(std::shared_ptr<const v1::MasterMessage> message) {
     MutexLock lock(mu_);
@@ -230,7 +226,6 @@ class StreamServerImpl : public StreamServer,
     const auto shared =
         std::make_shared<const v1::MasterMessage>(std::move(message));
     MutexLock lock(mu_);
-    if (shared->has_prepare()) return SendPrepare(ids, shared);
     for (const ConnectionId id : ids) {
       const auto found = connections_.find(id);
       if (found != connections_.end()) found->second->Send(shared);
@@ -264,29 +259,6 @@ class StreamServerImpl : public StreamServer,
   }
 
  private:
-  // Most know the members of the world before.
-  void SendPrepare(const std::vector<ConnectionId>& ids,
-                   const std::shared_ptr<const v1::MasterMessage>& message)
-      ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_) {
-    std::shared_ptr<v1::MasterMessage> shorter;
-    for (const ConnectionId id : ids) {
-      const auto found = connections_.find(id);
-      if (found == connections_.end()) continue;
-      Connection& connection = *found->second;
-      const bool knows =
-          prepare_ != nullptr && connection.prepared != 0 &&
-          connection.prepared == prepare_->prepare().generation();
-      if (knows && shorter == nullptr) {
-        shorter = std::make_shared<v1::MasterMessage>();
-        *shorter->mutable_prepare() =
-            ShortenPrepare(prepare_->prepare(), message->prepare());
-      }
-      connection.prepared = message->prepare().generation();
-      connection.Send(knows ? shorter : message);
-    }
-    prepare_ = message;
-  }
-
   // OK if the caller has the job's token and our version.
   absl::Status CheckCaller(const grpc::CallbackServerContext& context) const {
     const std::optional<absl::string_view> token = Find(context, kTokenKey);
@@ -329,8 +301,6 @@ class StreamServerImpl : public StreamServer,
   // Lock order: this one, then the connection's.
   Mutex mu_;
   std::map<ConnectionId, Connection*> connections_ ABSL_GUARDED_BY(mu_);
-  // The last Prepare. Shared with the connections that have it to send.
-  std::shared_ptr<const v1::MasterMessage> prepare_ ABSL_GUARDED_BY(mu_);
   ConnectionId last_id_ ABSL_GUARDED_BY(mu_) = 0;
   bool stopped_ ABSL_GUARDED_BY(mu_) = false;
 };

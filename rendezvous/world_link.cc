@@ -22,32 +22,6 @@ v1::WorkerMessage MakeWorldFailed(int64_t generation,
   return message;
 }
 
-namespace {
-
-// Those that this member does not need are empty.
-absl::StatusOr<std::vector<std::string>> OffersByRank(const v1::Offers& offers,
-                                                      size_t size) {
-  if (offers.ranks().empty()) {
-    return std::vector<std::string>(offers.offers().begin(),
-                                    offers.offers().end());
-  }
-  std::vector<std::string> all(size);
-  if (offers.ranks_size() != offers.offers_size()) {
-    return absl::InvalidArgumentError("offers without ranks");
-  }
-  for (int i = 0; i < offers.ranks_size(); ++i) {
-    const int rank = offers.ranks(i);
-    if (rank < 0 || static_cast<size_t>(rank) >= size) {
-      return absl::InvalidArgumentError(
-          absl::StrCat("an offer of rank ", rank, " in a world of ", size));
-    }
-    all[static_cast<size_t>(rank)] = offers.offers(i);
-  }
-  return all;
-}
-
-}  // namespace
-
 WorldLink::WorldLink(Options options,
                      std::function<void(v1::WorkerMessage)> send,
                      std::function<void(int64_t generation)> connected)
@@ -176,7 +150,6 @@ void WorldLink::Begin(const v1::Prepare& prepare) {
     if (generation != newest_) return;
     connector_ = *std::move(connector);
     connector_generation_ = generation;
-    connector_size_ = spec.hosts.size();
   }
   send_(std::move(message));
 }
@@ -184,19 +157,17 @@ void WorldLink::Begin(const v1::Prepare& prepare) {
 void WorldLink::Connect(const v1::Offers& offers) {
   const int64_t generation = offers.generation();
   std::shared_ptr<collective::Connector> connector;
-  size_t size = 0;
   {
     MutexLock lock(mu_);
     if (generation != newest_ || generation != connector_generation_) return;
     connector = connector_;
-    size = connector_size_;
   }
   if (connector == nullptr) return;
   const absl::Status status = Failpoint("world.connect");
   if (!status.ok()) return Fail(generation, status);
-  const auto all = OffersByRank(offers, size);
-  if (!all.ok()) return Fail(generation, all.status());
-  auto made = connector->Connect(*all, options_.connect_timeout);
+  auto made =
+      connector->Connect({offers.offers().begin(), offers.offers().end()},
+                         options_.connect_timeout);
   if (!made.ok()) return Fail(generation, made.status());
   {
     MutexLock lock(mu_);

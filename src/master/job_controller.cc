@@ -115,9 +115,6 @@ void JobController::OnMessage(absl::Time now, ConnectionId connection,
       break;
     case v1::WorkerMessage::kOffer:
     case v1::WorkerMessage::kConnected:
-      // Of n members, the last one moves the world on.
-      if (!OnWorldProgress(now, worker, message)) return;
-      break;
     case v1::WorkerMessage::kLevel:
     case v1::WorkerMessage::kLoading:
     case v1::WorkerMessage::kWorldFailed:

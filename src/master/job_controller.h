@@ -299,9 +299,6 @@ class JobController {
   void SendTrainingDone();
   bool WorkersAtRest() const;
   // job_controller_world.cc: who trains together.
-  // An offer, or that a member is connected. False: nothing follows from it.
-  bool OnWorldProgress(absl::Time now, const Worker& worker,
-                       const v1::WorkerMessage& message);
   void OnWorldMessage(absl::Time now, const Worker& worker,
                       const v1::WorkerMessage& message);
   void OnLevel(absl::Time now, const Worker& worker, const v1::Level& level);

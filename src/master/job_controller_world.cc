@@ -18,6 +18,16 @@ void JobController::OnWorldMessage(absl::Time now, const Worker& worker,
                                    const v1::WorkerMessage& message) {
   const bool had_level = membership().HasLevelMember();
   switch (message.message_case()) {
+    case v1::WorkerMessage::kOffer:
+      Execute(now, had_level,
+              membership().Offered(now, worker.id, message.offer().generation(),
+                                   message.offer().offer()));
+      break;
+    case v1::WorkerMessage::kConnected:
+      Execute(now, had_level,
+              membership().Connected(now, worker.id,
+                                     message.connected().generation()));
+      break;
     case v1::WorkerMessage::kLoading:
       world_.OnLoading(now, worker.id, message.loading());
       // While state is passed on, nobody trains or evaluates.
@@ -52,20 +62,6 @@ void JobController::OnWorldMessage(absl::Time now, const Worker& worker,
     default:
       break;
   }
-}
-
-bool JobController::OnWorldProgress(absl::Time now, const Worker& worker,
-                                    const v1::WorkerMessage& message) {
-  const bool had_level = membership().HasLevelMember();
-  const Membership::Decisions decisions =
-      message.has_offer()
-          ? membership().Offered(now, worker.id, message.offer().generation(),
-                                 message.offer().offer())
-          : membership().Connected(now, worker.id,
-                                   message.connected().generation());
-  if (decisions.empty()) return false;
-  Execute(now, had_level, decisions);
-  return true;
 }
 
 void JobController::OnLevel(absl::Time now, const Worker& worker,

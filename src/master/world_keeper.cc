@@ -5,7 +5,6 @@
 
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_format.h"
-#include "elasticdl/collective/topology.h"
 #include "elasticdl/common/text.h"
 
 namespace elasticdl::master {
@@ -82,8 +81,11 @@ bool WorldKeeper::Announce(const MembershipDecision& decision) {
   v1::MasterMessage message;
   switch (decision.kind) {
     case MembershipDecision::Kind::kOffers:
-      SendOffers(decision);
-      return true;
+      message.mutable_offers()->set_generation(decision.generation);
+      for (const std::string& offer : decision.offers) {
+        message.mutable_offers()->add_offers(offer);
+      }
+      break;
     case MembershipDecision::Kind::kSwitch:
       message.mutable_switch_()->set_generation(decision.generation);
       break;
@@ -95,35 +97,6 @@ bool WorldKeeper::Announce(const MembershipDecision& decision) {
   }
   SendTo(decision.to, std::move(message));
   return true;
-}
-
-// All to all would be n messages of n offers.
-void WorldKeeper::SendOffers(const MembershipDecision& decision) {
-  std::vector<std::string> hosts;
-  hosts.reserve(decision.members.size());
-  for (const WorldMember& member : decision.members) {
-    hosts.push_back(member.host);
-  }
-  const std::vector<std::vector<int>> needed =
-      collective::NeededOffers(hosts, collective_);
-  if (needed.empty()) {
-    v1::MasterMessage message;
-    message.mutable_offers()->set_generation(decision.generation);
-    for (const std::string& offer : decision.offers) {
-      message.mutable_offers()->add_offers(offer);
-    }
-    return SendTo(decision.to, std::move(message));
-  }
-  for (size_t rank = 0; rank < needed.size(); ++rank) {
-    v1::MasterMessage message;
-    v1::Offers& offers = *message.mutable_offers();
-    offers.set_generation(decision.generation);
-    for (const int other : needed[rank]) {
-      offers.add_ranks(other);
-      offers.add_offers(decision.offers[static_cast<size_t>(other)]);
-    }
-    SendTo({decision.members[rank].worker_id}, std::move(message));
-  }
 }
 
 v1::Prepare WorldKeeper::BeginPrepare(const MembershipDecision& decision) {

@@ -20,13 +20,10 @@ namespace elasticdl::master {
 // controller's to say: it asks the membership and passes its decisions on.
 class WorldKeeper {
  public:
-  // `registry` and `port` must outlive this. `collective` is the backend
-  // (collective::BackendOptions): it decides who needs whose offer.
+  // `registry` and `port` must outlive this.
   WorldKeeper(const rendezvous::MembershipOptions& options,
-              WorkerRegistry& registry, WorkerPort& port,
-              std::string collective = "auto")
+              WorkerRegistry& registry, WorkerPort& port)
       : options_(options),
-        collective_(std::move(collective)),
         registry_(registry),
         port_(port),
         membership_(options) {}
@@ -81,10 +78,8 @@ class WorldKeeper {
 
  private:
   void SendTo(const std::vector<int64_t>& workers, v1::MasterMessage message);
-  void SendOffers(const rendezvous::MembershipDecision& decision);
 
   const rendezvous::MembershipOptions options_;
-  const std::string collective_;
   WorkerRegistry& registry_;
   WorkerPort& port_;
   rendezvous::Membership membership_;

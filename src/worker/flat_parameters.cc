@@ -1,31 +1,10 @@
 #include "flat_parameters.h"
 
-#include <sys/mman.h>
-
-#include <cerrno>
 #include <cstring>
 
 #include "absl/strings/str_cat.h"
-#include "elasticdl/common/status.h"
 
 namespace elasticdl::worker {
-namespace {
-
-// Pages that are never touched take no memory: of the head, a world uses only
-// the part of its size.
-absl::StatusOr<torch::Tensor> LazyZeros(int64_t count) {
-  const size_t bytes = static_cast<size_t>(count) * sizeof(float);
-  void* const memory = mmap(nullptr, bytes, PROT_READ | PROT_WRITE,
-                            MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
-  if (memory == MAP_FAILED) {
-    return ErrnoToStatus(errno, absl::StrCat("mmap ", bytes, " bytes"));
-  }
-  return torch::from_blob(
-      memory, {count}, [bytes](void* pointer) { munmap(pointer, bytes); },
-      torch::kFloat32);
-}
-
-}  // namespace
 
 absl::StatusOr<FlatParameters> FlatParameters::Adopt(
     const NamedTensors& parameters, size_t head) {
@@ -53,8 +32,8 @@ absl::StatusOr<FlatParameters> FlatParameters::Adopt(
     return absl::InvalidArgumentError("the model has no trainable parameter");
   }
   flat.values_ = torch::empty({total}, torch::kFloat32);
-  ELASTICDL_ASSIGN_OR_RETURN(flat.gradients_,
-                             LazyZeros(static_cast<int64_t>(head) + total));
+  flat.gradients_ =
+      torch::zeros({static_cast<int64_t>(head) + total}, torch::kFloat32);
   torch::NoGradGuard no_grad;
   for (size_t i = 0; i < flat.parameters_.size(); ++i) {
     const Slice& slice = flat.slices_[i];

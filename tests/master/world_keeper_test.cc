@@ -9,8 +9,6 @@
 #include <utility>
 #include <vector>
 
-#include "elasticdl/collective/topology.h"
-
 namespace elasticdl::master {
 namespace {
 
@@ -29,7 +27,6 @@ class Outbox : public WorkerPort {
             v1::MasterMessage message) override {
     for (const ConnectionId connection : connections) {
       sent[connection].push_back(message.message_case());
-      if (message.has_offers()) offers[connection] = message.offers();
     }
   }
   void SendToServer(int, v1::MasterMessage) override {}
@@ -37,7 +34,6 @@ class Outbox : public WorkerPort {
   void KillWorker(int64_t, const std::string&) override {}
 
   std::map<ConnectionId, std::vector<Case>> sent;
-  std::map<ConnectionId, v1::Offers> offers;
 };
 
 class WorldKeeperTest : public ::testing::Test {
@@ -103,32 +99,6 @@ TEST_F(WorldKeeperTest, AnnouncesToThoseThatAreConcerned) {
   EXPECT_THAT(Sent(0), IsEmpty());
   decision.kind = Kind::kEvict;
   EXPECT_FALSE(world_.Announce(decision));
-}
-
-// In a large world each gets what it needs, and not more.
-TEST_F(WorldKeeperTest, OffersOfPeers) {
-  rendezvous::MembershipDecision decision;
-  decision.kind = Kind::kOffers;
-  decision.generation = 1;
-  for (int64_t id = 0; id < 1000; ++id) {
-    Worker worker;
-    worker.id = id + 100;
-    registry_.Add(1000 + id, worker);
-    decision.members.push_back({worker.id, "host-" + std::to_string(id)});
-    decision.offers.push_back("offer " + std::to_string(id));
-    decision.to.push_back(worker.id);
-  }
-  EXPECT_TRUE(world_.Announce(decision));
-  ASSERT_EQ(outbox_.offers.size(), 1000u);
-  for (int rank = 0; rank < 1000; ++rank) {
-    const v1::Offers& offers = outbox_.offers[1000 + rank];
-    EXPECT_EQ(std::vector<int>(offers.ranks().begin(), offers.ranks().end()),
-              collective::Peers(1000, rank));
-    ASSERT_EQ(offers.ranks_size(), offers.offers_size());
-    for (int i = 0; i < offers.ranks_size(); ++i) {
-      EXPECT_EQ(offers.offers(i), "offer " + std::to_string(offers.ranks(i)));
-    }
-  }
 }
 
 TEST_F(WorldKeeperTest, OnlyMembersAtRestAreWokenOrToldThatTrainingIsDone) {

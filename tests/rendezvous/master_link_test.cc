@@ -6,7 +6,6 @@
 
 #include <memory>
 #include <string>
-#include <vector>
 
 #include "elasticdl/common/queue.h"
 #include "elasticdl/common/thread.h"
@@ -99,47 +98,6 @@ TEST_F(MasterLinkTest, FindsTheNextMaster) {
   EXPECT_TRUE(back.ok()) << back;
   EXPECT_FALSE(link->ended());
   link->End(kLong);
-}
-
-// The members of a world are told by what has changed; nobody here sees that.
-TEST_F(MasterLinkTest, EveryPrepareArrivesComplete) {
-  std::vector<std::unique_ptr<MasterLink>> links;
-  std::vector<ConnectionId> connections;
-  for (int i = 0; i < 2; ++i) {
-    links.push_back(std::make_unique<MasterLink>(Options()));
-    Thread master("master", [&] {
-      connections.push_back(AwaitHello(false));
-      Welcome(connections.back());
-    });
-    ASSERT_TRUE(links.back()->Attach(-1).ok());
-    master.Join();
-  }
-  const auto world = [](int64_t generation, std::vector<int64_t> ids) {
-    v1::MasterMessage message;
-    message.mutable_prepare()->set_generation(generation);
-    for (const int64_t id : ids) {
-      message.mutable_prepare()->add_members()->set_worker_id(id);
-    }
-    return message;
-  };
-  const auto expect = [](MasterLink& link, const v1::MasterMessage& wanted) {
-    const auto got = link.Receive(kLong);
-    ASSERT_TRUE(got.has_value());
-    EXPECT_EQ(got->DebugString(), wanted.DebugString());
-  };
-  const v1::MasterMessage first = world(1, {3, 4, 5});
-  const v1::MasterMessage second = world(2, {3, 5, 7});
-  const v1::MasterMessage third = world(3, {5, 7});
-  server_->Send({connections[0]}, first);
-  // It did not hear of the first one.
-  server_->Send(connections, second);
-  server_->Send(connections, third);
-  expect(*links[0], first);
-  for (const auto& link : links) {
-    expect(*link, second);
-    expect(*link, third);
-  }
-  for (const auto& link : links) link->End(kLong);
 }
 
 // The worker is done while the next master has its Hello, but has not answered.

@@ -5,6 +5,7 @@
 #include <cstdlib>
 #include <new>
 
+#include "elasticdl/common/limits.h"
 #include "elasticdl/rendezvous/membership.h"
 
 namespace {
@@ -127,22 +128,23 @@ TEST_F(MembershipScaleTest, AThousandJoinersComeInTwoWorlds) {
   EXPECT_EQ(static_cast<int64_t>(membership.active_members().size()), kWorkers);
 }
 
+// What the options of a training job say (programs/master_options).
 TEST_F(MembershipScaleTest, OneMoreThanAWorldHoldsStandsBy) {
-  constexpr int kMost = 1024;
   MembershipOptions options;
-  options.min_workers = kMost;
-  options.max_workers = kMost;
+  options.min_workers = kMaxWorldSize;
+  options.max_workers = kMaxWorldSize;
   Membership membership(options);
   Membership::Decisions decisions;
-  for (int64_t id = 0; id < kMost; ++id) {
+  for (int64_t id = 0; id < kMaxWorldSize; ++id) {
     decisions = membership.Ready(now_, id, "host");
   }
-  Form(membership, decisions.back(), kMost);
-  EXPECT_TRUE(membership.Ready(now_, kMost, "host").empty());
-  EXPECT_EQ(static_cast<int>(membership.active_members().size()), kMost);
+  Form(membership, decisions.back(), kMaxWorldSize);
+  EXPECT_TRUE(membership.Ready(now_, kMaxWorldSize, "host").empty());
+  EXPECT_EQ(static_cast<int>(membership.active_members().size()),
+            kMaxWorldSize);
   // It takes the place of one that is lost.
   decisions = membership.Lost(now_, 5, "stream closed");
-  Form(membership, decisions.back(), kMost);
+  Form(membership, decisions.back(), kMaxWorldSize);
 }
 
 }  // namespace

@@ -104,34 +104,6 @@ TEST_F(WorldLinkTest, MakesAWorldThatWorks) {
   EXPECT_EQ(two, 3);
 }
 
-TEST_F(WorldLinkTest, OffersMayNameTheirRanks) {
-  for (Worker& worker : workers_) {
-    worker.link->Hear(ToMessage(MakePrepare(1, /*urgent=*/true)));
-  }
-  v1::Offers offers = CollectOffers(1);
-  offers.add_ranks(1);
-  offers.add_ranks(0);
-  offers.mutable_offers()->SwapElements(0, 1);
-  for (Worker& worker : workers_) worker.link->Hear(ToMessage(offers));
-  for (Worker& worker : workers_) {
-    EXPECT_EQ(worker.connected.Pop(kSoon), 1);
-  }
-}
-
-TEST_F(WorldLinkTest, RanksThatAreNotInTheWorldAreRefused) {
-  workers_[0].link->Hear(ToMessage(MakePrepare(1, /*urgent=*/true)));
-  ASSERT_TRUE(workers_[0].sent.Pop(kSoon)->has_offer());
-  v1::Offers offers;
-  offers.set_generation(1);
-  offers.add_ranks(2);
-  offers.add_offers("x");
-  workers_[0].link->Hear(ToMessage(offers));
-  const auto message = workers_[0].sent.Pop(kSoon);
-  ASSERT_TRUE(message.has_value() && message->has_world_failed());
-  EXPECT_EQ(message->world_failed().reason(),
-            "an offer of rank 2 in a world of 2");
-}
-
 TEST_F(WorldLinkTest, AnUrgentWorldBreaksOffTheOneInUse) {
   Connect(1, /*urgent=*/true);
   const auto communicator = workers_[0].link->Use(1);

@@ -1,5 +1,4 @@
-// Who is connected to whom in a world. Pure; the master uses it to tell each
-// member only what it needs.
+// Who is connected to whom in a world. Pure.
 #pragma once
 
 #include <string>

@@ -65,9 +65,6 @@ class MasterLink {
   StreamPtr stream_ ABSL_GUARDED_BY(mu_);
   StreamPtr opening_ ABSL_GUARDED_BY(mu_);
   bool ending_ ABSL_GUARDED_BY(mu_) = false;
-  // The last Prepare, complete, and the stream that it came on.
-  v1::Prepare prepare_ ABSL_GUARDED_BY(mu_);
-  StreamPtr prepared_on_ ABSL_GUARDED_BY(mu_);
 };
 
 }  // namespace elasticdl::rendezvous

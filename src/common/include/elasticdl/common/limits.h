@@ -5,11 +5,10 @@
 
 namespace elasticdl {
 
-// How many workers can train together. Each step's all-reduce carries 24 bytes
-// per worker (elasticdl/elastic/control_word.h). Addresses for the largest
-// world (1.5 MiB) are reserved next to the gradients; memory is used only for
-// the members that there are.
-inline constexpr int kMaxWorldSize = 65536;
+// How many workers can train together. Each step's all-reduce carries a few
+// numbers per worker (elasticdl/elastic/control_word.h); 24 KiB are reserved
+// for them next to the gradients. A larger world would need another format.
+inline constexpr int kMaxWorldSize = 1024;
 
 // How many records a worker can put into one step. They are counted in a float
 // of the control word, which is exact up to this number.
