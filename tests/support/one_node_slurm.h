@@ -54,6 +54,8 @@ class OneNodeSlurm {
   TempDir dir_;
   std::string variable_;
   std::string host_;
+  std::string user_;
+  int cpus_ = 0;
   std::unique_ptr<ChildProcess> munged_;
   std::unique_ptr<ChildProcess> slurmctld_;
   std::unique_ptr<ChildProcess> slurmd_;
