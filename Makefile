@@ -4,6 +4,7 @@
 #   make test      dependencies, build, all tests that need no cluster
 #   make build     the programs, in build/bin
 #   make install   PREFIX=/usr/local
+#   make deb       Debian packages in build/deb: elasticdl-client, elasticdl
 #   make lint      formatting, clang's thread-safety analysis, clang-tidy
 #   make asan tsan tests under the sanitizers
 #   make fuzz      makes up bytes for everything that reads them: MINUTES=10
@@ -18,7 +19,7 @@ JOBS ?= $(shell nproc)
 DATA_DIR ?= $(or $(XDG_CACHE_HOME),$(HOME)/.cache)/elasticdl/data
 CMAKE_FLAGS ?=
 
-.PHONY: all deps deps-dev configure build demo test install lint format asan asan-ci tsan \
+.PHONY: all deps deps-dev configure build demo test install deb lint format asan asan-ci tsan \
         bench chaos fuzz clean page-pictures testbed testbed-down test-kube
 
 all: build
@@ -50,6 +51,12 @@ test: configure
 install: build
 	@cmake --build build -j $(JOBS) --target elasticdl_model_pch
 	@cmake --install build --prefix $(PREFIX)
+
+# Without tests and benchmarks; dpkg-dev finds the libraries that they depend on.
+deb: build
+	@cmake --build build -j $(JOBS) --target elasticdl_model_pch
+	@cd build && cpack -G DEB
+	@ls -l build/deb/*.deb
 
 format:
 	@scripts/format.sh

@@ -165,7 +165,7 @@ Master StartMaster(const std::string& program, int workers) {
       absl::StrCat("--num_workers=", workers),
       "--model_def=none.custom_model",
       "--training_data=synthetic:records=1000000000",
-      "--display=none",
+      "--progress=none",
       "--log_level=WARNING"};
   std::vector<char*> argv;
   for (const std::string& argument : arguments) {

@@ -108,7 +108,12 @@ function(elasticdl_program name)
   target_link_libraries(${name} PRIVATE ${arg_DEPS})
   set_target_properties(${name} PROPERTIES
     RUNTIME_OUTPUT_DIRECTORY ${CMAKE_BINARY_DIR}/bin)
-  install(TARGETS ${name} RUNTIME DESTINATION bin)
+  # The client's programs are a Debian package of their own (ElasticdlPackage).
+  set(component elasticdl)
+  if(name MATCHES "^elasticdl(-cluster|-ckpt)?$")
+    set(component client)
+  endif()
+  install(TARGETS ${name} RUNTIME DESTINATION bin COMPONENT ${component})
 endfunction()
 
 # elasticdl_test(<module>/<unit> [LABEL unit|contract|integration|kube|gpu]

@@ -6,10 +6,12 @@
 #include "cluster_exec.h"
 #include "completion.h"
 #include "data/data.h"
+#include "doctor/checks.h"
 #include "elasticdl/flags/suggest.h"
 #include "exec_beside.h"
 #include "local/local_commands.h"
 #include "start_job.h"
+#include "timeline.h"
 #include "version.h"
 #include "zoo/zoo.h"
 
@@ -103,10 +105,12 @@ const std::vector<Command>& Commands() {
       {"list", "List the jobs on this machine or on a cluster.", RunList},
       {"top", "Show what a job is doing.", RunTop},
       {"report", "Save the page of a job as one file.", RunReport},
+      {"timeline", "Say where the time of a job went.", RunTimeline},
       {"scale", "Change the number of a job's workers or servers.", RunScale},
       {"logs", "Show the logs of a job's pods.", RunLogs},
       {"stop", "Stop a job.", RunStop},
       {"rbac", "Grant a cluster's jobs the rights that they need.", RunRbac},
+      {"doctor", "Look for what this machine lacks.", RunDoctor},
       {"version", "Show the versions of elasticdl and its libraries.",
        RunVersion},
       {"completion", "Print a completion script for a shell.", RunCompletion},

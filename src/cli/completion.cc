@@ -129,7 +129,7 @@ _elasticdl() {
   case "$command" in
 @FLAGS@    *)
       local -a asked=("${COMP_WORDS[@]:1:1}")
-      if [[ $command == data || $command == ckpt ]]; then
+      if [[ $command == data || $command == ckpt || $command == timeline ]]; then
         if ((COMP_CWORD == 2)); then
           words=$("${COMP_WORDS[0]}" "$command" --help 2>/dev/null |
             sed -n 's/^  \([a-z][a-z]*\)  .*/\1/p')

@@ -1,8 +1,10 @@
 #include "job_commands.h"
 
+#include <signal.h>
 #include <unistd.h>
 
 #include <algorithm>
+#include <cerrno>
 #include <cstdint>
 #include <cstdio>
 #include <nlohmann/json.hpp>
@@ -12,10 +14,13 @@
 #include "absl/strings/str_join.h"
 #include "absl/time/time.h"
 #include "elasticdl/common/limits.h"
+#include "elasticdl/common/status.h"
 #include "elasticdl/common/text.h"
 #include "elasticdl/flags/environment.h"
 #include "elasticdl/flags/flag_builder.h"
 #include "elasticdl/flags/grammar.h"
+#include "top/terminal.h"
+#include "top/top.h"
 
 namespace elasticdl::cli {
 namespace {
@@ -92,16 +97,25 @@ std::string FormatStatus(const Json& status) {
   return text;
 }
 
-// Redraws the status until the job has ended.
+absl::Status KillProcess(int64_t pid) {
+  if (kill(static_cast<pid_t>(pid), SIGKILL) == 0) return absl::OkStatus();
+  return ErrnoToStatus(errno, absl::StrCat("kill ", pid));
+}
+
+// A full screen until the job has ended or the user quits.
 int WatchJob(const flags::FlagSet& set, JobHandle& job) {
-  do {
-    const auto body = job.Status();
-    if (!body.ok()) return Fail(set, body.status());
-    // Cursor to the top, clear to the end: this does not flicker.
-    std::printf("\x1b[H\x1b[J%s",
-                FormatStatus(Json::parse(*body, nullptr, false)).c_str());
-    std::fflush(stdout);
-  } while (!job.WaitEnd(absl::Seconds(1)));
+  TopOptions options;
+  options.color = WantsColor(flags::GetEnv("NO_COLOR"), flags::GetEnv("TERM"));
+  options.unicode = HasUtf8(flags::GetEnv("LC_ALL"), flags::GetEnv("LC_CTYPE"),
+                            flags::GetEnv("LANG"));
+  options.kill = KillProcess;
+  absl::Status status;
+  {
+    ScreenTerminal terminal;
+    status = WatchTop(job, terminal, options);
+  }
+  if (!status.ok()) return Fail(set, status);
+  if (!job.WaitEnd(absl::ZeroDuration())) return 0;
   const JobEnd end = job.End();
   std::printf("job %s %s: %s\n", job.name().c_str(), end.state.c_str(),
               end.reason.c_str());
@@ -135,13 +149,17 @@ void JobChoice::AddTo(flags::FlagSet* set, bool with_name) {
 }
 
 int TopCommand(const std::vector<std::string>& args, const JobFinder& find) {
-  flags::FlagSet set("elasticdl top", "Shows what a job is doing.");
+  flags::FlagSet set("elasticdl top",
+                     "Shows what a job is doing: on a terminal as a live "
+                     "screen with keys to scale, to read logs and to kill.");
   JobChoice choice;
   choice.AddTo(&set);
   bool json = false;
   bool url = false;
   set.Add("json", &json,
           flags::Info(kGroup, "Print the status once, as JSON."));
+  bool once = false;
+  set.Add("once", &once, flags::Info(kGroup, "Print the status once."));
   set.Add("url", &url,
           flags::Info(
               kGroup,
@@ -156,7 +174,10 @@ int TopCommand(const std::vector<std::string>& args, const JobFinder& find) {
     std::printf("%s\n", page->c_str());
     return 0;
   }
-  if (!json && isatty(STDOUT_FILENO) == 1) return WatchJob(set, **job);
+  const bool terminal = isatty(STDOUT_FILENO) == 1 &&
+                        isatty(STDIN_FILENO) == 1 &&
+                        flags::GetEnv("TERM") != "dumb";
+  if (!json && !once && terminal) return WatchJob(set, **job);
   const auto body = (*job)->Status();
   if (!body.ok()) return Fail(set, body.status());
   std::printf("%s",

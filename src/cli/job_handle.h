@@ -40,7 +40,8 @@ class JobHandle {
 
   virtual const std::string& name() const = 0;
 
-  // The response of the master's /api/v1/<what>: status or update. An ended job
+  // The response of the master's /api/v1/<what>: status, update, log?pod=NAME
+  // or update?since=CURSOR. An ended job
   // on this machine has the update in its event log. UNAVAILABLE if the master
   // does not answer, FAILED_PRECONDITION if the job is not running; other
   // errors have the master's message.

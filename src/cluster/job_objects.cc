@@ -146,6 +146,20 @@ Json MakePod(const JobOptions& options, const PodOptions& pod,
           {"spec", std::move(spec)}};
 }
 
+// A master that hangs is started again; it goes on with its journal. The page
+// is there when the data and the checkpoint were found, which may take minutes.
+void AddProbes(Json* container) {
+  const auto probe = [](const char* path, int period, int failures) {
+    return Json({{"httpGet", {{"path", path}, {"port", "http"}}},
+                 {"periodSeconds", period},
+                 {"timeoutSeconds", 5},
+                 {"failureThreshold", failures}});
+  };
+  (*container)["startupProbe"] = probe("/healthz", 2, 900);
+  (*container)["livenessProbe"] = probe("/healthz", 20, 3);
+  (*container)["readinessProbe"] = probe("/readyz", 5, 3);
+}
+
 Json MakeMasterPod(const JobOptions& options) {
   const std::string name = MasterName(options.job_name);
   Storage storage;
@@ -157,6 +171,7 @@ Json MakeMasterPod(const JobOptions& options) {
   pod["spec"]["containers"][0]["ports"] =
       Json::array({{{"name", "rpc"}, {"containerPort", kRpcPort}},
                    {{"name", "http"}, {"containerPort", kHttpPort}}});
+  AddProbes(&pod["spec"]["containers"][0]);
   return pod;
 }
 

@@ -4,9 +4,15 @@
 #include <spdlog/sinks/stdout_sinks.h>
 #include <spdlog/spdlog.h>
 
+#include <atomic>
 #include <memory>
+#include <nlohmann/json.hpp>
+#include <utility>
 
 #include "absl/strings/ascii.h"
+#include "absl/strings/string_view.h"
+#include "absl/time/time.h"
+#include "elasticdl/common/mutex.h"
 
 namespace elasticdl {
 namespace {
@@ -38,7 +44,70 @@ spdlog::logger& Logger() {
   return *logger;
 }
 
+// What JSON lines tell besides the message. Leaked, too.
+struct LogContext {
+  std::atomic<bool> json = false;
+  std::atomic<int64_t> generation = -1;
+  std::atomic<int64_t> step = -1;
+  Mutex mu;
+  std::string job ABSL_GUARDED_BY(mu);
+};
+
+LogContext& Context() {
+  static auto* context = new LogContext;
+  return *context;
+}
+
+// One JSON object per line.
+class JsonFormatter : public spdlog::formatter {
+ public:
+  explicit JsonFormatter(std::string pod) : pod_(std::move(pod)) {}
+
+  void format(const spdlog::details::log_msg& line,
+              spdlog::memory_buf_t& out) override {
+    LogContext& context = Context();
+    nlohmann::ordered_json json;
+    json["time"] =
+        absl::FormatTime("%Y-%m-%d%ET%H:%M:%E6SZ", absl::FromChrono(line.time),
+                         absl::UTCTimeZone());
+    const spdlog::string_view_t level =
+        spdlog::level::to_string_view(line.level);
+    json["level"] = std::string(level.data(), level.size());
+    {
+      MutexLock lock(context.mu);
+      if (!context.job.empty()) json["job"] = context.job;
+    }
+    json["pod"] = pod_;
+    if (context.generation >= 0) json["generation"] = context.generation.load();
+    if (context.step >= 0) json["step"] = context.step.load();
+    json["message"] = std::string(line.payload.data(), line.payload.size());
+    const std::string text =
+        json.dump(-1, ' ', false,
+                  nlohmann::ordered_json::error_handler_t::replace) +
+        "\n";
+    out.append(text.data(), text.data() + text.size());
+  }
+  std::unique_ptr<spdlog::formatter> clone() const override {
+    return std::make_unique<JsonFormatter>(pod_);
+  }
+
+ private:
+  const std::string pod_;
+};
+
 }  // namespace
+
+void UseJsonLog() { Context().json = true; }
+
+void SetLogJob(absl::string_view job) {
+  MutexLock lock(Context().mu);
+  Context().job = std::string(job);
+}
+
+void SetLogPosition(int64_t generation, int64_t step) {
+  Context().generation.store(generation, std::memory_order_relaxed);
+  Context().step.store(step, std::memory_order_relaxed);
+}
 
 bool ParseLogLevel(absl::string_view text, LogLevel& level) {
   const std::string upper = absl::AsciiStrToUpper(text);
@@ -60,6 +129,10 @@ bool ParseLogLevel(absl::string_view text, LogLevel& level) {
 
 void InitLog(absl::string_view tag, LogLevel level) {
   Logger().set_level(ToSpdlog(level));
+  if (Context().json) {
+    Logger().set_formatter(std::make_unique<JsonFormatter>(std::string(tag)));
+    return;
+  }
   Logger().set_pattern(
       absl::StrCat("[%Y-%m-%d %H:%M:%S.%e] [%l] [", tag, "] %v"));
 }

@@ -419,6 +419,12 @@ void AddOutput(JobFlags* f, FlagSet* set) {
            Info(kOutput, "The least level that is logged.")
                .Value("LEVEL")
                .Choices({"DEBUG", "INFO", "WARNING", "ERROR", "CRITICAL"}));
+  set->Add("log_format", &f->log_format,
+           Info(kOutput,
+                "Log lines for people, or a JSON object per line with time, "
+                "level, job, pod, generation, step and message.")
+               .Value("FORMAT")
+               .Choices({"text", "json"}));
   set->Add("log_file_path", &f->log_file_path,
            Info(kOutput, "Copy the pods' output to this file.").Value("FILE"));
   set->Add("event_log", &f->event_log,
@@ -431,10 +437,18 @@ void AddOutput(JobFlags* f, FlagSet* set) {
                .Value("FILE"));
   set->Add("tensorboard_log_dir", &f->tensorboard_log_dir,
            Info(kOutput, "Write TensorBoard event files here.").Value("DIR"));
-  set->Add("display", &f->display,
-           Info(kOutput, "Progress: a live line, plain lines, or nothing.")
+  set->Add("timeline", &f->timeline,
+           Info(kOutput,
+                "Write what each worker does when, for Perfetto, "
+                "chrome://tracing and elasticdl timeline.")
+               .Value("FILE"));
+  set->Add("progress", &f->display,
+           Info(kOutput,
+                "Progress: a live line on a terminal and plain lines elsewhere "
+                "(auto), JSON objects for programs, or nothing.")
                .Value("HOW")
-               .Choices({"auto", "live", "plain", "none"}));
+               .Choices({"auto", "live", "plain", "json", "none"})
+               .Old({"display"}));
   set->Add("detach", &f->detach,
            Info(kOutput, "Return when the job has started."));
   set->Add("state_dir", &f->state_dir,

@@ -195,6 +195,16 @@ void EventLog::Progress(const JobStatus& status) {
   if (status.learning_rate.has_value()) {
     line.Add("learning_rate", Number(*status.learning_rate));
   }
+  if (status.step_time.has_value()) {
+    Json times = {{"step_ms", Number(status.step_time->total * 1e3)}};
+    for (size_t i = 0; i < status.step_time->seconds.size(); ++i) {
+      const auto kind = static_cast<trace::Kind>(i);
+      if (!trace::IsStepKind(kind)) continue;
+      times[absl::StrCat(trace::KindField(kind), "_ms")] =
+          Number(status.step_time->seconds[i] * 1e3);
+    }
+    line.Add("step_time", times);
+  }
   Write(line);
 }
 

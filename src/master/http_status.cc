@@ -38,6 +38,9 @@ constexpr absl::Duration kStreamSpacing = absl::Milliseconds(500);
 // written at a time.
 constexpr absl::Duration kMessageTime = absl::Seconds(10);
 constexpr size_t kPiece = 64 << 10;
+// The master's loop publishes five times a second. One that has not for this
+// long hangs; a machine that is merely busy is not that slow.
+constexpr absl::Duration kHanging = absl::Seconds(60);
 
 void ReplyError(httplib::Response& response, int code,
                 absl::string_view message) {
@@ -177,8 +180,10 @@ class HttpStatus::Server {
   }
 
   bool Allowed(const httplib::Request& request) const {
-    if (request.method == "GET" && (request.path == page::Style().path ||
-                                    request.path == page::Script().path)) {
+    if (request.method == "GET" &&
+        (request.path == page::Style().path ||
+         request.path == page::Script().path || request.path == "/healthz" ||
+         request.path == "/readyz")) {
       return true;
     }
     const std::string header = request.get_header_value("Authorization");
@@ -227,9 +232,29 @@ class HttpStatus::Server {
     http_.Get("/api/history", [this](const Request&, Response& response) {
       response.set_content(HistoryToJson(board_.Points()), kJson);
     });
+    AddProbes();
     http_.Get("/metrics", [this](const Request&, Response& response) {
       response.set_content(StatusToMetrics(board_.Get()),
                            "text/plain; version=0.0.4");
+    });
+  }
+
+  // For kubelets and load balancers, which have no token.
+  void AddProbes() {
+    using httplib::Request;
+    using httplib::Response;
+    http_.Get("/healthz", [this](const Request&, Response& response) {
+      const auto age = board_.Age(Clock::Real().Now());
+      const bool hangs = age.has_value() && *age > kHanging;
+      response.status = hangs ? 503 : 200;
+      response.set_content(hangs ? "the master's loop hangs\n" : "ok\n",
+                           "text/plain");
+    });
+    http_.Get("/readyz", [this](const Request&, Response& response) {
+      const bool ready = board_.Age(Clock::Real().Now()).has_value();
+      response.status = ready ? 200 : 503;
+      response.set_content(ready ? "ok\n" : "the job is being prepared\n",
+                           "text/plain");
     });
   }
 

@@ -7,6 +7,7 @@
 //   GET  /api/v1/stream      the same as server-sent events, as it happens
 //   GET  /api/v1/log?pod=POD the end of its log, as text
 //   GET  /metrics            Prometheus text
+//   GET  /healthz, /readyz   for probes: 200, or 503 and why
 //   POST /api/v1/stop
 //   POST /api/v1/scale?num_workers=N&num_ps_pods=M (one of them, or both)
 //
@@ -17,7 +18,7 @@
 // ?token=<token>, since links hold no headers and a Kubernetes API server,
 // which is between the client and a master in a pod, passes that header not on.
 // One without it gets 401 and is logged, without its query. Only the files of
-// the page, which hold nothing of the job, need none.
+// the page and the probes, which hold nothing of the job, need none.
 #pragma once
 
 #include <cstdint>

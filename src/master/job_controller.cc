@@ -41,6 +41,9 @@ void JobController::OnMessage(absl::Time now, ConnectionId connection,
     return;
   }
   Worker& worker = *found;
+  if (message.has_telemetry()) {
+    return OnTelemetry(now, connection, worker.id, message.telemetry());
+  }
   switch (message.message_case()) {
     case v1::WorkerMessage::kReady:
       OnReady(now, connection, worker, message.ready());
@@ -127,11 +130,25 @@ void JobController::OnMessage(absl::Time now, ConnectionId connection,
     case v1::WorkerMessage::kServerCommitted:
     case v1::WorkerMessage::kServerMoved:
     case v1::WorkerMessage::kPartState:
+    case v1::WorkerMessage::kTelemetry:
     case v1::WorkerMessage::MESSAGE_NOT_SET:
       LogWarning("worker ", worker.id, " sent an unknown message");
       break;
   }
   Advance(now);
+}
+
+// Nothing follows from it.
+void JobController::OnTelemetry(absl::Time now, ConnectionId connection,
+                                int64_t worker_id,
+                                const v1::Telemetry& telemetry) {
+  observer_.OnTelemetry(now, /*server=*/false, worker_id, telemetry);
+  if (!telemetry.has_spans()) return;
+  v1::MasterMessage message;
+  v1::TraceEcho& echo = *message.mutable_trace_echo();
+  echo.set_sent(telemetry.spans().sent());
+  echo.set_received(absl::ToUnixNanos(now));
+  port_.Send({connection}, std::move(message));
 }
 
 void JobController::OnHello(absl::Time now, ConnectionId connection,

@@ -159,6 +159,10 @@ class JobController {
   void RecordPart(const v1::PsPartRecord& record);
   const std::map<int, v1::PsPartRecord>& parts() const { return parts_; }
   void OnPartChange(const PartChange& change) { observer_.OnPart(change); }
+  void OnServerTelemetry(absl::Time now, int server,
+                         const v1::Telemetry& telemetry) {
+    observer_.OnTelemetry(now, /*server=*/true, server, telemetry);
+  }
   void OnServerMessage(absl::Time now, int server,
                        const v1::WorkerMessage& message);
   // The answer to Options::search_checkpoint.
@@ -226,6 +230,8 @@ class JobController {
   JobController(Options options, TaskManager tasks, WorkerPort& port,
                 JobObserver& observer, absl::Time now);
 
+  void OnTelemetry(absl::Time now, ConnectionId connection, int64_t worker_id,
+                   const v1::Telemetry& telemetry);
   void OnHello(absl::Time now, ConnectionId connection, const v1::Hello& hello);
   void OnReady(absl::Time now, ConnectionId connection, Worker& worker,
                const v1::Ready& ready);

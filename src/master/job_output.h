@@ -56,6 +56,10 @@ class JobObserver {
   // So many parameter servers hold the model, after a change of the number.
   virtual void OnServersScaled(int servers) = 0;
   virtual void OnPart(const PartChange& change) = 0;
+  // What a worker or server tells about itself. Only whoever shows it needs to
+  // look at it.
+  virtual void OnTelemetry(absl::Time now, bool server, int64_t id,
+                           const v1::Telemetry& telemetry) {}
   // Anything else worth a line.
   virtual void OnMessage(const std::string& text) = 0;
 };

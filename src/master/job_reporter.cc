@@ -22,6 +22,8 @@ namespace {
 // The page of a restarted master goes back so many bytes of the event log:
 // workers wait for the master, so it takes a fraction of a second at most.
 constexpr std::streamoff kMostEvents = 8 << 20;
+// What takes longer than this is worth a line of its own.
+constexpr absl::Duration kLongActivity = absl::Seconds(2);
 // In each e-fold of the job's time.
 constexpr int64_t kProgressLines = 500;
 
@@ -43,6 +45,10 @@ std::unique_ptr<ProgressDisplay> MakeDisplay(const MasterOptions& options) {
   if (options.display == "none") display.mode = ProgressDisplay::Mode::kNone;
   if (options.display == "plain") display.mode = ProgressDisplay::Mode::kPlain;
   if (options.display == "live") display.mode = ProgressDisplay::Mode::kLive;
+  if (options.display == "json") {
+    display.mode = ProgressDisplay::Mode::kJson;
+    display.plain_interval = absl::Seconds(1);
+  }
   return std::make_unique<ProgressDisplay>(display);
 }
 
@@ -53,6 +59,25 @@ std::string Describe(const std::map<std::string, double>& metrics) {
                           value);
   }
   return text;
+}
+
+// Bytes from outside: arrays of different lengths and unknown kinds are left
+// out.
+std::vector<trace::Span> SpansOf(const v1::TraceSpans& message) {
+  std::vector<trace::Span> spans;
+  const int size = std::min({message.kinds_size(), message.begins_size(),
+                             message.durations_size(), message.numbers_size()});
+  spans.reserve(static_cast<size_t>(size));
+  int64_t begin = 0;
+  for (int i = 0; i < size; ++i) {
+    begin += message.begins(i);
+    const int32_t kind = message.kinds(i);
+    if (kind < 0 || kind >= static_cast<int32_t>(trace::kKinds)) continue;
+    spans.push_back({static_cast<trace::Kind>(kind), begin,
+                     begin + std::max<int64_t>(0, message.durations(i)),
+                     message.numbers(i)});
+  }
+  return spans;
 }
 
 // A browser shows so much without effort.
@@ -96,6 +121,9 @@ absl::StatusOr<std::unique_ptr<JobReporter>> JobReporter::Create(
       reporter->tensorboard_,
       TensorBoard::Open(options.tensorboard_log_dir, options.job.job_name(),
                         Clock::Real().WallNow()));
+  ELASTICDL_ASSIGN_OR_RETURN(
+      reporter->timeline_,
+      trace::TimelineFile::Open(options.timeline, options.job.job_name()));
   // Of a job that goes on after its master was restarted.
   reporter->ReadEvents(jobdir.EventsFile());
   reporter->events_->SetListener(
@@ -147,8 +175,15 @@ void JobReporter::Say(const std::string& text) {
 
 void JobReporter::JobStarted(int64_t num_workers) {
   target_workers_ = num_workers;
+  SetLogJob(options_.job.job_name());
   status_.state = "running";
   started_ = Clock::Real().Now();
+  std::string configuration;
+  for (const std::string& flag : options_.shown_flags) {
+    absl::StrAppend(&configuration, "    ", flag, "\n");
+  }
+  CheckTensorBoard(tensorboard_->Text("configuration", configuration,
+                                      Clock::Real().WallNow()));
   events_->JobStart(
       options_.job.job_name(),
       options_.job_command.empty() ? PhaseOf(options_.job) : "command",
@@ -178,6 +213,8 @@ void JobReporter::OnWorkerReady(int64_t worker_id, int64_t pid, int64_t step) {
 }
 
 void JobReporter::OnWorkerLost(int64_t worker_id, const std::string& reason) {
+  MarkTimeline(absl::StrCat("worker ", worker_id, " is lost"), reason);
+  telemetry_.Remove({/*server=*/false, worker_id});
   events_->WorkerLost(worker_id, reason);
   Say(absl::StrCat("worker ", worker_id, " is lost: ", reason));
 }
@@ -214,8 +251,30 @@ void JobReporter::CheckTensorBoard(const absl::Status& status) {
                    status.message()));
 }
 
+void JobReporter::CheckTimeline(const absl::Status& status) {
+  if (status.ok() || timeline_failed_) return;
+  timeline_failed_ = true;
+  Say(std::string(status.message()));
+}
+
+void JobReporter::MarkTimeline(const std::string& name,
+                               const std::string& detail) {
+  CheckTimeline(
+      timeline_->Mark(name, absl::ToUnixNanos(Clock::Real().Now()), detail));
+}
+
+void JobReporter::OnTelemetry(absl::Time now, bool server, int64_t id,
+                              const v1::Telemetry& telemetry) {
+  telemetry_.Add(now, {server, id}, telemetry);
+  if (server || !telemetry.has_spans() || options_.timeline.empty()) return;
+  CheckTimeline(timeline_->Add(id, SpansOf(telemetry.spans()),
+                               telemetry.spans().clock_offset(),
+                               telemetry.spans().dropped()));
+}
+
 void JobReporter::OnWorld(const WorldChange& world) {
   status_.generation = world.generation;
+  if (world.pause > absl::ZeroDuration()) telemetry_.AddPause(world.pause);
   events_->World(world.generation, world.members, world.cause, world.pause);
   std::string text =
       absl::StrCat("generation ", world.generation, ": ",
@@ -227,6 +286,7 @@ void JobReporter::OnWorld(const WorldChange& world) {
                     absl::FormatDuration(
                         absl::Trunc(world.pause, absl::Microseconds(100))));
   }
+  MarkTimeline(absl::StrCat("world ", world.generation), text);
   Say(text);
 }
 
@@ -333,6 +393,8 @@ void JobReporter::JobEnded(int exit_code, const std::string& message) {
                   : status_.state == "stopping" ? "stopped"
                                                 : "failed";
   status_.reason = message;
+  status_.step_time = telemetry_.WholeJob();
+  status_.slowest.reset();
   const absl::Time now = Clock::Real().Now();
   board_.Set(status_);
   LogProgress(now, /*last=*/true);
@@ -340,6 +402,7 @@ void JobReporter::JobEnded(int exit_code, const std::string& message) {
     LogInfo(line);
   }
   CheckTensorBoard(tensorboard_->Finish(Clock::Real().WallNow()));
+  CheckTimeline(timeline_->Finish());
   display_->Finish(now);
   const std::string end = absl::StrCat("job ", options_.job.job_name(), " ",
                                        status_.state, ": ", message);
@@ -357,6 +420,21 @@ void JobReporter::EndPage() {
   http_->ShowEnd();
   board_.Close();
   http_->Stop();
+}
+
+void JobReporter::Activity(std::string text) {
+  if (text == activity_) return;
+  const absl::Time now = Clock::Real().Now();
+  // Bytes that are counted are the same activity.
+  const bool took_long = now - activity_since_ >= kLongActivity;
+  if (!activity_.empty() && took_long &&
+      !absl::StrContains(activity_, " of ")) {
+    Say(absl::StrCat(activity_, ": ",
+                     absl::FormatDuration(absl::Trunc(
+                         now - activity_since_, absl::Milliseconds(100)))));
+  }
+  activity_ = std::move(text);
+  activity_since_ = now;
 }
 
 void JobReporter::Stopping() { status_.state = "stopping"; }
@@ -396,6 +474,7 @@ void JobReporter::UpdateStatus(absl::Time now, const TaskProgress& tasks,
                                const std::vector<PodInfo>& pods) {
   status_.job = options_.job.job_name();
   status_.step = tasks.step;
+  SetLogPosition(status_.generation, status_.step);
   status_.epoch = tasks.epoch + 1;
   status_.num_epochs = tasks.num_epochs;
   status_.records_done = tasks.committed_records + tasks.predicted_records;
@@ -403,10 +482,16 @@ void JobReporter::UpdateStatus(absl::Time now, const TaskProgress& tasks,
   status_.records_per_s = rate_.PerSecond(now);
   status_.workers = ready_workers;
   status_.target_workers = target_workers_;
+  status_.step_time = telemetry_.Breakdown(now);
+  status_.slowest = telemetry_.SlowestWorker(now);
+  status_.totals = telemetry_.totals();
   status_.pods.clear();
   for (const PodInfo& pod : pods) {
-    status_.pods.push_back({pod.name, pod.id, PodTypeName(pod.type), pod.pid,
-                            pod.state, pod.message});
+    StatusPod shown = {pod.name, pod.id,    PodTypeName(pod.type),
+                       pod.pid,  pod.state, pod.message};
+    const PodUsage* usage = telemetry_.Find({pod.type == PodType::kPs, pod.id});
+    if (usage != nullptr) shown.usage = *usage;
+    status_.pods.push_back(std::move(shown));
   }
 }
 
@@ -415,6 +500,7 @@ master::Progress JobReporter::Shown(
   master::Progress shown;
   shown.phase = PhaseOf(options_.job);
   shown.activity = activity_;
+  shown.activity_time = Clock::Real().Now() - activity_since_;
   shown.num_epochs = std::max<int64_t>(0, status_.num_epochs);
   shown.epoch = shown.num_epochs == 0
                     ? status_.epoch

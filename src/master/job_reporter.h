@@ -15,6 +15,7 @@
 #include "checkpoint_lines.h"
 #include "elasticdl/jobdir.h"
 #include "elasticdl/master.h"
+#include "elasticdl/trace/timeline_file.h"
 #include "elasticdl/v1/master.pb.h"
 #include "evaluation.h"
 #include "event_log.h"
@@ -25,6 +26,7 @@
 #include "rate_meter.h"
 #include "status_board.h"
 #include "task_manager.h"
+#include "telemetry_book.h"
 #include "tensorboard.h"
 #include "world_change.h"
 
@@ -75,7 +77,7 @@ class JobReporter : public JobObserver {
   // Counts to publish next.
   void Ledger(const LedgerCounts& counts) { status_.ledger = counts; }
   // What goes on while no data is worked on (Progress::activity).
-  void Activity(std::string text) { activity_ = std::move(text); }
+  void Activity(std::string text);
   // Publishes when it is due, and draws.
   void Tick(absl::Time now, const TaskProgress& tasks,
             const std::optional<EvaluationProgress>& evaluation,
@@ -97,6 +99,8 @@ class JobReporter : public JobObserver {
   void OnQuarantined(const QuarantinedRange& bad) override;
   void OnServersScaled(int servers) override;
   void OnPart(const PartChange& change) override;
+  void OnTelemetry(absl::Time now, bool server, int64_t id,
+                   const v1::Telemetry& telemetry) override;
   void OnMessage(const std::string& text) override;
 
  private:
@@ -104,6 +108,8 @@ class JobReporter : public JobObserver {
   void Say(const std::string& text);
   void CheckAudit(const absl::Status& status);
   void CheckTensorBoard(const absl::Status& status);
+  void CheckTimeline(const absl::Status& status);
+  void MarkTimeline(const std::string& name, const std::string& detail);
   void ReadEvents(const std::string& path);
   void LogProgress(absl::Time now, bool last);
   void UpdateStatus(absl::Time now, const TaskProgress& tasks,
@@ -115,10 +121,13 @@ class JobReporter : public JobObserver {
   std::unique_ptr<EventLog> events_;
   std::unique_ptr<LedgerAudit> audit_;
   std::unique_ptr<TensorBoard> tensorboard_;
+  std::unique_ptr<trace::TimelineFile> timeline_;
+  TelemetryBook telemetry_;
   std::unique_ptr<ProgressDisplay> display_;
   RateMeter rate_;
   int64_t target_workers_ = 0;
   std::string activity_;
+  absl::Time activity_since_ = absl::InfinitePast();
   CheckpointLines checkpoint_lines_;
   JobStatus status_;
   absl::Time next_publish_ = absl::InfinitePast();
@@ -126,6 +135,7 @@ class JobReporter : public JobObserver {
   absl::Time next_progress_ = absl::InfinitePast();
   bool audit_failed_ = false;
   bool tensorboard_failed_ = false;
+  bool timeline_failed_ = false;
   // --ps_backup: some part had no backup since the last time all had one.
   bool backup_missing_ = false;
 

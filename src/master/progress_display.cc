@@ -5,6 +5,7 @@
 
 #include <algorithm>
 #include <cmath>
+#include <nlohmann/json.hpp>
 #include <vector>
 
 #include "absl/strings/ascii.h"
@@ -98,7 +99,11 @@ std::string RenderProgress(const Progress& progress, int columns,
     parts.push_back(
         absl::StrCat(ShortNumber(progress.records_per_s), " rec/s"));
   } else {
-    parts.push_back(absl::StrCat("(", progress.activity, ")"));
+    // A line that stays would be another one every second.
+    const bool timed = with_bar && progress.activity_time >= absl::Seconds(1);
+    parts.push_back(
+        absl::StrCat("(", progress.activity, timed ? ", " : "",
+                     timed ? ShortDuration(progress.activity_time) : "", ")"));
   }
   if (works && progress.loss.has_value()) {
     parts.push_back(absl::StrFormat("loss %.4g", *progress.loss));
@@ -118,6 +123,23 @@ std::string RenderProgress(const Progress& progress, int columns,
     absl::StrAppend(&line, line.empty() ? "" : " ", part);
   }
   return line;
+}
+
+std::string ProgressToJson(const Progress& progress) {
+  nlohmann::ordered_json json = {{"phase", progress.phase},
+                                 {"epoch", progress.epoch},
+                                 {"num_epochs", progress.num_epochs},
+                                 {"step", progress.step},
+                                 {"records_done", progress.records_done},
+                                 {"records_total", progress.records_total},
+                                 {"records_per_s", progress.records_per_s},
+                                 {"workers", progress.workers},
+                                 {"target_workers", progress.target_workers},
+                                 {"generation", progress.generation}};
+  if (progress.loss.has_value()) json["loss"] = *progress.loss;
+  if (!progress.activity.empty()) json["activity"] = progress.activity;
+  return json.dump(-1, ' ', false,
+                   nlohmann::ordered_json::error_handler_t::replace);
 }
 
 ProgressDisplay::Mode ProgressDisplay::DetectMode(int fd,
@@ -144,7 +166,7 @@ void ProgressDisplay::Tick(absl::Time now) {
     DrawLive(now);
     return;
   }
-  const std::string line = RenderProgress(progress_, 0, false);
+  const std::string line = Line();
   // The activity is printed once.
   if (progress_.activity.empty() || line != last_line_) {
     Write(absl::StrCat(line, "\n"));
@@ -164,6 +186,13 @@ absl::Time ProgressDisplay::next_wake() const {
 
 void ProgressDisplay::Message(absl::string_view text, absl::Time now) {
   const bool redraw = line_shown_;
+  if (options_.mode == Mode::kJson) {
+    const nlohmann::json message = {{"message", Printable(text)}};
+    Write(absl::StrCat(
+        message.dump(-1, ' ', false, nlohmann::json::error_handler_t::replace),
+        "\n"));
+    return;
+  }
   Write(absl::StrCat(redraw ? kClearLine : "", Printable(text), "\n"));
   line_shown_ = false;
   if (redraw) DrawLive(now);
@@ -178,8 +207,13 @@ void ProgressDisplay::Finish(absl::Time now) {
     Write("\n");
     line_shown_ = false;
   } else {
-    Write(absl::StrCat(RenderProgress(progress_, 0, false), "\n"));
+    Write(absl::StrCat(Line(), "\n"));
   }
+}
+
+std::string ProgressDisplay::Line() const {
+  return options_.mode == Mode::kJson ? ProgressToJson(progress_)
+                                      : RenderProgress(progress_, 0, false);
 }
 
 void ProgressDisplay::DrawLive(absl::Time now) {

@@ -15,6 +15,8 @@ struct Progress {
   // What happens while no data is processed ("starting workers"); shown instead
   // of speed and loss. Empty while data is processed.
   std::string activity;
+  // How long it has been going on; shown on a terminal.
+  absl::Duration activity_time;
   // "train", "evaluate", "predict".
   std::string phase = "train";
   // From 1; num_epochs 0 = no end.
@@ -40,6 +42,9 @@ struct Progress {
 std::string RenderProgress(const Progress& progress, int columns,
                            bool with_bar);
 
+// The same as a JSON object, for programs. Pure.
+std::string ProgressToJson(const Progress& progress);
+
 // "950", "12.4k", "3.1M".
 std::string ShortNumber(double value);
 
@@ -55,6 +60,7 @@ class ProgressDisplay {
     kNone,   // only messages
     kPlain,  // a line every plain_interval and messages
     kLive,   // one line that is redrawn, messages above it
+    kJson,   // like kPlain for programs: an object per line
   };
   struct Options {
     int fd = 1;
@@ -83,6 +89,7 @@ class ProgressDisplay {
  private:
   void Write(absl::string_view text);
   void DrawLive(absl::Time now);
+  std::string Line() const;
   int Columns() const;
 
   const Options options_;

@@ -56,6 +56,9 @@ bool ServerStreams::OnMessage(absl::Time now, ConnectionId connection,
 
 void ServerStreams::OnServerMessage(absl::Time now, int server,
                                     const v1::WorkerMessage& message) {
+  if (message.has_telemetry()) {
+    return controller_.OnServerTelemetry(now, server, message.telemetry());
+  }
   if (backups_ == nullptr) {
     return controller_.OnServerMessage(now, server, message);
   }

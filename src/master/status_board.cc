@@ -10,8 +10,16 @@
 namespace elasticdl::master {
 
 void StatusBoard::Set(JobStatus status) {
+  const absl::Time now = Clock::Real().Now();
   MutexLock lock(mu_);
   status_ = std::move(status);
+  set_at_ = now;
+}
+
+std::optional<absl::Duration> StatusBoard::Age(absl::Time now) const {
+  MutexLock lock(mu_);
+  if (!set_at_.has_value()) return std::nullopt;
+  return now - *set_at_;
 }
 
 JobStatus StatusBoard::Get() const {

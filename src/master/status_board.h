@@ -13,6 +13,7 @@
 #include "elasticdl/common/mutex.h"
 #include "elasticdl/page/history.h"
 #include "task_types.h"
+#include "telemetry_book.h"
 
 namespace elasticdl::master {
 
@@ -24,6 +25,8 @@ struct StatusPod {
   std::string state;
   // Why it is not running; may be empty.
   std::string message;
+  // Nothing: it has not told yet.
+  std::optional<PodUsage> usage = std::nullopt;
 };
 
 struct StatusEvaluation {
@@ -50,6 +53,9 @@ struct JobStatus {
   int64_t workers = 0;
   int64_t target_workers = 0;
   std::vector<StatusPod> pods;
+  std::optional<StepBreakdown> step_time;
+  std::optional<Slowest> slowest;
+  TelemetryTotals totals;
   // The last ones.
   static constexpr size_t kMaxEvaluations = 100;
   std::vector<StatusEvaluation> evaluations;
@@ -68,6 +74,8 @@ class StatusBoard {
  public:
   void Set(JobStatus status);
   JobStatus Get() const;
+  // How long ago Set was called; nothing before the first time.
+  std::optional<absl::Duration> Age(absl::Time now) const;
 
   // A line of the event log. Lines that are none are left out.
   void AddEvent(const std::string& line);
@@ -94,6 +102,7 @@ class StatusBoard {
   mutable Mutex mu_;
   mutable CondVar changed_;
   JobStatus status_ ABSL_GUARDED_BY(mu_);
+  std::optional<absl::Time> set_at_ ABSL_GUARDED_BY(mu_);
   page::History history_ ABSL_GUARDED_BY(mu_);
   bool closed_ ABSL_GUARDED_BY(mu_) = false;
 };

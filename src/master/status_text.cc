@@ -1,9 +1,8 @@
-// JobStatus as JSON and as Prometheus text.
+// JobStatus as JSON.
 #include <cmath>
 #include <nlohmann/json.hpp>
 
 #include "absl/strings/str_cat.h"
-#include "absl/strings/str_replace.h"
 #include "http_status.h"
 
 namespace elasticdl::master {
@@ -24,42 +23,44 @@ std::string Dump(const Json& json) {
   return json.dump(-1, ' ', false, Json::error_handler_t::replace);
 }
 
-// Label values and text of Prometheus.
-std::string Escape(const std::string& text) {
-  return absl::StrReplaceAll(text,
-                             {{"\\", "\\\\"}, {"\"", "\\\""}, {"\n", "\\n"}});
+double InMs(double seconds) { return seconds * 1e3; }
+
+Json UsageToJson(const StatusPod& pod) {
+  if (!pod.usage.has_value()) return nullptr;
+  const PodUsage& usage = *pod.usage;
+  Json json = {{"memory_bytes", usage.memory_bytes},
+               {"cpu_cores", Number(usage.cpu_cores)}};
+  if (pod.type == "ps") {
+    json["rows"] = usage.rows;
+    json["model_bytes"] = usage.model_bytes;
+    json["pulls_per_s"] = Number(usage.pulls_per_s);
+    json["pushes_per_s"] = Number(usage.pushes_per_s);
+  } else {
+    json["records_per_s"] = Number(usage.records_per_s);
+    json["step_ms"] = Number(InMs(usage.step_seconds));
+    json["own_ms"] = Number(InMs(usage.own_seconds));
+  }
+  return json;
 }
 
-std::string MetricValue(double value) {
-  if (std::isnan(value)) return "NaN";
-  if (std::isinf(value)) return value > 0 ? "+Inf" : "-Inf";
-  return absl::StrCat(value);
+Json StepTimeToJson(const std::optional<StepBreakdown>& time) {
+  if (!time.has_value()) return nullptr;
+  Json json = {{"step_ms", Number(InMs(time->total))}};
+  for (size_t i = 0; i < time->seconds.size(); ++i) {
+    const auto kind = static_cast<trace::Kind>(i);
+    if (!trace::IsStepKind(kind)) continue;
+    json[absl::StrCat(trace::KindField(kind), "_ms")] =
+        Number(InMs(time->seconds[i]));
+  }
+  return json;
 }
 
-class MetricsWriter {
- public:
-  explicit MetricsWriter(const std::string& job)
-      : job_(absl::StrCat("job=\"", Escape(job), "\"")) {}
-
-  void Declare(const char* name, const char* type, const char* help) {
-    absl::StrAppend(&text_, "# HELP elasticdl_", name, " ", help,
-                    "\n# TYPE elasticdl_", name, " ", type, "\n");
-  }
-  void Value(const char* name, const std::string& labels,
-             const std::string& value) {
-    absl::StrAppend(&text_, "elasticdl_", name, "{", job_,
-                    labels.empty() ? "" : ",", labels, "} ", value, "\n");
-  }
-  void Gauge(const char* name, const char* help, const std::string& value) {
-    Declare(name, "gauge", help);
-    Value(name, "", value);
-  }
-  std::string text() && { return std::move(text_); }
-
- private:
-  const std::string job_;
-  std::string text_;
-};
+Json SlowestToJson(const std::optional<Slowest>& slowest) {
+  if (!slowest.has_value()) return nullptr;
+  return {{"worker", slowest->worker_id},
+          {"own_ms", Number(InMs(slowest->own_seconds))},
+          {"median_ms", Number(InMs(slowest->median_seconds))}};
+}
 
 }  // namespace
 
@@ -71,7 +72,8 @@ std::string StatusToJson(const JobStatus& status, bool evaluations) {
                     {"type", pod.type},
                     {"pid", pod.pid},
                     {"state", pod.state},
-                    {"message", pod.message}});
+                    {"message", pod.message},
+                    {"usage", UsageToJson(pod)}});
   }
   Json list = Json::array();
   for (const StatusEvaluation& evaluation : status.evaluations) {
@@ -98,6 +100,8 @@ std::string StatusToJson(const JobStatus& status, bool evaluations) {
                {"records_set_aside", status.ledger.set_aside},
                {"workers", status.workers},
                {"target_workers", status.target_workers},
+               {"step_time", StepTimeToJson(status.step_time)},
+               {"slowest", SlowestToJson(status.slowest)},
                {"pods", pods}};
   if (evaluations) json["evaluations"] = list;
   return Dump(json);
@@ -111,41 +115,6 @@ std::string HistoryToJson(const std::vector<StatusPoint>& points) {
                      Number(point.records_per_s)}));
   }
   return Dump(json);
-}
-
-std::string StatusToMetrics(const JobStatus& status) {
-  MetricsWriter out(status.job);
-  out.Gauge("step", "Committed training steps.", absl::StrCat(status.step));
-  out.Gauge("epoch", "Present epoch, from 1.", absl::StrCat(status.epoch));
-  out.Gauge("generation", "Generation of the world of workers.",
-            absl::StrCat(status.generation));
-  out.Declare("records_total", "counter", "Records in the model.");
-  out.Value("records_total", "", absl::StrCat(status.records_done));
-  out.Gauge("records_per_second", "Training speed.",
-            MetricValue(status.records_per_s));
-  if (status.loss.has_value()) {
-    out.Gauge("loss", "Training loss.", MetricValue(*status.loss));
-  }
-  out.Gauge("workers", "Workers that train.", absl::StrCat(status.workers));
-  out.Gauge("target_workers", "Workers wanted.",
-            absl::StrCat(status.target_workers));
-  std::map<std::string, int> states;
-  for (const StatusPod& pod : status.pods) {
-    ++states[absl::StrCat("type=\"", Escape(pod.type), "\",state=\"",
-                          Escape(pod.state), "\"")];
-  }
-  out.Declare("pods", "gauge", "Pods by type and state.");
-  for (const auto& [labels, count] : states) {
-    out.Value("pods", labels, absl::StrCat(count));
-  }
-  if (!status.evaluations.empty()) {
-    out.Declare("evaluation", "gauge", "Metrics of the last evaluation.");
-    for (const auto& [name, value] : status.evaluations.back().metrics) {
-      out.Value("evaluation", absl::StrCat("metric=\"", Escape(name), "\""),
-                MetricValue(value));
-    }
-  }
-  return std::move(out).text();
 }
 
 }  // namespace elasticdl::master

@@ -25,6 +25,14 @@ constexpr uint32_t kEventSessionLog = 7;
 constexpr uint32_t kSummaryValue = 1;
 constexpr uint32_t kValueTag = 1;
 constexpr uint32_t kValueSimpleValue = 2;
+constexpr uint32_t kValueTensor = 8;
+constexpr uint32_t kValueMetadata = 9;
+constexpr uint32_t kMetadataPlugin = 1;
+constexpr uint32_t kPluginName = 1;
+constexpr uint32_t kTensorType = 1;
+constexpr uint32_t kTensorShape = 2;
+constexpr uint32_t kTensorStrings = 8;
+constexpr uint64_t kTypeString = 7;
 constexpr uint32_t kSessionLogStatus = 1;
 constexpr uint64_t kSessionLogStart = 1;
 // With this version, the start of a session makes TensorBoard drop events of
@@ -169,6 +177,30 @@ absl::Status TensorBoard::Evaluation(
     scalars.emplace_back(absl::StrCat("evaluation/", name), value);
   }
   return Write(step, scalars, now);
+}
+
+absl::Status TensorBoard::Text(const std::string& tag,
+                               absl::string_view markdown, absl::Time now) {
+  if (!fd_.valid()) return absl::OkStatus();
+  std::string plugin;
+  PutBytes(kPluginName, "text", plugin);
+  std::string metadata;
+  PutBytes(kMetadataPlugin, plugin, metadata);
+  std::string tensor;
+  PutTag(kTensorType, kVarint, tensor);
+  PutVarint(kTypeString, tensor);
+  // A shape without dimensions: one string.
+  PutBytes(kTensorShape, "", tensor);
+  PutBytes(kTensorStrings, markdown, tensor);
+  std::string value;
+  PutBytes(kValueTag, tag, value);
+  PutBytes(kValueTensor, tensor, value);
+  PutBytes(kValueMetadata, metadata, value);
+  std::string summary;
+  PutBytes(kSummaryValue, value, summary);
+  std::string event = EventHead(0, now);
+  PutBytes(kEventSummary, summary, event);
+  return WriteAll(fd_.get(), TfRecord(event), path_);
 }
 
 absl::Status TensorBoard::CutBack(int64_t step, absl::Time now) {

@@ -49,6 +49,9 @@ class TensorBoard {
   absl::Status Evaluation(int64_t step,
                           const std::map<std::string, double>& metrics,
                           absl::Time now);
+  // Markdown for the page "Text", at step 0.
+  absl::Status Text(const std::string& tag, absl::string_view markdown,
+                    absl::Time now);
   // Rollback to `step`: points of later steps are void, and TensorBoard removes
   // them from the curves.
   absl::Status CutBack(int64_t step, absl::Time now);

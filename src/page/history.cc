@@ -261,6 +261,14 @@ void History::ApplyProgress(const Event& event) {
   now.learning_rate = event.Real("learning_rate");
   now.workers = event.Whole("workers");
   now.target_workers = event.Whole("target_workers");
+  if (const auto time = event.json.find("step_time");
+      time != event.json.end() && time->is_object()) {
+    now.step_time.clear();
+    for (const auto& [name, value] : time->items()) {
+      if (!value.is_number() || now.step_time.size() >= kMaxMetrics) continue;
+      now.step_time[Cut(name)] = value.get<double>();
+    }
+  }
   if (!points_.empty() && event.time < points_.back().time + spacing_) return;
   points_.push_back({event.time, now.step, now.loss, now.learning_rate,
                      now.records_per_s, now.workers, cursor_});

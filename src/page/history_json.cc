@@ -115,6 +115,7 @@ Json StatusOf(const Summary& now) {
       {"learning_rate", Maybe(now.learning_rate)},
       {"workers", now.workers},
       {"target_workers", now.target_workers},
+      {"step_time", now.step_time.empty() ? Json() : Json(now.step_time)},
       {"pods", Json::array()}};
 }
 

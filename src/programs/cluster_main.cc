@@ -25,6 +25,7 @@ int Main(const std::vector<std::string>& args) {
       {"stop", "Stop a job.", RunClusterStop},
       {"rbac", "Grant a cluster's jobs the rights that they need.",
        RunClusterRbac},
+      {"doctor", "Check the cluster, rights and Docker.", RunClusterDoctor},
       {"zoo-build", "Build the image of a model zoo.", RunZooBuild},
       {"zoo-push", "Push an image.", RunZooPush},
   };

@@ -90,7 +90,7 @@ absl::StatusOr<int> RunMaster(const flags::JobFlags& flags,
   // The client has this program write to the job's folder, from where the line
   // is copied; by hand, it goes to a terminal.
   ELASTICDL_RETURN_IF_ERROR(InitLogFromFlags(
-      "master", flags.log_level, StartedByHand() ? flags.log_file_path : ""));
+      "master", flags, StartedByHand() ? flags.log_file_path : ""));
   const jobdir::JobDir dir(
       flags.state_dir.empty() ? flags::DefaultStateDir() : flags.state_dir,
       flags.job_name);

@@ -231,10 +231,14 @@ absl::StatusOr<master::MasterOptions> MakeMasterOptions(
   const std::string bin =
       std::filesystem::path(executable).parent_path().string();
   const std::string log_level = absl::StrCat("--log_level=", flags.log_level);
-  options.worker_argv = {JoinPath(bin, "elasticdl-worker"), log_level};
+  const std::string log_format =
+      absl::StrCat("--log_format=", flags.log_format);
+  options.worker_argv = {JoinPath(bin, "elasticdl-worker"), log_level,
+                         log_format};
   options.num_ps_pods = options.job.num_ps_pods();
   options.ps_pod_priority = flags.ps_pod_priority;
-  options.ps_argv = {JoinPath(bin, "elasticdl-ps"), log_level, "--port=0"};
+  options.ps_argv = {JoinPath(bin, "elasticdl-ps"), log_level, log_format,
+                     "--port=0"};
   // Processes of this machine, for workers of this machine.
   if (!options.slurm.has_value()) {
     options.ps_argv.push_back("--worker_address=127.0.0.1");
@@ -251,6 +255,8 @@ absl::StatusOr<master::MasterOptions> MakeMasterOptions(
   options.event_log = flags.event_log;
   options.ledger_audit = flags.ledger_audit;
   options.tensorboard_log_dir = flags.tensorboard_log_dir;
+  options.timeline = flags.timeline;
+  options.job.set_timeline(!flags.timeline.empty());
   return options;
 }
 

@@ -14,10 +14,12 @@
 
 namespace elasticdl::programs {
 
-absl::Status InitLogFromFlags(const std::string& tag, const std::string& level,
+absl::Status InitLogFromFlags(const std::string& tag,
+                              const flags::JobFlags& flags,
                               const std::string& log_file) {
   LogLevel parsed = LogLevel::kInfo;
-  ParseLogLevel(level, parsed);
+  ParseLogLevel(flags.log_level, parsed);
+  if (flags.log_format == "json") UseJsonLog();
   const absl::Status status =
       log_file.empty() ? absl::OkStatus() : AddLogFile(log_file);
   InitLog(tag, parsed);

@@ -9,13 +9,15 @@
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
 #include "elasticdl/flags/flag_set.h"
+#include "elasticdl/flags/job_flags.h"
 #include "elasticdl/jobdir.h"
 
 namespace elasticdl::programs {
 
-// InitLog with the value of --log_level (checked by the flags). Lines go to
-// `log_file` too unless that is empty.
-absl::Status InitLogFromFlags(const std::string& tag, const std::string& level,
+// InitLog with the values of --log_level and --log_format (checked by the
+// flags). Lines go to `log_file` too unless that is empty.
+absl::Status InitLogFromFlags(const std::string& tag,
+                              const flags::JobFlags& flags,
                               const std::string& log_file);
 
 // Takes over the job's lock from the client that started this program, or,

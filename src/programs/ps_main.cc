@@ -19,8 +19,8 @@ namespace {
 absl::StatusOr<int> Serve(const flags::JobFlags& flags,
                           const flags::FlagSet& set,
                           process::SignalWatcher& signals) {
-  ELASTICDL_RETURN_IF_ERROR(InitLogFromFlags(
-      absl::StrCat("ps ", flags.ps_id), flags.log_level, flags.log_file_path));
+  ELASTICDL_RETURN_IF_ERROR(InitLogFromFlags(absl::StrCat("ps ", flags.ps_id),
+                                             flags, flags.log_file_path));
   ELASTICDL_ASSIGN_OR_RETURN(const PsOptions options,
                              MakePsOptions(flags, set));
   PsProcess server(options);

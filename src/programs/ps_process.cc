@@ -8,6 +8,7 @@
 
 #include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
+#include "elasticdl/common/clock.h"
 #include "elasticdl/common/failpoint.h"
 #include "elasticdl/common/file.h"
 #include "elasticdl/common/log.h"
@@ -15,12 +16,15 @@
 #include "elasticdl/common/thread.h"
 #include "elasticdl/net/socket.h"
 #include "elasticdl/ps/bucket_mover.h"
+#include "elasticdl/trace/process_usage.h"
 
 namespace elasticdl::programs {
 namespace {
 
 // How long the last messages may take to leave.
 constexpr absl::Duration kCloseTimeout = absl::Seconds(5);
+// How often the master hears what a server has and does.
+constexpr absl::Duration kUsageInterval = absl::Seconds(1);
 
 rendezvous::StreamClient::Options StreamOptions(const PsOptions& options) {
   rendezvous::StreamClient::Options stream;
@@ -60,6 +64,7 @@ int PsProcess::Run() {
                ? kPsExitFailed
                : kPsExitMasterLost;
   }
+  SetLogJob(welcome->job().job_name());
   LogInfo("server ", options_.server, " of job ", welcome->job().job_name());
   absl::Status status =
       InitFailpoints(welcome->job().failpoints(), options_.server);
@@ -79,7 +84,14 @@ int PsProcess::Run() {
     if (welcome->job().ps_backup()) {
       commits = Thread("commits", [this] { ApplyCommits(); });
     }
+    Thread usage("usage", [this] { TellUsage(); });
     code = Converse(*welcome);
+    {
+      MutexLock lock(mu_);
+      talked_ = true;
+    }
+    stopped_.NotifyAll();
+    usage.Join();
     commits_.Close();
     for (const Hosted& hosted : hosted_) hosted.server->Stop();
     for (const Hosted& hosted : hosted_) {
@@ -98,6 +110,7 @@ void PsProcess::Stop() {
     MutexLock lock(mu_);
     stopping_ = true;
   }
+  stopped_.NotifyAll();
   master_.End(kCloseTimeout);
 }
 
@@ -264,6 +277,38 @@ absl::StatusOr<v1::Welcome> PsProcess::AttachAgain(const v1::Welcome& welcome) {
   if (again.job().run() == welcome.job().run()) return again;
   return absl::FailedPreconditionError(
       "another run of the job has begun, which needs other values");
+}
+
+void PsProcess::TellUsage() {
+  trace::ProcessUsage last = trace::ReadProcessUsage();
+  absl::Time since = Clock::Real().Now();
+  while (true) {
+    {
+      MutexLock lock(mu_);
+      const absl::Time until = since + kUsageInterval;
+      while (!stopping_ && !talked_ && Clock::Real().Now() < until) {
+        stopped_.WaitFor(mu_, until - Clock::Real().Now());
+      }
+      if (stopping_ || talked_) return;
+    }
+    const trace::ProcessUsage usage = trace::ReadProcessUsage();
+    const absl::Time now = Clock::Real().Now();
+    v1::WorkerMessage message;
+    v1::Telemetry& telemetry = *message.mutable_telemetry();
+    telemetry.set_seconds(absl::ToDoubleSeconds(now - since));
+    telemetry.set_cpu_seconds(usage.cpu_seconds - last.cpu_seconds);
+    telemetry.set_memory_bytes(usage.memory_bytes);
+    for (const Hosted& hosted : hosted_) {
+      const ps::Server::Stats stats = hosted.server->stats();
+      telemetry.set_rows(telemetry.rows() + stats.rows);
+      telemetry.set_model_bytes(telemetry.model_bytes() + stats.bytes);
+      telemetry.set_pulls(telemetry.pulls() + stats.pulls);
+      telemetry.set_pushes(telemetry.pushes() + stats.pushes);
+    }
+    since = now;
+    last = usage;
+    master_.Send(std::move(message));
+  }
 }
 
 void PsProcess::ApplyCommits() {

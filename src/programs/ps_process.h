@@ -82,6 +82,8 @@ class PsProcess {
   // meanwhile.
   void ApplyCommits();
   void Commit(const v1::MasterMessage& message);
+  // The thread that tells the master now and then what the server has.
+  void TellUsage();
   bool stopping() const;
 
   const PsOptions options_;
@@ -93,7 +95,10 @@ class PsProcess {
   Queue<v1::MasterMessage> commits_;
 
   mutable Mutex mu_;
+  CondVar stopped_;
   bool stopping_ ABSL_GUARDED_BY(mu_) = false;
+  // The conversation is over.
+  bool talked_ ABSL_GUARDED_BY(mu_) = false;
 };
 
 }  // namespace elasticdl::programs

@@ -30,8 +30,8 @@ std::string LogTag(int64_t worker_id) {
 absl::StatusOr<int> Work(const flags::JobFlags& flags,
                          worker::WorkerOptions options,
                          process::SignalWatcher& signals) {
-  ELASTICDL_RETURN_IF_ERROR(InitLogFromFlags(
-      LogTag(options.worker_id), flags.log_level, flags.log_file_path));
+  ELASTICDL_RETURN_IF_ERROR(
+      InitLogFromFlags(LogTag(options.worker_id), flags, flags.log_file_path));
   // The master may assign another id than the one that was asked for.
   options.named = [&flags](int64_t worker_id) {
     LogLevel level = LogLevel::kInfo;

@@ -446,6 +446,23 @@ absl::Status ServerImpl::LogAndApply(const v1::PsEntry& entry,
   return absl::OkStatus();
 }
 
+Server::Stats ServerImpl::stats() const {
+  v1::PsStatus status;
+  {
+    ReaderMutexLock lock(state_mu_);
+    state_.FillStatus(status);
+  }
+  Stats stats;
+  stats.bytes = status.dense_values() * static_cast<int64_t>(sizeof(float));
+  for (const v1::PsTableStatus& table : status.tables()) {
+    stats.rows += table.rows();
+    stats.bytes += table.bytes();
+  }
+  stats.pulls = pulls_;
+  stats.pushes = pushes_;
+  return stats;
+}
+
 void ServerImpl::HandleStatus(const v1::PsStatusRequest& request,
                               v1::PsReply& reply) {
   v1::PsStatus& status = *reply.mutable_status();

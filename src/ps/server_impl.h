@@ -45,6 +45,7 @@ class ServerImpl : public Server, private FollowedServer {
   absl::Status Apply(const v1::PsEntry& entry,
                      absl::string_view payload) override;
   Moving moving() const override;
+  Stats stats() const override;
   void Assign(const v1::PsAssignment& assignment) override;
   v1::PsCopy Describe() const override;
   absl::Status Wait() override;

@@ -202,6 +202,9 @@ void AllReduceTrainer::Leave() {
 void AllReduceTrainer::BeforeWaiting() {
   // Whoever watches should know how far we are.
   session_->Report();
+  deps_.replica.step_clock().Enter(
+      session_->WaitsForData() || session_->Starves() ? trace::Kind::kDataWait
+                                                      : trace::Kind::kIdle);
   if (!session_->Starves()) return;
   v1::WorkerMessage message;
   message.mutable_starving();
@@ -209,7 +212,11 @@ void AllReduceTrainer::BeforeWaiting() {
 }
 
 absl::Status AllReduceTrainer::Work() {
-  if (!session_->HasWorldToEnter()) ELASTICDL_RETURN_IF_ERROR(BeginStep());
+  if (!session_->HasWorldToEnter()) {
+    ELASTICDL_RETURN_IF_ERROR(BeginStep());
+  } else {
+    deps_.replica.step_clock().Enter(trace::Kind::kWorld);
+  }
   ELASTICDL_ASSIGN_OR_RETURN(const WorkDone done,
                              session_->Work(learning_rate_));
   if (done.entered) AfterEntering();
@@ -232,6 +239,7 @@ absl::Status AllReduceTrainer::BeginStep() {
 
 void AllReduceTrainer::AfterEntering() {
   const rendezvous::World& world = *session_->world();
+  deps_.replica.step_clock().BeginAfter(deps_.replica.step());
   checkpoints_->OnEntered(world);
   if (leaving_) Leave();
   if (session_->halted()) AfterHalt();
@@ -245,6 +253,9 @@ void AllReduceTrainer::AfterStep(const WorkDone& done) {
   const v1::JobSpec& job = deps_.job;
   const int64_t step = deps_.replica.step();
   trained_records_ += done.records;
+  deps_.replica.step_clock().CountStep(step, done.records);
+  SetLogPosition(
+      session_->world() == nullptr ? -1 : session_->world()->generation, step);
   if (++steps_here_ == kWarmUpSteps) {
     measured_since_ = deps_.environment.clock().Now();
   } else if (steps_here_ > kWarmUpSteps) {

@@ -126,8 +126,10 @@ void BatchPipeline::ReadTask(std::shared_ptr<const v1::Task> task) {
 void BatchPipeline::FeedMinibatches() {
   while (std::optional<Raw> next = to_feed_.Pop()) {
     Minibatch& minibatch = *next->minibatch;
-    absl::StatusOr<Batch> batch =
-        model_.Feed(next->records, options_.mode, reader_.metadata());
+    absl::StatusOr<Batch> batch = [&] {
+      const trace::ScopedSpan timed(options_.recorder, trace::Kind::kFeed, 0);
+      return model_.Feed(next->records, options_.mode, reader_.metadata());
+    }();
     if (!batch.ok()) {
       std::string where =
           absl::StrCat("records of ", minibatch.task().range().shard());

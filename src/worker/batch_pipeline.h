@@ -12,6 +12,7 @@
 #include "elasticdl/common/thread.h"
 #include "elasticdl/data/reader.h"
 #include "elasticdl/model/loader.h"
+#include "elasticdl/trace/recorder.h"
 #include "elasticdl/v1/master.pb.h"
 #include "minibatch.h"
 
@@ -23,6 +24,8 @@ struct PipelineOptions {
   // Minibatches read ahead; each holds one batch of tensors.
   int depth = 8;
   int num_feeders = 1;
+  // For a timeline; null = none.
+  trace::Recorder* recorder = nullptr;
 };
 
 // Thread-safe. Stop() makes every thread end; the destructor joins them.

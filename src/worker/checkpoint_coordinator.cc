@@ -66,6 +66,8 @@ void CheckpointCoordinator::SaveThis() {
 
 void CheckpointCoordinator::Begin() {
   unsettled_step_ = last_step_ = deps_.replica.step();
+  const trace::ScopedKind timed(deps_.replica.step_clock(),
+                                trace::Kind::kCheckpointCopy);
   // The copy is the pause of training; writing goes on beside it.
   unsettled_ = checkpoint::OwnedSnapshot::Copy(deps_.replica.View());
   unsettled_->snapshot.lineage.generation = deps_.session.lineage();
@@ -118,8 +120,14 @@ void CheckpointCoordinator::Submit(int64_t step,
   saver_->Submit(
       std::move(snapshot),
       [&events = deps_.events, send = deps_.send, step, lineage,
-       &clock = deps_.clock,
-       start = deps_.clock.Now()](const absl::StatusOr<std::string>& path) {
+       &clock = deps_.clock, start = deps_.clock.Now(),
+       recorder = deps_.replica.step_clock().recorder(),
+       begin =
+           trace::NowNanoseconds()](const absl::StatusOr<std::string>& path) {
+        if (recorder != nullptr) {
+          recorder->Add({trace::Kind::kCheckpointSave, begin,
+                         trace::NowNanoseconds(), step});
+        }
         const absl::Cleanup over = [&events] {
           events.PushKind(Event::Kind::kSaveDone);
         };

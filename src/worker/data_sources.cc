@@ -34,6 +34,7 @@ absl::StatusOr<std::unique_ptr<MinibatchSource>> DataSources::MakePipeline(
   PipelineOptions options;
   options.mode = mode;
   options.minibatch_size = job_.minibatch_size();
+  options.recorder = recorder_;
   // A lone worker waits for a whole step of minibatches.
   options.depth = std::max(
       options.depth,

@@ -29,6 +29,8 @@ class DataSources {
       const std::string& origin, Mode mode, Event::Kind kind);
   // One minibatch of training data, at once.
   absl::StatusOr<Batch> ReadOne(const v1::Task& task);
+  // For a timeline; before MakePipeline. Must outlive the pipelines.
+  void SetRecorder(trace::Recorder* recorder) { recorder_ = recorder; }
   // Tells the master the shards, if only the model's own reader knows them.
   absl::Status AddShards(v1::Ready& ready);
 
@@ -41,6 +43,7 @@ class DataSources {
   EventQueue& events_;
   std::map<std::string, std::unique_ptr<data::DataReader>> readers_;
   bool has_own_reader_ = false;
+  trace::Recorder* recorder_ = nullptr;
 };
 
 }  // namespace elasticdl::worker

@@ -21,6 +21,7 @@ void ElasticTrainer::EnterWorld(
     int64_t usual_records) {
   communicator_ = std::move(communicator);
   usual_records_ = usual_records;
+  reducer_.SetRecorder(replica_.step_clock().recorder());
 }
 
 absl::StatusOr<Round> ElasticTrainer::Run(
@@ -36,7 +37,9 @@ absl::StatusOr<Round> ElasticTrainer::Run(
     buffers_.RollBack();
     return mine;
   }
+  replica_.step_clock().Enter(trace::Kind::kCommunication);
   round.world = Reduce(word, round.summary);
+  replica_.step_clock().Enter(trace::Kind::kOther);
   if (!round.world.ok()) {
     buffers_.RollBack();
     return round;

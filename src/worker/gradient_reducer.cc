@@ -149,6 +149,8 @@ void GradientReducer::Communicate() {
 
 absl::Status GradientReducer::Reduce(const Job& job) {
   const Bucket& bucket = buckets_[job.bucket];
+  const trace::ScopedSpan timed(recorder_, trace::Kind::kAllReduce,
+                                static_cast<int64_t>(job.bucket));
   ELASTICDL_RETURN_IF_ERROR(Failpoint("worker.reduce"));
   ELASTICDL_RETURN_IF_ERROR(Failpoint(bucket.failpoint));
   float* begin = flat_.gradients() + bucket.begin;

@@ -17,6 +17,7 @@
 #include "elasticdl/common/mutex.h"
 #include "elasticdl/common/queue.h"
 #include "elasticdl/common/thread.h"
+#include "elasticdl/trace/recorder.h"
 #include "flat_parameters.h"
 
 namespace elasticdl::worker {
@@ -41,6 +42,9 @@ class GradientReducer {
   void Cancel();
 
   size_t num_buckets() const { return buckets_.size(); }
+
+  // For a timeline; null = none. Not while something is reduced.
+  void SetRecorder(trace::Recorder* recorder) { recorder_ = recorder; }
 
  private:
   // Floats [begin, end) of the gradients; the parameters [first, last).
@@ -73,6 +77,7 @@ class GradientReducer {
   // Own the hooks.
   std::vector<std::shared_ptr<torch::autograd::Node>> accumulators_;
   std::vector<uint16_t> compressed_;
+  trace::Recorder* recorder_ = nullptr;
 
   Mutex mu_;
   CondVar done_;

@@ -35,8 +35,11 @@ JobRunner::JobRunner(const v1::Welcome& welcome, const Deps& deps)
     : job_(welcome.job()),
       worker_id_(welcome.worker_id()),
       deps_(deps),
+      telemetry_(job_.timeline(), deps.send),
       data_(job_, deps.model, deps.environment, deps.events),
-      reports_(deps.send) {}
+      reports_(deps.send) {
+  data_.SetRecorder(telemetry_.recorder());
+}
 
 JobRunner::~JobRunner() {
   if (evaluator_ != nullptr) evaluator_->Stop();
@@ -55,6 +58,7 @@ absl::Status JobRunner::SetUp(const v1::Welcome& welcome) {
                                                {job_.seed(), HasServers(job_),
                                                 job_.embedding_layer_limit()},
                                                /*with_optimizer=*/true));
+    telemetry_.SetClock(&replica_->step_clock());
     ELASTICDL_RETURN_IF_ERROR(SetUpTraining(welcome));
   } else {
     ELASTICDL_RETURN_IF_ERROR(SetUpTrained(welcome.restore_from()));
@@ -147,6 +151,9 @@ absl::Status JobRunner::SetUpPrediction() {
 // ---- other threads ----
 
 void JobRunner::Receive(v1::MasterMessage message) {
+  if (message.has_trace_echo()) {
+    return telemetry_.OnEcho(message.trace_echo());
+  }
   if (message.has_task()) {
     last_task_id_ = message.task().task_id();
     const v1::TaskType type = message.task().type();
@@ -208,6 +215,8 @@ int JobRunner::Run() {
       trainer_->BeforeWaiting();
     }
     const std::optional<Event> event = NextEvent(work);
+    replica_->step_clock().Enter(trace::Kind::kOther);
+    telemetry_.Tick(deps_.environment.clock().Now());
     absl::Status status;
     if (event.has_value()) {
       status = Handle(*event);
@@ -243,6 +252,7 @@ absl::Status JobRunner::Handle(const Event& event) {
         if (absl::IsCancelled(refreshed)) return absl::OkStatus();
         ELASTICDL_RETURN_IF_ERROR(refreshed);
       }
+      replica_->step_clock().Enter(trace::Kind::kEvaluate);
       return event.minibatch->task().type() == v1::EVALUATION
                  ? evaluator_->Evaluate(*event.minibatch)
                  : predictor_->Predict(*event.minibatch);
@@ -270,6 +280,7 @@ absl::Status JobRunner::HandleMessage(const Event& event) {
     LogInfo("stopping: ", event.message.stop().reason());
     ELASTICDL_RETURN_IF_ERROR(Failpoint("worker.stop"));
     if (trainer_ != nullptr) trainer_->Finish();
+    telemetry_.Flush(deps_.environment.clock().Now());
     exit_code_ = event.message.stop().exit_code();
     return absl::OkStatus();
   }

@@ -22,6 +22,7 @@
 #include "predictor.h"
 #include "replica.h"
 #include "task_reports.h"
+#include "telemetry.h"
 #include "trainer.h"
 
 namespace elasticdl::worker {
@@ -84,6 +85,7 @@ class JobRunner {
   const v1::JobSpec job_;
   const int64_t worker_id_;
   const Deps deps_;
+  Telemetry telemetry_;
   DataSources data_;
   TaskReports reports_;
   std::unique_ptr<elastic::Watchdog> watchdog_;

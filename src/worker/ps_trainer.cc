@@ -334,10 +334,13 @@ bool PsTrainer::DensePullDue(int64_t since_pull) const {
 }
 
 absl::Status PsTrainer::Train(Pending& next) {
+  trace::StepClock& clock = deps_.replica.step_clock();
   if (!next.batch.has_value()) {
+    clock.Enter(trace::Kind::kFeedWait);
     ELASTICDL_ASSIGN_OR_RETURN(next.batch, next.minibatch->Take());
   }
   const bool dense = DensePullDue(since_pull_);
+  clock.Enter(trace::Kind::kCommunication);
   ELASTICDL_RETURN_IF_ERROR(WithModel([&] {
     return pipe_.Pull(*next.minibatch, next.batch->features, dense);
   }));
@@ -345,6 +348,7 @@ absl::Status PsTrainer::Train(Pending& next) {
     deps_.replica.SetStep(pipe_.version());
     since_pull_ = 0;
   }
+  clock.Enter(trace::Kind::kOther);
   PullAhead();
   if (!callbacks_->empty()) {
     ELASTICDL_RETURN_IF_ERROR(
@@ -353,7 +357,9 @@ absl::Status PsTrainer::Train(Pending& next) {
         callbacks_->learning_rate().value_or(deps_.replica.learning_rate());
   }
   ELASTICDL_RETURN_IF_ERROR(Compute(next, last_loss_));
+  clock.Enter(trace::Kind::kCommunication);
   ELASTICDL_RETURN_IF_ERROR(Push(next));
+  clock.Enter(trace::Kind::kOther);
   if (!async_) return absl::OkStatus();
   // Until the next pull the worker follows its own updates.
   if (++since_pull_ < deps_.job.get_model_steps()) {
@@ -443,6 +449,7 @@ void PsTrainer::AfterMinibatch(const Minibatch& minibatch) {
     LogInfo("step ", step, " loss ", last_loss_, " lr ", learning_rate_);
   }
   trained_records_ += minibatch.records();
+  deps_.replica.step_clock().CountStep(step, minibatch.records());
   if (minibatch.last_of_task() ||
       deps_.environment.clock().Now() - last_report_ >= kReportInterval) {
     Report();
@@ -451,6 +458,15 @@ void PsTrainer::AfterMinibatch(const Minibatch& minibatch) {
 }
 
 // ---- messages ----
+
+void PsTrainer::BeforeWaiting() {
+  Report();
+  const bool wants_data = !over_ && !leaving_ && !paused_;
+  deps_.replica.step_clock().Enter(staged_.has_value()
+                                       ? trace::Kind::kCommunication
+                                   : wants_data ? trace::Kind::kDataWait
+                                                : trace::Kind::kIdle);
+}
 
 void PsTrainer::Report() {
   if (!async_ || reported_records_ == trained_records_) return;

@@ -69,7 +69,7 @@ class PsTrainer : public Trainer {
   }
   absl::Status Work() override;
   absl::Status Refresh() override;
-  void BeforeWaiting() override { Report(); }
+  void BeforeWaiting() override;
   bool WaitsForData() const override { return false; }
   bool has_state() const override { return true; }
   void Finish() override;

@@ -108,6 +108,7 @@ void Replica::SetTraining(bool training) {
 
 absl::StatusOr<double> Replica::AddGradients(const Batch& batch, double scale) {
   SetTraining(true);
+  step_clock_.Enter(trace::Kind::kForward);
   ELASTICDL_RETURN_IF_ERROR(Failpoint("worker.forward"));
   ELASTICDL_ASSIGN_OR_RETURN(const Outputs outputs,
                              network_->Forward(batch.features));
@@ -124,6 +125,7 @@ absl::StatusOr<double> Replica::AddGradients(const Batch& batch, double scale) {
         absl::StrCat("the loss is ", value, " at step ", step_ + 1,
                      "; a smaller learning rate may help"));
   }
+  step_clock_.Enter(trace::Kind::kBackward);
   try {
     if (scale == 1) {
       loss.backward();
@@ -139,6 +141,7 @@ absl::StatusOr<double> Replica::AddGradients(const Batch& batch, double scale) {
 
 void Replica::ApplyGradients(double learning_rate) {
   ++step_;
+  const trace::ScopedKind timed(step_clock_, trace::Kind::kOptimizer);
   if (clip_norm_ > 0) {
     const absl::Span<float> gradients(flat_->gradients(), flat_->size());
     ClipByGlobalNorm(clip_norm_, {gradients});

@@ -13,6 +13,7 @@
 #include "elasticdl/checkpoint/snapshot.h"
 #include "elasticdl/model/loader.h"
 #include "elasticdl/optim.h"
+#include "elasticdl/trace/step_clock.h"
 #include "flat_parameters.h"
 
 namespace elasticdl::worker {
@@ -81,6 +82,8 @@ class Replica {
   // After the bytes of State() were replaced.
   void SetStep(int64_t step) { step_ = step; }
   const NamedTensors& buffers() const { return network_->buffers(); }
+  // Where the time of the training thread goes.
+  trace::StepClock& step_clock() { return step_clock_; }
 
  private:
   Replica(model::Model& model, std::unique_ptr<model::Network> network,
@@ -105,6 +108,7 @@ class Replica {
   // Nothing: a new network is in whatever mode its maker left it.
   std::optional<bool> training_;
   int64_t step_ = 0;
+  trace::StepClock step_clock_;
 };
 
 }  // namespace elasticdl::worker

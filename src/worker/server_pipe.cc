@@ -55,6 +55,7 @@ absl::Status ServerPipe::Fetch(Pulled& pulled) {
   std::vector<ps::PullRows> views;
   views.reserve(pulled.rows.size());
   for (const TableRows& rows : pulled.rows) views.push_back(rows.View());
+  const trace::ScopedRequest timed(replica_.step_clock(), trace::Kind::kPull);
   ELASTICDL_ASSIGN_OR_RETURN(
       pulled.version,
       client_.Pull(pulled.dense ? dense_.pull_target() : nullptr, views));
@@ -135,6 +136,7 @@ void ServerPipe::Push(v1::PsPush push, const Features& features) {
   auto call = [this, push = std::move(push), dense, rows,
                base = std::move(base_)]() -> absl::Status {
     ELASTICDL_RETURN_IF_ERROR(Failpoint("worker.push"));
+    const trace::ScopedRequest timed(replica_.step_clock(), trace::Kind::kPush);
     ELASTICDL_RETURN_IF_ERROR(client_.Push(push, dense, rows->parts, base));
     return Failpoint("worker.pushed");
   };

@@ -374,6 +374,8 @@ absl::StatusOr<std::vector<WeightedBatch>> TrainingSession::TakeBatches(
     if (!next.batch.has_value()) {
       const elastic::Watchdog::Watch watch(options_.watchdog, "feed",
                                            replica_.step() + 1);
+      const trace::ScopedKind timed(replica_.step_clock(),
+                                    trace::Kind::kFeedWait);
       absl::StatusOr<Batch> batch = next.minibatch->Take();
       ELASTICDL_RETURN_IF_ERROR(batch.status());
       next.batch = *std::move(batch);

@@ -133,6 +133,7 @@ int WorkerImpl::Run() {
 }
 
 int WorkerImpl::RunJob(const v1::Welcome& welcome) {
+  SetLogJob(welcome.job().job_name());
   // Before anything that takes long: MPI_Init waits for all ranks.
   const auto link = LinkOptions(welcome.job());
   if (!link.ok()) {

@@ -109,6 +109,16 @@ TEST(JobObjectsTest, MasterSeesTheSecretWorkersTheTokenOnly) {
                   .is_null());
 }
 
+TEST(JobObjectsTest, OnlyTheMasterHasProbes) {
+  const JobObjects objects = *MakeJobObjects(Example());
+  const Json& master = objects.master_pod["spec"]["containers"][0];
+  EXPECT_EQ(master["livenessProbe"]["httpGet"]["path"], "/healthz");
+  EXPECT_EQ(master["startupProbe"]["httpGet"]["path"], "/healthz");
+  EXPECT_EQ(master["readinessProbe"]["httpGet"]["path"], "/readyz");
+  EXPECT_FALSE(
+      objects.worker_pod["spec"]["containers"][0].contains("livenessProbe"));
+}
+
 TEST(JobObjectsTest, PodsDifferInWhatTheyRun) {
   JobOptions options = Example();
   options.master.priority_class = "high-priority";

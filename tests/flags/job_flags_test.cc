@@ -129,6 +129,8 @@ const Row kRows[] = {
     {"evaluation_start_delay_secs", "int", "100", kTrain, "0", "-1"},
     {"evaluation_throttle_secs", "int", "0", kTrain, "30", "-1"},
     {"tensorboard_log_dir", "string", "", kAll, "/tmp/tb", nullptr},
+    {"timeline", "string", "", kAll, "/tmp/timeline.json", nullptr},
+    {"log_format", "string", "text", kAll, "json", "xml"},
     // predict.
     {"prediction_data", "string", "", "pmw", "/data/predict", nullptr},
     {"prediction_outputs_processor", "string", "PredictionOutputsProcessor",
@@ -154,7 +156,7 @@ const Row kRows[] = {
     {"master_timeout", "float", "0", kAll, "300", "-1"},
     {"detach", "bool", "false", kAll, "true", "x"},
     {"slurm", "string", "", "tep", "--time=1:00", "gpu"},
-    {"display", "string", "auto", kAll, "plain", "loud"},
+    {"progress", "string", "auto", kAll, "plain", "loud"},
     {"failpoints", "string", "", kAll, "checkpoint.rename=kill@2", "a=b"},
     {"token_file", "string", "", kAll, "/tmp/t", nullptr},
     {"state_dir", "string", "", kAll, "/tmp/s", nullptr},

@@ -69,7 +69,7 @@ TEST(StatusTextTest, NumbersThatJsonLacksAreNull) {
   EXPECT_TRUE(json["loss"].is_null());
   EXPECT_TRUE(json["records_per_s"].is_null());
   EXPECT_THAT(StatusToMetrics(status),
-              HasSubstr("elasticdl_loss{job=\"mnist\"} NaN\n"));
+              HasSubstr("elasticdl_loss{job_name=\"mnist\"} NaN\n"));
 }
 
 TEST(StatusTextTest, MetricsAreInPrometheusFormat) {
@@ -77,10 +77,50 @@ TEST(StatusTextTest, MetricsAreInPrometheusFormat) {
   status.job = "a\"b";
   const std::string text = StatusToMetrics(status);
   EXPECT_THAT(text, HasSubstr("# TYPE elasticdl_step gauge\n"
-                              "elasticdl_step{job=\"a\\\"b\"} 100\n"));
-  EXPECT_THAT(text, HasSubstr("elasticdl_pods{job=\"a\\\"b\",type=\"worker\","
-                              "state=\"Running\"} 1\n"));
+                              "elasticdl_step{job_name=\"a\\\"b\"} 100\n"));
+  EXPECT_THAT(text,
+              HasSubstr("elasticdl_pods{job_name=\"a\\\"b\",type=\"worker\","
+                        "state=\"Running\"} 1\n"));
   EXPECT_THAT(text, HasSubstr("metric=\"accuracy\"} 0.9\n"));
+}
+
+TEST(StatusTextTest, HistogramsAreCumulative) {
+  JobStatus status = Example();
+  status.totals.steps.Add(0.0002);
+  status.totals.steps.Add(0.003);
+  status.totals.steps.Add(1000);
+  const std::string text = StatusToMetrics(status);
+  EXPECT_THAT(text, HasSubstr("# TYPE elasticdl_step_duration_seconds "
+                              "histogram\n"));
+  const auto value = [&](const std::string& le) {
+    const std::string name = absl::StrCat(
+        "elasticdl_step_duration_seconds_bucket{job_name="
+        "\"mnist\",le=\"",
+        le, "\"} ");
+    return text.substr(text.find(name) + name.size(), 1);
+  };
+  EXPECT_EQ(value("0.0001"), "0");
+  EXPECT_EQ(value("0.00025"), "1");
+  EXPECT_EQ(value("0.005"), "2");
+  EXPECT_EQ(value("+Inf"), "3");
+  EXPECT_THAT(text, HasSubstr("_count{job_name=\"mnist\"} 3\n"));
+}
+
+TEST(StatusTextTest, UsageIsShownOfPodsThatHaveToldIt) {
+  JobStatus status = Example();
+  EXPECT_TRUE(Json::parse(StatusToJson(status))["pods"][0]["usage"].is_null());
+  status.pods[0].usage = PodUsage();
+  status.pods[0].usage->memory_bytes = 5;
+  status.pods.push_back({"ps0", 0, "ps", 1, "Running", ""});
+  status.pods[1].usage = PodUsage();
+  status.pods[1].usage->rows = 9;
+  const Json pods = Json::parse(StatusToJson(status))["pods"];
+  EXPECT_EQ(pods[0]["usage"]["memory_bytes"], 5);
+  EXPECT_EQ(pods[1]["usage"]["rows"], 9);
+  EXPECT_FALSE(pods[0]["usage"].contains("rows"));
+  EXPECT_THAT(StatusToMetrics(status),
+              HasSubstr("elasticdl_server_rows{job_name=\"mnist\","
+                        "pod=\"ps0\",type=\"ps\"} 9\n"));
 }
 
 TEST(StatusBoardTest, WaitsForNewsOrForThePeriod) {
@@ -185,6 +225,21 @@ TEST_F(HttpStatusTest, ServesStatusHistoryAndMetrics) {
   reply = client_->Get("/nothing", auth_);
   ASSERT_TRUE(reply);
   EXPECT_EQ(reply->status, 404);
+}
+
+TEST_F(HttpStatusTest, ProbesNeedNoToken) {
+  EXPECT_EQ(client_->Get("/healthz")->status, 200);
+  EXPECT_EQ(client_->Get("/readyz")->status, 200);
+  EXPECT_EQ(client_->Post("/healthz")->status, 401);
+  // A job that is being prepared is alive.
+  StatusBoard fresh;
+  HttpStatus::Options options;
+  options.token = "secret";
+  const auto server = HttpStatus::Start(options, fresh, {});
+  ASSERT_TRUE(server.ok());
+  httplib::Client client("http://" + (*server)->address());
+  EXPECT_EQ(client.Get("/healthz")->status, 200);
+  EXPECT_EQ(client.Get("/readyz")->status, 503);
 }
 
 TEST_F(HttpStatusTest, EveryPathNeedsTheToken) {

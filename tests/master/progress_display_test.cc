@@ -64,6 +64,23 @@ TEST(RenderProgressTest, SaysWhatGoesOnInsteadOfASpeedOfNothing) {
             "epoch 2/3  50% step 488 (starting workers) workers 1/2 gen 3");
 }
 
+TEST(RenderProgressTest, ATerminalShowsHowLongItTakes) {
+  Progress progress = Half();
+  progress.activity = "compiling";
+  progress.activity_time = absl::Seconds(7);
+  EXPECT_THAT(RenderProgress(progress, 0, true),
+              HasSubstr("(compiling, 0:07)"));
+  EXPECT_THAT(RenderProgress(progress, 0, false), HasSubstr("(compiling)"));
+}
+
+TEST(RenderProgressTest, ProgramsGetJson) {
+  Progress progress = Half();
+  progress.activity = "a \"b\"";
+  const std::string text = ProgressToJson(progress);
+  EXPECT_THAT(text, HasSubstr("\"step\":488"));
+  EXPECT_THAT(text, HasSubstr("\"activity\":\"a \\\"b\\\"\""));
+}
+
 TEST(RenderProgressTest, FitsAnyWidth) {
   for (int columns = 10; columns < 120; ++columns) {
     EXPECT_LE(RenderProgress(Half(), columns, true).size(),
@@ -128,6 +145,16 @@ TEST_F(ProgressDisplayTest, WhatGoesOnIsSaidOnce) {
   progress.activity = "connecting 2 workers";
   display.Update(progress, At(20));
   EXPECT_THAT(Written(), HasSubstr("(connecting 2 workers)"));
+}
+
+TEST_F(ProgressDisplayTest, EveryLineForProgramsIsAnObject) {
+  ProgressDisplay display(Options(ProgressDisplay::Mode::kJson));
+  display.Update(Half(), At(0));
+  EXPECT_EQ(Written(), ProgressToJson(Half()) + "\n");
+  display.Message("worker 0 is lost", At(1));
+  EXPECT_EQ(Written(), "{\"message\":\"worker 0 is lost\"}\n");
+  display.Finish(At(2));
+  EXPECT_EQ(Written(), ProgressToJson(Half()) + "\n");
 }
 
 TEST_F(ProgressDisplayTest, PlainLinesComeEveryInterval) {

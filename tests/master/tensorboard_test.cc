@@ -111,6 +111,17 @@ std::string Show(const std::string& record) {
   const auto summary = Fields(event.find(5)->second);
   for (auto [it, end] = summary.equal_range(1); it != end; ++it) {
     const auto value = Fields(it->second);
+    if (value.count(8) != 0) {
+      // A tensor of one string for the plugin "text".
+      const auto tensor = Fields(value.find(8)->second);
+      EXPECT_EQ(As<int64_t>(tensor.find(1)->second), 7);
+      EXPECT_EQ(tensor.find(2)->second, "");
+      const auto metadata = Fields(value.find(9)->second);
+      EXPECT_EQ(Fields(metadata.find(1)->second).find(1)->second, "text");
+      absl::StrAppend(&text, " ", value.find(1)->second, "=",
+                      tensor.find(8)->second);
+      continue;
+    }
     absl::StrAppend(&text, " ", value.find(1)->second, "=",
                     As<float>(value.find(2)->second));
   }
@@ -157,6 +168,13 @@ TEST_F(TensorBoardTest, CurvesReadBack) {
                           "300: train/loss=0.25 train/learning_rate=0.02 "
                           "train/records_per_s=500",
                           "300: evaluation/accuracy=0.75 evaluation/auc=0.5"));
+}
+
+TEST_F(TensorBoardTest, TextReadsBack) {
+  const auto board = Open();
+  EXPECT_TRUE(board->Text("configuration", "    --a=b\n", At(1)).ok());
+  EXPECT_THAT(Events(), ElementsAre("version brain.Event:2",
+                                    "0: configuration=    --a=b\n"));
 }
 
 TEST_F(TensorBoardTest, FastJobsWriteTenPointsASecondAndTheLast) {

@@ -35,7 +35,8 @@ export const manyWorkers = (job, count, seconds) => {
     ++next;
     lines.push(line(time + 2.4, "progress", {step: Math.round(time * 40), epoch: 1, num_epochs: 2, records_done: Math.round(time * 9000),
       records_total: seconds * 20000, records_per_s: 9000 + random() * 800, workers: members.length,
-      target_workers: count, loss: 2 / Math.sqrt(time) + random() * 0.1, learning_rate: 0.1}));
+      target_workers: count, loss: 2 / Math.sqrt(time) + random() * 0.1, learning_rate: 0.1,
+      step_time: {step_ms: 20, data_wait_ms: 1, feed_wait_ms: 0, forward_ms: 6, backward_ms: 9, communication_ms: 3, optimizer_ms: 0.5, other_ms: 0.5}}));
   }
   return lines.join("\n") + "\n";
 };

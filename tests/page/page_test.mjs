@@ -46,6 +46,7 @@ test("a report shows all panels, without a request and without an error", async 
   await ready(page);
   assert.equal(await page.run("return document.getElementById('lanes').dataset.rows"), "12");
   for (const [id, text] of [["progress", "records"], ["cards", "paused in all"], ["ledger", "in the model"],
+      ["step-time", "communication that backward does not hide"], ["step-time", "20 ms"],
       ["events", "worker"], ["configuration", "--num_workers=12"], ["footer", "a report"]]) {
     assert.match(await textOf(page, id), new RegExp(text), id);
   }

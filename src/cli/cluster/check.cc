@@ -48,24 +48,6 @@ cluster::Subject AskName(kube::Client& client) {
   return {"", words->account, words->account_namespace};
 }
 
-absl::Status CheckOwnRights(kube::Client& client) {
-  const std::string& name_space = client.namespace_name();
-  std::vector<Right> missing;
-  for (const Right& right : cluster::RightsOf(cluster::Party::kClient)) {
-    if (Allowed(client, cluster::MakeSelfReview(right, name_space)) == false) {
-      missing.push_back(right);
-    }
-  }
-  if (missing.empty()) return absl::OkStatus();
-  const cluster::Subject me = AskName(client);
-  return absl::PermissionDeniedError(absl::StrCat(
-      me.user.empty() ? absl::StrCat("service account ", me.account)
-                      : absl::StrCat("user ", me.user),
-      " may not ", Join(missing), " in namespace ", name_space,
-      "; an administrator can grant it: ",
-      cluster::GrantCommand(cluster::Party::kClient, name_space, me)));
-}
-
 // Checked here because the master would find out only in its pod.
 absl::Status CheckMasterRights(kube::Client& client, const Json& master_pod) {
   const std::string& name_space = client.namespace_name();
@@ -139,6 +121,24 @@ absl::Status CheckObjects(kube::Client& client, const SubmissionPlan& plan) {
 }
 
 }  // namespace
+
+absl::Status CheckOwnRights(kube::Client& client) {
+  const std::string& name_space = client.namespace_name();
+  std::vector<Right> missing;
+  for (const Right& right : cluster::RightsOf(cluster::Party::kClient)) {
+    if (Allowed(client, cluster::MakeSelfReview(right, name_space)) == false) {
+      missing.push_back(right);
+    }
+  }
+  if (missing.empty()) return absl::OkStatus();
+  const cluster::Subject me = AskName(client);
+  return absl::PermissionDeniedError(absl::StrCat(
+      me.user.empty() ? absl::StrCat("service account ", me.account)
+                      : absl::StrCat("user ", me.user),
+      " may not ", Join(missing), " in namespace ", name_space,
+      "; an administrator can grant it: ",
+      cluster::GrantCommand(cluster::Party::kClient, name_space, me)));
+}
 
 absl::Status CheckSubmission(kube::Client& client, const SubmissionPlan& plan) {
   ELASTICDL_RETURN_IF_ERROR(CheckNamespace(client));

@@ -19,6 +19,10 @@ struct SubmissionPlan {
   bool has_servers = false;
 };
 
+// May this user start and watch jobs in the client's namespace? The message
+// says who can grant it.
+absl::Status CheckOwnRights(kube::Client& client);
+
 // Asks the cluster and changes nothing: does the namespace exist, may the
 // client create a job and the master its pods, is the name free, do the claims
 // exist, and would the server accept Secret, Service, master, workers and

@@ -24,4 +24,7 @@ int RunClusterLogs(const std::vector<std::string>& args);
 // elasticdl rbac: prints or applies what the master of a job may do.
 int RunClusterRbac(const std::vector<std::string>& args);
 
+// The part of elasticdl doctor: findings as JSON, one per line.
+int RunClusterDoctor(const std::vector<std::string>& args);
+
 }  // namespace elasticdl::cli

@@ -5,6 +5,7 @@
 #include "absl/strings/escaping.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
+#include "absl/strings/str_split.h"
 #include "cluster/logs.h"
 #include "cluster/pod_tracker.h"
 #include "cluster/submit.h"
@@ -30,7 +31,14 @@ class ClusterJobHandle : public JobHandle {
   const std::string& name() const override { return name_; }
 
   absl::StatusOr<std::string> Get(const std::string& what) override {
-    return Ask("GET", {"api", "v1", what}, {});
+    // What comes behind a question mark: NAME=VALUE.
+    const std::pair<std::string, std::string> parts =
+        absl::StrSplit(what, absl::MaxSplits('?', 1));
+    std::vector<std::pair<std::string, std::string>> query;
+    if (!parts.second.empty()) {
+      query.emplace_back(absl::StrSplit(parts.second, absl::MaxSplits('=', 1)));
+    }
+    return Ask("GET", {"api", "v1", parts.first}, query);
   }
 
   absl::Status Scale(int64_t num_workers, int64_t num_servers) override {

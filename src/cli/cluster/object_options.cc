@@ -76,6 +76,9 @@ std::vector<std::string> ReplicaArgs(const flags::JobFlags& flags) {
       absl::StrCat("--token_file=", cluster::kSecretDir, "/",
                    cluster::kTokenKey),
       absl::StrCat("--log_level=", flags.log_level)};
+  if (flags.log_format != "text") {
+    args.push_back(absl::StrCat("--log_format=", flags.log_format));
+  }
   if (!flags.log_file_path.empty()) {
     args.push_back(absl::StrCat("--log_file_path=", flags.log_file_path));
   }
@@ -226,6 +229,7 @@ std::vector<std::string> ClusterJobHints(const flags::JobFlags& flags) {
       {"output", flags.output},
       {"prediction_output_dir", flags.prediction_output_dir},
       {"tensorboard_log_dir", flags.tensorboard_log_dir},
+      {"timeline", flags.timeline},
       {"ledger_audit", flags.ledger_audit},
       {"event_log", flags.event_log},
       {"ps_log", flags.ps_log},

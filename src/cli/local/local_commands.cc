@@ -10,6 +10,7 @@
 #include <utility>
 #include <vector>
 
+#include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
 #include "cluster_exec.h"
@@ -41,7 +42,7 @@ class LocalJobHandle : public JobHandle {
   const std::string& name() const override { return dir_.job_name(); }
 
   absl::StatusOr<std::string> Get(const std::string& what) override {
-    if (what == "update" && !dir_.IsRunning()) {
+    if (absl::StartsWith(what, "update") && !dir_.IsRunning()) {
       return ReadEventLog(dir_.EventsFile());
     }
     return HttpGet(dir_, absl::StrCat("/api/v1/", what));

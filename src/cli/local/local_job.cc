@@ -106,7 +106,7 @@ int RunLocalJob(const std::string& command, const flags::JobFlags& flags,
       {"state_dir", flags.state_dir},
       {"pod_backend", allocation.has_value() ? "slurm" : "local"},
       {"port", "0"}};
-  if (flags.detach) more.emplace_back("display", "none");
+  if (flags.detach) more.emplace_back("progress", "none");
   const absl::StatusOr<std::string> argument =
       flags::PackedMasterArgument(set, more);
   if (!argument.ok()) return Fail(command, argument.status());

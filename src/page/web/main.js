@@ -18,6 +18,8 @@ const refresh = () => {
   showSteering();
   charts.update();
   showLedger();
+  showStepTime();
+  showServers();
   showTables();
   showEvents();
   showLog();

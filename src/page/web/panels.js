@@ -21,7 +21,7 @@ const readable = n => Number.isInteger(n) && Math.abs(n) < 1e15 ? n.toLocaleStri
 const showLedger = () => {
   const s = store.status, panel = at("ledger");
   if (!panel.firstChild) {
-    panel.append(panelHead("Records"), make("div", {id: "stack", role: "img"}), make("div", {class: "rows"}), make("div", {class: "epochs"}));
+    panel.append(panelHead("Records"), make("div", {class: "stack", role: "img"}), make("div", {class: "rows"}), make("div", {class: "epochs"}));
   }
   const total = s.records_total > 0 ? s.records_total : s.records_done + (s.records_in_flight || 0);
   const parts = [["in the model", s.records_done, "training"], ["with workers", s.records_in_flight || 0, "joined"],
@@ -29,20 +29,53 @@ const showLedger = () => {
     ["set aside after failures", s.records_set_aside || 0, "lost"]];
   const known = parts.reduce((sum, part) => sum + part[1], 0);
   parts.push(["still to be handed out", Math.max(0, total - known), "rest"]);
+  showStack(panel, parts, total, grouped);
+  showEpochs(panel.children[3], s);
+};
+// A bar of [name, amount, color] parts, and the same as rows.
+const showStack = (panel, parts, total, text) => {
   const stack = panel.children[1];
   while (stack.children.length < parts.length) stack.append(make("div"));
   parts.forEach(([, count, color], i) => {
     stack.children[i].className = "c-" + color;
     stack.children[i].style.width = (total > 0 ? count / total * 100 : 0).toFixed(3) + "%";
   });
-  stack.setAttribute("aria-label", parts.map(([name, count]) => grouped(count) + " " + name).join(", "));
+  stack.setAttribute("aria-label", parts.map(([name, count]) => text(count) + " " + name).join(", "));
   const body = panel.children[2], key = JSON.stringify(parts);
-  if (body.dataset.key !== key) {
-    body.dataset.key = key;
-    fill(body, make("table", {}, make("tbody", {}, ...parts.map(([name, count, color]) =>
-      make("tr", {}, make("td", {}, make("span", {class: "dot c-" + color}), name), make("td", {class: "number"}, grouped(count)))))));
+  if (body.dataset.key === key) return;
+  body.dataset.key = key;
+  fill(body, make("table", {}, make("tbody", {}, ...parts.map(([name, count, color]) =>
+    make("tr", {}, make("td", {}, make("span", {class: "dot c-" + color}), name), make("td", {class: "number"}, text(count)))))));
+};
+
+// Where the time of a step goes, and for whom the others wait.
+const stepParts = [["wait for data", "data_wait"], ["wait for feed", "feed_wait"], ["forward", "forward"], ["backward", "backward"],
+  ["communication that backward does not hide", "communication"], ["optimizer", "optimizer"], ["other", "other"]];
+const showStepTime = () => {
+  const s = store.status, t = s.step_time, panel = at("step-time");
+  panel.hidden = !t;
+  if (!t) return;
+  if (!panel.firstChild) {
+    panel.append(panelHead("Step time", make("span", {class: "small"})), make("div", {class: "stack", role: "img"}), make("div", {class: "rows"}), make("p", {class: "small"}));
   }
-  showEpochs(panel.children[3], s);
+  const running = s.state === "running" || s.state === "stopping";
+  setText(panel.firstChild.lastChild, milliseconds(t.step_ms) + (running ? " now, mean of all workers" : " on average"));
+  showStack(panel, stepParts.map(([name, field]) => [name, t[field + "_ms"] || 0, field]), t.step_ms, milliseconds);
+  const slow = s.slowest;
+  setText(panel.lastChild, slow ? "Slowest: worker " + slow.worker + ", busy for " + milliseconds(slow.own_ms) +
+    " of each step; the worker in the middle for " + milliseconds(slow.median_ms) + "." : "");
+};
+const bytes = n => !isNumber(n) ? "–" : n < 1e6 ? Math.round(n / 1e3) + " kB" : n < 1e9 ? +(n / 1e6).toPrecision(3) + " MB" : +(n / 1e9).toPrecision(3) + " GB";
+const showServers = () => {
+  const servers = (store.status.pods || []).filter(p => p.type === "ps" && p.usage);
+  at("servers").hidden = !servers.length;
+  if (!servers.length) return;
+  const sizes = servers.map(p => p.usage.model_bytes), mean = sizes.reduce((a, b) => a + b, 0) / sizes.length;
+  const skew = mean > 0 ? Math.max(...sizes) / mean : 1;
+  table(listPanel("servers", "Parameter servers"), ["server", "rows", "size", "pulls/s", "pushes/s", "share"],
+    servers.map(p => [String(p.id), p.usage.rows, bytes(p.usage.model_bytes), Math.round(p.usage.pulls_per_s), Math.round(p.usage.pushes_per_s),
+      mean > 0 ? (100 * p.usage.model_bytes / mean / sizes.length).toFixed(0) + " %" : "–"]), "none");
+  at("servers").title = "The largest has " + skew.toFixed(2) + " times the mean";
 };
 const showEpochs = (parent, s) => {
   if (!(s.num_epochs > 1 && s.num_epochs <= 100 && s.records_total > 0)) return fill(parent);
@@ -68,8 +101,10 @@ const showTables = () => {
     return (pod.state || "") + (span && pod.state === "Running" ? ", " + span.state : "") + (pod.message ? ": " + pod.message : "");
   };
   at("pods").hidden = !s.pods || !s.pods.length;
-  table(listPanel("pods", "Pods"), ["pod", "state", "pid"],
-    (s.pods || []).map(p => [p.name, state(p), p.pid ? String(p.pid) : "–"]), "none");
+  const use = (pod, field, show) => pod.usage && isNumber(pod.usage[field]) ? show(pod.usage[field]) : "–";
+  table(listPanel("pods", "Pods"), ["pod", "state", "memory", "CPU", "records/s", "step", "pid"],
+    (s.pods || []).map(p => [p.name, state(p), use(p, "memory_bytes", bytes), use(p, "cpu_cores", n => n.toFixed(2)),
+      use(p, "records_per_s", Math.round), use(p, "step_ms", milliseconds), p.pid ? String(p.pid) : "–"]), "none");
   const names = [...new Set(store.evaluations.flatMap(e => Object.keys(e.metrics)))];
   table(listPanel("evaluations", "Evaluations"), ["at", "step", ...names, "took"],
     [...store.evaluations].reverse().map(e => [duration(e.time - store.begin), e.step,

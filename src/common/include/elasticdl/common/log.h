@@ -1,6 +1,7 @@
 // Process-wide log. One line per call: time, level, program, message.
 #pragma once
 
+#include <cstdint>
 #include <string>
 
 #include "absl/status/status.h"
@@ -13,6 +14,14 @@ enum class LogLevel { kDebug, kInfo, kWarning, kError, kCritical };
 
 // Parses DEBUG, INFO, WARNING, ERROR, CRITICAL (any case). False if unknown.
 bool ParseLogLevel(absl::string_view text, LogLevel& level);
+
+// Lines for programs instead of people: JSON objects with time, level, job, pod
+// (the tag), generation, step and message. Call before InitLog.
+void UseJsonLog();
+// What JSON lines have of the job; empty and below 0 are left out. Any thread,
+// any time.
+void SetLogJob(absl::string_view job);
+void SetLogPosition(int64_t generation, int64_t step);
 
 // Sets the tag shown in each line and the minimum level. Call once in main;
 // lines go to stderr.

@@ -116,10 +116,12 @@ struct JobFlags {
 
   // What one sees.
   std::string log_level = "INFO";
+  std::string log_format = "text";
   std::string log_file_path;
   std::string event_log;
   std::string ledger_audit;
   std::string tensorboard_log_dir;
+  std::string timeline;
   std::string display = "auto";
   bool detach = false;
   // Root of the jobs' state; "" = DefaultStateDir() of environment.h.

@@ -140,6 +140,8 @@ struct Summary {
   std::optional<double> learning_rate;
   int64_t workers = 0;
   int64_t target_workers = 0;
+  // Milliseconds of a step, by the fields of the status' step_time.
+  std::map<std::string, double> step_time;
 };
 
 // What is new since a cursor, or everything (`all`).

@@ -66,6 +66,16 @@ class Server {
   };
   virtual Moving moving() const = 0;
 
+  // What it has, and requests of workers since it began.
+  struct Stats {
+    int64_t rows = 0;
+    // Of dense values and tables, without the optimizer's state of the former.
+    int64_t bytes = 0;
+    int64_t pulls = 0;
+    int64_t pushes = 0;
+  };
+  virtual Stats stats() const = 0;
+
   // ---- replicated ----
   // What this copy is from now on. A primary that begins to answer tells so.
   virtual void Assign(const v1::PsAssignment& assignment) = 0;

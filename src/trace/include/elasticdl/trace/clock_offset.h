@@ -1,0 +1,42 @@
+// How far two clocks are apart, from messages that were echoed.
+#pragma once
+
+#include <cstdint>
+
+namespace elasticdl::trace {
+
+// Thread-compatible. The quickest echo says most: the other clock was read
+// somewhere between sending and receiving. It counts less as it gets older,
+// because clocks drift (at most about 100 ns per ms).
+class ClockOffset {
+ public:
+  // A message left at `sent`, was there at `there` (of the other clock), and
+  // its echo came at `received`.
+  void Add(int64_t sent, int64_t there, int64_t received) {
+    if (received < sent) return;
+    const int64_t error = (received - sent) / 2;
+    if (known_ && error > ErrorAt(received)) return;
+    known_ = true;
+    offset_ = there - (sent + error);
+    error_ = error;
+    measured_ = received;
+  }
+
+  // What to add to this clock to get the other; 0 before the first echo.
+  int64_t offset() const { return offset_; }
+  // How wrong it may be at that time.
+  int64_t ErrorAt(int64_t now) const {
+    return known_ ? error_ + (now - measured_) / kDrift : 0;
+  }
+  bool known() const { return known_; }
+
+ private:
+  static constexpr int64_t kDrift = 10000;
+
+  bool known_ = false;
+  int64_t offset_ = 0;
+  int64_t error_ = 0;
+  int64_t measured_ = 0;
+};
+
+}  // namespace elasticdl::trace

@@ -1,0 +1,148 @@
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <map>
+#include <string>
+
+#include "absl/strings/match.h"
+#include "absl/strings/str_join.h"
+#include "doctor/checks.h"
+#include "elasticdl/common/file.h"
+#include "support/temp_dir.h"
+
+namespace elasticdl::cli {
+namespace {
+
+using ::testing::HasSubstr;
+using State = Finding::State;
+
+// A machine with everything.
+class DoctorTest : public ::testing::Test {
+ protected:
+  DoctorTest() {
+    for (const char* name :
+         {"elasticdl-master", "elasticdl-worker", "elasticdl-ps",
+          "elasticdl-ckpt", "elasticdl-cluster"}) {
+      EXPECT_TRUE(WriteFileAtomic(dir_.Path(name), "").ok());
+    }
+    EXPECT_TRUE(MakeDirectories(dir_.Path("proc")).ok());
+    EXPECT_TRUE(WriteFileAtomic(dir_.Path("proc/meminfo"),
+                                "MemTotal: 9000000 kB\n"
+                                "MemAvailable:    8000000 kB\n")
+                    .ok());
+    host_.program_dir = dir_.path();
+    host_.root = dir_.path();
+    host_.state_dir = "/state";
+    host_.cache_dir = "/cache";
+    host_.cores = 4;
+    host_.cluster_configured = true;
+    host_.run = [this](const std::vector<std::string>& argv)
+        -> absl::StatusOr<process::RunResult> {
+      for (const auto& [program, output] : answers_) {
+        if (!absl::EndsWith(argv[0], program)) continue;
+        process::RunResult result;
+        result.output = output;
+        return result;
+      }
+      return absl::NotFoundError(argv[0] + " is not installed");
+    };
+    host_.free_bytes = [this](const std::string& path) {
+      return absl::EndsWith(path, "shm") ? shm_ : disk_;
+    };
+  }
+
+  Finding Find(const std::string& name) {
+    for (const Finding& finding : RunChecks(host_)) {
+      if (finding.name == name) return finding;
+    }
+    ADD_FAILURE() << "nothing about " << name;
+    return {};
+  }
+
+  test::TempDir dir_;
+  DoctorHost host_;
+  std::map<std::string, std::string> answers_ = {
+      {"c++", "g++ 12.2\n"},
+      {"nvidia-smi", "A100, 535\n"},
+      {"ldconfig", "\tlibnccl.so.2 => /usr/lib/libnccl.so.2\n"},
+      {"mpirun", "mpirun (Open MPI) 4.1.4\n"},
+      {"elasticdl-cluster",
+       R"({"state":"ok","name":"cluster","detail":"https://x","advice":""})"
+       "\nnonsense\n"
+       R"({"state":"problem","name":"rights","detail":"no","advice":"ask"})"}};
+  absl::StatusOr<int64_t> shm_ = int64_t{1} << 30;
+  absl::StatusOr<int64_t> disk_ = int64_t{10} << 30;
+};
+
+TEST_F(DoctorTest, AHealthyMachineHasNoProblem) {
+  answers_["elasticdl-cluster"] =
+      R"({"state":"ok","name":"cluster","detail":"https://x"})";
+  const auto findings = RunChecks(host_);
+  EXPECT_FALSE(HasProblem(findings)) << DescribeFindings(findings);
+  for (const Finding& finding : findings) {
+    EXPECT_EQ(finding.state, State::kOk) << finding.name;
+  }
+  const std::string text = DescribeFindings(findings);
+  EXPECT_THAT(text, HasSubstr("cores           4 cores\n"));
+  EXPECT_THAT(text, HasSubstr("GPU             A100, 535\n"));
+  EXPECT_THAT(text, HasSubstr("memory          7.6 GiB available\n"));
+}
+
+TEST_F(DoctorTest, WhatIsMissingComesWithAdvice) {
+  answers_.clear();
+  host_.cluster_configured = false;
+  EXPECT_TRUE(RemoveTree(dir_.Path("elasticdl-worker")).ok());
+  EXPECT_EQ(Find("compiler").state, State::kNote);
+  EXPECT_EQ(Find("GPU").state, State::kNote);
+  EXPECT_EQ(Find("MPI").state, State::kNote);
+  EXPECT_EQ(Find("cluster").state, State::kNote);
+  EXPECT_THAT(Find("programs").detail, HasSubstr("without elasticdl-worker"));
+  for (const Finding& finding : RunChecks(host_)) {
+    if (finding.state == State::kOk) continue;
+    EXPECT_NE(finding.advice, "") << finding.name;
+  }
+  EXPECT_FALSE(HasProblem(RunChecks(host_))) << "a small machine is fine";
+}
+
+TEST_F(DoctorTest, LittleSharedMemoryIsAProblem) {
+  shm_ = int64_t{64} << 20;
+  EXPECT_EQ(Find("shared memory").state, State::kProblem);
+  EXPECT_THAT(Find("shared memory").detail, HasSubstr("64 MiB"));
+  EXPECT_THAT(Find("shared memory").advice, HasSubstr("--shm-size"));
+  shm_ = absl::NotFoundError("gone");
+  EXPECT_EQ(Find("shared memory").state, State::kProblem);
+}
+
+TEST_F(DoctorTest, AFullDiskIsAProblem) {
+  disk_ = int64_t{1} << 20;
+  EXPECT_EQ(Find("disk: jobs").state, State::kProblem);
+  disk_ = absl::PermissionDeniedError("/state: no");
+  EXPECT_EQ(Find("disk: cache").state, State::kProblem);
+}
+
+TEST_F(DoctorTest, TheClusterSpeaksForItself) {
+  EXPECT_EQ(Find("cluster").state, State::kOk);
+  EXPECT_EQ(Find("rights").state, State::kProblem);
+  EXPECT_THAT(DescribeFindings(RunChecks(host_)), HasSubstr("-> ask\n"));
+  answers_["elasticdl-cluster"] = "Segmentation fault";
+  EXPECT_EQ(Find("cluster").state, State::kProblem);
+}
+
+TEST(FindingTest, JsonGoesBothWays) {
+  const std::vector<Finding> findings = {
+      {State::kProblem, "a \"b\"", "c\nd", "e"}, {State::kOk, "x", "", ""}};
+  const auto back = FindingsFromJson(FindingsToJson(findings));
+  ASSERT_EQ(back.size(), 2u);
+  EXPECT_EQ(back[0].state, State::kProblem);
+  EXPECT_EQ(back[0].name, "a \"b\"");
+  EXPECT_EQ(back[0].detail, "c\nd");
+}
+
+TEST(RealDoctorTest, LooksAtThisMachine) {
+  const DoctorHost host = RealHost();
+  EXPECT_GE(host.cores, 1);
+  EXPECT_TRUE(host.free_bytes("/no/such/folder").ok());
+}
+
+}  // namespace
+}  // namespace elasticdl::cli
