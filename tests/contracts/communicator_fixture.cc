@@ -48,6 +48,18 @@ absl::StatusOr<std::shared_ptr<MpiUniverse>> Universe() {
   return *universe;
 }
 
+// The ranks whose offers this one must have.
+std::vector<int> NeededBy(const Backend& backend, const WorldSpec& spec) {
+  if (backend.option == "tcp") {
+    return Peers(spec.size(), spec.rank, spec.full_mesh);
+  }
+  const auto needed = NeededOffers(spec.hosts, backend.option);
+  if (!needed.empty()) return needed[static_cast<size_t>(spec.rank)];
+  std::vector<int> all(static_cast<size_t>(spec.size()));
+  std::iota(all.begin(), all.end(), 0);
+  return all;
+}
+
 }  // namespace
 
 absl::StatusOr<std::unique_ptr<Connector>> Begin(const Backend& backend,
@@ -66,14 +78,11 @@ absl::StatusOr<std::unique_ptr<Communicator>> ConnectThrough(
   ELASTICDL_ASSIGN_OR_RETURN(auto connector, Begin(backend, spec));
   ELASTICDL_ASSIGN_OR_RETURN(std::vector<std::string> offers,
                              ExchangeWithAll(test, connector->offer()));
-  if (spec.size() > spec.full_mesh) {
-    // The master would not send them.
-    const std::vector<int> peers =
-        Peers(spec.size(), spec.rank, spec.full_mesh);
-    for (int rank = 0; rank < spec.size(); ++rank) {
-      if (!std::binary_search(peers.begin(), peers.end(), rank)) {
-        offers[static_cast<size_t>(rank)].clear();
-      }
+  const std::vector<int> needed = NeededBy(backend, spec);
+  for (int rank = 0; rank < spec.size(); ++rank) {
+    // Nobody needs to send it.
+    if (!std::binary_search(needed.begin(), needed.end(), rank)) {
+      offers[static_cast<size_t>(rank)].clear();
     }
   }
   ELASTICDL_ASSIGN_OR_RETURN(auto world, connector->Connect(offers, kLong));
