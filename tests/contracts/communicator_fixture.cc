@@ -81,7 +81,8 @@ absl::StatusOr<std::unique_ptr<Communicator>> ConnectThrough(
   const std::vector<int> needed = NeededBy(backend, spec);
   for (int rank = 0; rank < spec.size(); ++rank) {
     // Nobody needs to send it.
-    if (!std::binary_search(needed.begin(), needed.end(), rank)) {
+    if (rank != spec.rank &&
+        !std::binary_search(needed.begin(), needed.end(), rank)) {
       offers[static_cast<size_t>(rank)].clear();
     }
   }
