@@ -1,22 +1,13 @@
 // Chooses the backend of a world.
-#include <algorithm>
-#include <map>
 #include <set>
 #include <string>
 #include <utility>
 
-#include "absl/strings/str_cat.h"
 #include "core/backends.h"
 #include "elasticdl/common/log.h"
 #include "elasticdl/common/status.h"
 
 namespace elasticdl::collective {
-
-bool IsBackend(const std::string& name) {
-  return name == "auto" || name == "shm" || name == "tcp" || name == "gloo" ||
-         name == "mpi" || name == "nccl";
-}
-
 namespace {
 
 // The address at which other members reach this one.
@@ -26,37 +17,6 @@ std::string AddressOf(const BackendOptions& options, bool one_host) {
 }
 
 }  // namespace
-
-absl::StatusOr<Backend> ChooseBackend(const WorldSpec& world,
-                                      const std::string& name) {
-  if (!IsBackend(name)) {
-    return absl::InvalidArgumentError(
-        absl::StrCat("unknown collective backend \"", name,
-                     "\" (auto, shm, tcp, gloo, mpi, nccl)"));
-  }
-  if (world.rank < 0 || world.rank >= world.size()) {
-    return absl::InvalidArgumentError(absl::StrCat(
-        "rank ", world.rank, " in a world of ", world.size(), " members"));
-  }
-  if (world.size() == 1) return Backend::kSingle;
-  std::map<std::string, int> hosts;
-  int most = 0;  // on one host
-  for (const std::string& host : world.hosts) {
-    most = std::max(most, ++hosts[host]);
-  }
-  if (name == "gloo") return Backend::kGloo;
-  if (name == "mpi") return Backend::kMpi;
-  if (name == "nccl") return Backend::kNccl;
-  if (name == "shm" && hosts.size() > 1) {
-    return absl::InvalidArgumentError(
-        absl::StrCat("backend shm needs all members on one host, these are on ",
-                     hosts.size()));
-  }
-  if (name == "shm") return Backend::kShm;
-  // No two members share a host, or more do than shared memory supports.
-  if (name == "tcp" || most == 1 || most > kMaxShmMembers) return Backend::kTcp;
-  return hosts.size() == 1 ? Backend::kShm : Backend::kHierarchical;
-}
 
 absl::StatusOr<std::unique_ptr<Connector>> BeginConnect(
     const WorldSpec& world, const BackendOptions& options) {

@@ -15,6 +15,10 @@ namespace {
 // The most that a rank sends directly to all others: about what a gigabit link
 // carries in the time of a ring's latencies.
 constexpr size_t kSmallBytes = 64 << 10;
+// What a gigabit link carries in the time that a small message takes.
+constexpr size_t kLatencyBytes = 6 << 10;
+// More than this is not copied to be gathered in few messages.
+constexpr size_t kMaxGatherBytes = 4 << 20;
 // A broadcast passes through the ring in chunks of this size.
 constexpr size_t kChunkBytes = 128 << 10;
 // Blocks begin at cache lines; also a multiple of every element.
@@ -22,11 +26,14 @@ constexpr size_t kLine = 64;
 
 }  // namespace
 
-MeshCommunicator::MeshCommunicator(std::unique_ptr<Mesh> mesh)
+MeshCommunicator::MeshCommunicator(std::unique_ptr<Mesh> mesh, bool full)
     : mesh_(std::move(mesh)),
       rank_(mesh_->rank()),
       size_(mesh_->size()),
-      scratch_(kSmallBytes + kLine) {}
+      full_(full),
+      scratch_(kSmallBytes + kLine) {
+  while (doubled_ * 2 <= size_) doubled_ *= 2;
+}
 
 bool MeshCommunicator::IsSmall(size_t bytes) const {
   return bytes * static_cast<size_t>(size_ - 1) <= kSmallBytes;
@@ -79,6 +86,52 @@ absl::Status MeshCommunicator::AllReduceSmall(char* data, size_t bytes,
   return absl::OkStatus();
 }
 
+// Doubling sends all data in few steps, a ring little data in many.
+bool MeshCommunicator::IsFasterDoubled(size_t bytes) const {
+  size_t steps = size_ > doubled_ ? 2 : 0;
+  for (int distance = 1; distance < doubled_; distance *= 2) ++steps;
+  const size_t ring_steps = 2 * static_cast<size_t>(size_ - 1);
+  return steps * (bytes + kLatencyBytes) <=
+         2 * bytes + ring_steps * kLatencyBytes;
+}
+
+// Pairs at a distance of 1, 2, 4, … exchange their sums. Both add the lower
+// rank's first, so all have the same bits. Ranks beyond the power of two give
+// theirs to a partner and get the result from it.
+absl::Status MeshCommunicator::AllReduceDoubling(char* data, size_t bytes,
+                                                 DataType type,
+                                                 Deadline& deadline) {
+  ELASTICDL_RETURN_IF_ERROR(Failpoint("collective.all_reduce"));
+  if (scratch_.size() < bytes) scratch_.resize(bytes);
+  char* const other = scratch_.data();
+  const auto add = [&](bool own_first) {
+    const void* const inputs[] = {own_first ? data : other,
+                                  own_first ? other : data};
+    Sum(inputs, 2, data, nullptr, bytes / SizeOf(type), type);
+  };
+  if (rank_ >= doubled_) {
+    const int partner = rank_ - doubled_;
+    ELASTICDL_RETURN_IF_ERROR(
+        mesh_->Move({{partner, data, bytes}}, {}, deadline));
+    return mesh_->Move({}, {{partner, data, bytes}}, deadline);
+  }
+  const int beyond = rank_ + doubled_;
+  if (beyond < size_) {
+    ELASTICDL_RETURN_IF_ERROR(
+        mesh_->Move({}, {{beyond, other, bytes}}, deadline));
+    add(/*own_first=*/true);
+  }
+  for (int distance = 1; distance < doubled_; distance *= 2) {
+    ELASTICDL_RETURN_IF_ERROR(Failpoint("collective.all_reduce"));
+    const int partner = rank_ ^ distance;
+    ELASTICDL_RETURN_IF_ERROR(mesh_->Move({{partner, data, bytes}},
+                                          {{partner, other, bytes}}, deadline));
+    add(/*own_first=*/rank_ < partner);
+  }
+  if (beyond >= size_) return absl::OkStatus();
+  return mesh_->Move({{beyond, data, bytes}}, {}, deadline);
+}
+
 template <typename Body>
 absl::Status MeshCommunicator::Call(absl::Duration timeout, const Body& body) {
   Deadline deadline(timeout);
@@ -95,7 +148,10 @@ absl::Status MeshCommunicator::AllReduce(void* data, size_t count,
     char* const bytes = static_cast<char*>(data);
     const size_t num_bytes = count * SizeOf(type);
     if (num_bytes == 0) return Synchronise("collective.all_reduce", deadline);
-    return IsSmall(num_bytes)
+    if (!full_ && IsFasterDoubled(num_bytes)) {
+      return AllReduceDoubling(bytes, num_bytes, type, deadline);
+    }
+    return full_ && IsSmall(num_bytes)
                ? AllReduceSmall(bytes, num_bytes, type, deadline)
                : AllReduceLarge(bytes, num_bytes, type, deadline);
   });
@@ -155,8 +211,12 @@ absl::Status MeshCommunicator::Broadcast(void* data, size_t bytes, int root,
   return Call(timeout, [&](Deadline& deadline) -> absl::Status {
     ELASTICDL_RETURN_IF_ERROR(Synchronise("collective.broadcast", deadline));
     char* const at = static_cast<char*>(data);
-    return IsSmall(bytes) ? BroadcastSmall(at, bytes, root, deadline)
-                          : BroadcastAlongRing(at, bytes, root, deadline);
+    if (!full_ && bytes <= kSmallBytes) {
+      return BroadcastAlongTree(at, bytes, root, deadline);
+    }
+    return full_ && IsSmall(bytes)
+               ? BroadcastSmall(at, bytes, root, deadline)
+               : BroadcastAlongRing(at, bytes, root, deadline);
   });
 }
 
@@ -168,6 +228,48 @@ absl::Status MeshCommunicator::BroadcastSmall(char* data, size_t bytes,
     sends.push_back({Neighbour(distance), data, bytes});
   }
   return mesh_->Move(std::move(sends), {}, deadline);
+}
+
+// The rank at place p from the root gets the data from that at p without its
+// lowest bit, and passes it on to those that differ from it by a lower bit.
+absl::Status MeshCommunicator::BroadcastAlongTree(char* data, size_t bytes,
+                                                  int root,
+                                                  Deadline& deadline) {
+  const int place = (rank_ - root + size_) % size_;
+  int bit = 1;
+  while (bit < size_ && (place & bit) == 0) bit *= 2;
+  if (place != 0) {
+    ELASTICDL_RETURN_IF_ERROR(
+        mesh_->Move({}, {{Neighbour(-bit), data, bytes}}, deadline));
+  }
+  std::vector<MeshSend> sends;
+  for (bit /= 2; bit > 0; bit /= 2) {
+    if (place + bit < size_) sends.push_back({Neighbour(bit), data, bytes});
+  }
+  return mesh_->Move(std::move(sends), {}, deadline);
+}
+
+// After the step with distance d a rank has the data of itself and of the
+// 2d - 1 ranks after it.
+absl::Status MeshCommunicator::GatherDoubling(const char* own, char* all,
+                                              size_t bytes,
+                                              Deadline& deadline) {
+  const auto size = static_cast<size_t>(size_);
+  if (scratch_.size() < size * bytes) scratch_.resize(size * bytes);
+  std::memcpy(scratch_.data(), own, bytes);
+  for (int distance = 1; distance < size_; distance *= 2) {
+    const auto have = static_cast<size_t>(distance);
+    const size_t moved = std::min(have, size - have) * bytes;
+    ELASTICDL_RETURN_IF_ERROR(mesh_->Move(
+        {{Neighbour(-distance), scratch_.data(), moved}},
+        {{Neighbour(distance), scratch_.data() + have * bytes, moved}},
+        deadline));
+  }
+  for (size_t i = 1; i < size; ++i) {
+    const auto from = static_cast<size_t>(Neighbour(static_cast<int>(i)));
+    std::memcpy(all + from * bytes, scratch_.data() + i * bytes, bytes);
+  }
+  return absl::OkStatus();
 }
 
 // Each rank passes on what it got last while it gets the next chunk.
@@ -215,11 +317,16 @@ absl::Status MeshCommunicator::AllGather(const void* in, void* out,
     char* const all = static_cast<char*>(out);
     char* const own = all + static_cast<size_t>(rank_) * bytes;
     if (own != in) std::memcpy(own, in, bytes);
-    if (!IsSmall(bytes)) {
+    const bool few =
+        full_ ? IsSmall(bytes)
+              : bytes * static_cast<size_t>(size_) <= kMaxGatherBytes;
+    if (!few) {
       return RingAllGather(EqualBlocks(all, bytes), kFailpoint, deadline);
     }
     const absl::Status status = Failpoint(kFailpoint);
-    return status.ok() ? ExchangeWithAll(own, all, bytes, deadline) : status;
+    if (!status.ok()) return status;
+    return full_ ? ExchangeWithAll(own, all, bytes, deadline)
+                 : GatherDoubling(own, all, bytes, deadline);
   });
 }
 

@@ -1,4 +1,4 @@
-// Collectives between members that can all send to each other.
+// Collectives between members that send to each other.
 #pragma once
 
 #include <cstddef>
@@ -14,11 +14,14 @@
 
 namespace elasticdl::collective {
 
-// Small data is sent directly from each member to each other, large data around
-// a ring. Every call returns only after all members have entered it.
+// In a full mesh, small data is sent directly from each member to each other,
+// in a larger world along trees and by recursive doubling, for which the peers
+// of topology.h are enough. Large data goes around a ring. Every call returns
+// only after all members have entered it.
 class MeshCommunicator final : public Communicator {
  public:
-  explicit MeshCommunicator(std::unique_ptr<Mesh> mesh);
+  // Not `full`: only peers can be sent to.
+  explicit MeshCommunicator(std::unique_ptr<Mesh> mesh, bool full = true);
 
   int rank() const override { return rank_; }
   int size() const override { return size_; }
@@ -58,6 +61,14 @@ class MeshCommunicator final : public Communicator {
                                Deadline& deadline);
   absl::Status AllReduceSmall(char* data, size_t bytes, DataType type,
                               Deadline& deadline);
+  bool IsFasterDoubled(size_t bytes) const;
+  absl::Status AllReduceDoubling(char* data, size_t bytes, DataType type,
+                                 Deadline& deadline);
+  absl::Status BroadcastAlongTree(char* data, size_t bytes, int root,
+                                  Deadline& deadline);
+  // `all` as for ExchangeWithAll.
+  absl::Status GatherDoubling(const char* own, char* all, size_t bytes,
+                              Deadline& deadline);
   absl::Status AllReduceLarge(char* data, size_t bytes, DataType type,
                               Deadline& deadline);
   // Leaves the sum of block r at rank r.
@@ -75,6 +86,9 @@ class MeshCommunicator final : public Communicator {
   const std::unique_ptr<Mesh> mesh_;
   const int rank_;
   const int size_;
+  const bool full_;
+  // The largest power of two that is not above size_.
+  int doubled_ = 1;
   std::vector<char> scratch_;
 };
 

@@ -106,13 +106,17 @@ absl::StatusOr<std::string> OpenOffer(const WorldSpec& world, int rank,
   return payload;
 }
 
+absl::Status CheckNumberOfOffers(const WorldSpec& world,
+                                 const std::vector<std::string>& offers) {
+  if (offers.size() == world.hosts.size()) return absl::OkStatus();
+  return absl::InvalidArgumentError(
+      absl::StrCat(offers.size(), " offers for ", world.size(), " members"));
+}
+
 absl::StatusOr<std::vector<std::string>> OpenOffers(
     const WorldSpec& world, absl::string_view kind,
     const std::vector<std::string>& offers) {
-  if (offers.size() != world.hosts.size()) {
-    return absl::InvalidArgumentError(
-        absl::StrCat(offers.size(), " offers for ", world.size(), " members"));
-  }
+  ELASTICDL_RETURN_IF_ERROR(CheckNumberOfOffers(world, offers));
   std::vector<std::string> payloads;
   for (int rank = 0; rank < world.size(); ++rank) {
     ELASTICDL_ASSIGN_OR_RETURN(std::string payload,

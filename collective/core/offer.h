@@ -22,6 +22,9 @@ absl::StatusOr<std::string> OpenOffer(const WorldSpec& world, int rank,
                                       absl::string_view kind,
                                       absl::string_view offer);
 
+// INVALID_ARGUMENT unless there is one for each member.
+absl::Status CheckNumberOfOffers(const WorldSpec& world,
+                                 const std::vector<std::string>& offers);
 // The payloads of the offers of all members, by rank. INVALID_ARGUMENT also if
 // there are too few or too many.
 absl::StatusOr<std::vector<std::string>> OpenOffers(

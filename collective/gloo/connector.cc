@@ -183,8 +183,10 @@ absl::StatusOr<std::unique_ptr<Communicator>> GlooConnector::ConnectGloo(
 absl::StatusOr<std::unique_ptr<Communicator>> GlooConnector::Connect(
     const std::vector<std::string>& offers, absl::Duration timeout) {
   Deadline deadline(timeout);
-  ELASTICDL_ASSIGN_OR_RETURN(const std::vector<TcpAddress> addresses,
-                             OpenAddressOffers(world_, kKind, offers));
+  ELASTICDL_ASSIGN_OR_RETURN(
+      const std::vector<TcpAddress> addresses,
+      OpenAddressOffers(world_, kKind, AllPeers(world_.size(), world_.rank),
+                        offers));
   ELASTICDL_ASSIGN_OR_RETURN(const std::shared_ptr<MemberWatch> watch,
                              meeting_.Meet(addresses, deadline));
   auto made = ConnectGloo(watch, meeting_.address().host, deadline);

@@ -109,15 +109,13 @@ HierarchicalConnector::ConnectParts(const std::vector<Offers>& offers,
 absl::StatusOr<std::unique_ptr<Communicator>> HierarchicalConnector::Connect(
     const std::vector<std::string>& offers, absl::Duration timeout) {
   Deadline deadline(timeout);
-  if (offers.size() != world_.hosts.size()) {
-    return absl::InvalidArgumentError(
-        absl::StrCat(offers.size(), " offers for ", world_.size(), " members"));
-  }
-  std::vector<Offers> decoded;
+  ELASTICDL_RETURN_IF_ERROR(CheckNumberOfOffers(world_, offers));
+  std::vector<Offers> decoded(offers.size());
   for (int rank = 0; rank < world_.size(); ++rank) {
-    ELASTICDL_ASSIGN_OR_RETURN(Offers offer,
+    // In a large world, those of other hosts; the parts miss what they need.
+    if (offers[rank].empty()) continue;
+    ELASTICDL_ASSIGN_OR_RETURN(decoded[rank],
                                Decode(world_, rank, offers[rank]));
-    decoded.push_back(std::move(offer));
   }
   absl::StatusOr<HierarchicalCommunicator::Parts> parts =
       ConnectParts(decoded, deadline);

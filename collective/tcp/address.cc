@@ -124,12 +124,13 @@ bool TakeAddress(absl::string_view& in, TcpAddress& address) {
 
 absl::StatusOr<std::vector<TcpAddress>> OpenAddressOffers(
     const WorldSpec& world, absl::string_view kind,
-    const std::vector<std::string>& offers) {
-  ELASTICDL_ASSIGN_OR_RETURN(const std::vector<std::string> payloads,
-                             OpenOffers(world, kind, offers));
-  std::vector<TcpAddress> addresses(payloads.size());
-  for (int rank = 0; rank < world.size(); ++rank) {
-    absl::string_view rest = payloads[rank];
+    const std::vector<int>& peers, const std::vector<std::string>& offers) {
+  ELASTICDL_RETURN_IF_ERROR(CheckNumberOfOffers(world, offers));
+  std::vector<TcpAddress> addresses(offers.size());
+  for (const int rank : peers) {
+    ELASTICDL_ASSIGN_OR_RETURN(const std::string payload,
+                               OpenOffer(world, rank, kind, offers[rank]));
+    absl::string_view rest = payload;
     if (!TakeAddress(rest, addresses[rank]) || !rest.empty()) {
       return DamagedOffer(rank);
     }

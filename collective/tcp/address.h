@@ -24,10 +24,10 @@ struct TcpAddress {
 void AppendAddress(const TcpAddress& address, std::string& out);
 // False if there are too few bytes.
 bool TakeAddress(absl::string_view& in, TcpAddress& address);
-// The addresses by rank, from offers that contain nothing else.
+// The addresses of `peers`, by rank, from offers that contain nothing else.
 absl::StatusOr<std::vector<TcpAddress>> OpenAddressOffers(
     const WorldSpec& world, absl::string_view kind,
-    const std::vector<std::string>& offers);
+    const std::vector<int>& peers, const std::vector<std::string>& offers);
 
 // A socket that listens on one address of this host, not on all, and its
 // address.

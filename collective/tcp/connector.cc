@@ -39,8 +39,10 @@ class TcpConnector final : public Connector {
 absl::StatusOr<std::unique_ptr<Communicator>> TcpConnector::Connect(
     const std::vector<std::string>& offers, absl::Duration timeout) {
   Deadline deadline(timeout);
+  const std::vector<int> peers =
+      Peers(world_.size(), world_.rank, world_.full_mesh);
   ELASTICDL_ASSIGN_OR_RETURN(const std::vector<TcpAddress> addresses,
-                             OpenAddressOffers(world_, kKind, offers));
+                             OpenAddressOffers(world_, kKind, peers, offers));
   // On return nobody can dial any more, even after an error.
   const TcpListener listener = std::move(listener_);
   if (!listener.socket.valid()) {
@@ -48,11 +50,12 @@ absl::StatusOr<std::unique_ptr<Communicator>> TcpConnector::Connect(
   }
   ELASTICDL_RETURN_IF_ERROR(abort_.Check());
   ELASTICDL_RETURN_IF_ERROR(Failpoint("collective.connect"));
-  TcpRendezvous rendezvous(world_, listener, abort_);
+  TcpRendezvous rendezvous(world_, listener, peers, abort_);
   ELASTICDL_ASSIGN_OR_RETURN(std::vector<Fd> sockets,
                              rendezvous.Run(addresses, deadline));
   return std::make_unique<MeshCommunicator>(
-      std::make_unique<TcpMesh>(world_.rank, std::move(sockets)));
+      std::make_unique<TcpMesh>(world_.rank, std::move(sockets)),
+      /*full=*/world_.size() <= world_.full_mesh);
 }
 
 }  // namespace

@@ -33,7 +33,8 @@ absl::StatusOr<std::shared_ptr<MemberWatch>> Meeting::Meet(
   }
   ELASTICDL_RETURN_IF_ERROR(abort_.Check());
   ELASTICDL_RETURN_IF_ERROR(Failpoint("collective.connect"));
-  TcpRendezvous rendezvous(world_, listener, abort_);
+  TcpRendezvous rendezvous(world_, listener,
+                           AllPeers(world_.size(), world_.rank), abort_);
   ELASTICDL_ASSIGN_OR_RETURN(std::vector<Fd> sockets,
                              rendezvous.Run(addresses, deadline));
   auto watch = std::make_shared<MemberWatch>(

@@ -24,9 +24,11 @@ constexpr size_t kMaxStrangers = 64;
 }  // namespace
 
 TcpRendezvous::TcpRendezvous(const WorldSpec& world,
-                             const TcpListener& listener, AbortSignal& abort)
+                             const TcpListener& listener,
+                             std::vector<int> peers, AbortSignal& abort)
     : world_(world),
       listener_(listener),
+      peers_(std::move(peers)),
       abort_(abort),
       done_(static_cast<size_t>(world.size())) {}
 
@@ -41,15 +43,14 @@ absl::StatusOr<std::vector<Fd>> TcpRendezvous::Run(
     const std::vector<TcpAddress>& addresses, Deadline& deadline) {
   addresses_ = addresses;
   ELASTICDL_RETURN_IF_ERROR(DialAll());
-  while (num_done_ < world_.size() - 1) {
+  while (num_done_ < static_cast<int>(peers_.size())) {
     ELASTICDL_RETURN_IF_ERROR(WaitAndHandle(deadline));
   }
   return std::move(done_);
 }
 
 absl::Status TcpRendezvous::DialAll() {
-  for (int rank = 0; rank < world_.size(); ++rank) {
-    if (rank == world_.rank) continue;
+  for (const int rank : peers_) {
     absl::StatusOr<Fd> socket = Dial(addresses_[rank]);
     if (!socket.ok()) return Gone(rank, socket.status().message());
     const State state = rank < world_.rank ? State::kDialling : State::kProbing;
@@ -72,8 +73,9 @@ absl::Status TcpRendezvous::WaitAndHandle(Deadline& deadline) {
   const int ready = ppoll(fds.data(), fds.size(), &left, nullptr);
   ELASTICDL_RETURN_IF_ERROR(abort_.Check());
   if (ready == 0) {
-    int late = 0;
-    while (late == world_.rank || done_[late].valid()) ++late;
+    const int late =
+        *std::find_if(peers_.begin(), peers_.end(),
+                      [this](int rank) { return !done_[rank].valid(); });
     return Blame(late, absl::DeadlineExceededError(absl::StrCat(
                            "rank ", late, " did not connect in time")));
   }
@@ -98,7 +100,7 @@ void TcpRendezvous::AcceptAll() {
     const auto unproved = [](const Connection& connection) {
       return connection.state == State::kAwaitHello;
     };
-    const size_t limit = kMaxStrangers + static_cast<size_t>(2 * world_.size());
+    const size_t limit = kMaxStrangers + 2 * peers_.size();
     if (static_cast<size_t>(std::count_if(
             connections_.begin(), connections_.end(), unproved)) >= limit) {
       connections_.erase(
@@ -206,6 +208,12 @@ void TcpRendezvous::TakeHello(Connection& connection) {
   if (!rank.ok()) {
     LogWarning("refused a connection to generation ", world_.generation, ": ",
                rank.status().message());
+    connection.state = State::kDropped;
+    return;
+  }
+  if (!std::binary_search(peers_.begin(), peers_.end(), *rank)) {
+    LogWarning("refused a connection to generation ", world_.generation,
+               ": rank ", *rank, " is no peer of rank ", world_.rank);
     connection.state = State::kDropped;
     return;
   }

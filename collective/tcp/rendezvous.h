@@ -1,4 +1,4 @@
-// Connects one member to all others, whose addresses are known.
+// Connects one member to others, whose addresses are known.
 #pragma once
 
 #include <list>
@@ -14,7 +14,8 @@
 
 namespace elasticdl::collective {
 
-// A rank dials all lower ranks and waits for all higher ones. To notice the
+// A rank dials all lower ranks of its peers and waits for all higher ones. To
+// notice the
 // death of a higher rank, it also opens a connection to that rank's listener
 // and sends nothing on it (a *probe*).
 //
@@ -22,10 +23,11 @@ namespace elasticdl::collective {
 // ignored, and nobody waits for them. Thread-compatible.
 class TcpRendezvous {
  public:
+  // `peers`: whom to connect to; they must do the same.
   TcpRendezvous(const WorldSpec& world, const TcpListener& listener,
-                AbortSignal& abort);
+                std::vector<int> peers, AbortSignal& abort);
 
-  // The sockets by rank.
+  // The sockets by rank; empty for those that are no peers.
   absl::StatusOr<std::vector<Fd>> Run(const std::vector<TcpAddress>& addresses,
                                       Deadline& deadline);
 
@@ -69,6 +71,7 @@ class TcpRendezvous {
 
   const WorldSpec& world_;
   const TcpListener& listener_;
+  const std::vector<int> peers_;
   AbortSignal& abort_;
   // By rank.
   std::vector<TcpAddress> addresses_;

@@ -602,7 +602,6 @@ void AddJobFlags(JobCommand command, JobFlags* flags, FlagSet* set) {
     flags->num_ps_pods = 1;
     flags->num_workers = 1;
   }
-  if (is_client) AddSlurm(flags, set);
   if (!is_client) AddProgram(command, flags, set);
   AddModel(command, flags, set);
   AddData(command, flags, set);
@@ -611,6 +610,7 @@ void AddJobFlags(JobCommand command, JobFlags* flags, FlagSet* set) {
   if (HasTraining(command)) AddEvaluation(flags, set);
   AddCheckpoint(command, flags, set);
   AddWorkers(flags, set);
+  if (is_client) AddSlurm(flags, set);
   if (HasTraining(command)) AddJobService(flags, set);
   AddOutput(flags, set);
   AddPs(command, flags, set);

@@ -108,13 +108,15 @@ std::string JobController::SavedAtStop() const {
                : "nothing was saved: no step was trained";
   }
   const int64_t saved = checkpoints_.saved_step();
-  return absl::StrCat(saved < tasks_.step()
-                          ? absl::StrCat("step ", tasks_.step(),
-                                         " was not saved, the newest "
-                                         "checkpoint is ")
-                          : "saved ",
-                      dir, "/version-", saved,
-                      "; continue with --checkpoint_dir_for_init=", dir);
+  return absl::StrCat(
+      saved < tasks_.step() ? absl::StrCat("step ", tasks_.step(),
+                                           " was not saved, the newest "
+                                           "checkpoint is ")
+                            : "saved ",
+      dir, "/version-", saved,
+      suspended_
+          ? "; a requeued job continues from there"
+          : absl::StrCat("; continue with --checkpoint_dir_for_init=", dir));
 }
 
 JobResult JobController::WithLastCheckpoint(JobResult result) const {

@@ -2,6 +2,7 @@
 
 #include <unistd.h>
 
+#include <algorithm>
 #include <map>
 #include <numeric>
 #include <utility>
@@ -17,6 +18,7 @@ namespace elasticdl::collective {
 std::vector<Backend> AllBackends() {
   return {{"Shm", "shm", 1},
           {"Tcp", "tcp", 1},
+          {"TcpSparse", "tcp", 1, "", 0, absl::Seconds(30), /*full_mesh=*/1},
           {"Hierarchical", "auto", 2},
           {"Gloo", "gloo", 1},
           {"Mpi", "mpi", 1},
@@ -31,6 +33,7 @@ WorldSpec MakeSpec(const Backend& backend, int64_t generation, int rank,
   spec.generation = generation;
   spec.rank = rank;
   spec.secret = "the job's secret";
+  spec.full_mesh = backend.full_mesh;
   for (int i = 0; i < size; ++i) {
     spec.hosts.push_back(absl::StrCat("host-", i % backend.hosts));
   }
@@ -76,6 +79,18 @@ absl::StatusOr<std::shared_ptr<NcclRuntime>> Nccl(const Backend& backend,
   return runtime;
 }
 
+// The ranks whose offers this one must have.
+std::vector<int> NeededBy(const Backend& backend, const WorldSpec& spec) {
+  if (backend.option == "tcp") {
+    return Peers(spec.size(), spec.rank, spec.full_mesh);
+  }
+  const auto needed = NeededOffers(spec.hosts, backend.option);
+  if (!needed.empty()) return needed[static_cast<size_t>(spec.rank)];
+  std::vector<int> all(static_cast<size_t>(spec.size()));
+  std::iota(all.begin(), all.end(), 0);
+  return all;
+}
+
 }  // namespace
 
 absl::StatusOr<std::unique_ptr<Connector>> Begin(const Backend& backend,
@@ -96,8 +111,16 @@ absl::StatusOr<std::unique_ptr<Connector>> Begin(const Backend& backend,
 absl::StatusOr<std::unique_ptr<Communicator>> ConnectThrough(
     const Backend& backend, const WorldSpec& spec, Channel& test) {
   ELASTICDL_ASSIGN_OR_RETURN(auto connector, Begin(backend, spec));
-  ELASTICDL_ASSIGN_OR_RETURN(const std::vector<std::string> offers,
+  ELASTICDL_ASSIGN_OR_RETURN(std::vector<std::string> offers,
                              ExchangeWithAll(test, connector->offer()));
+  const std::vector<int> needed = NeededBy(backend, spec);
+  for (int rank = 0; rank < spec.size(); ++rank) {
+    // Nobody needs to send it.
+    if (rank != spec.rank &&
+        !std::binary_search(needed.begin(), needed.end(), rank)) {
+      offers[static_cast<size_t>(rank)].clear();
+    }
+  }
   ELASTICDL_ASSIGN_OR_RETURN(auto world, connector->Connect(offers, kLong));
   // Later ones do not if a death has damaged MPI.
   if (backend.option == "mpi" && spec.size() > 1 && spec.generation == 1) {

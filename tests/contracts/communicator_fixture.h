@@ -47,6 +47,8 @@ struct Backend {
   int first_device = 0;
   // NcclOptions::abort_patience.
   absl::Duration abort_patience = absl::Seconds(30);
+  // For WorldSpec.
+  int full_mesh = kFullMeshMembers;
 };
 inline std::ostream& operator<<(std::ostream& out, const Backend& backend) {
   return out << backend.name;

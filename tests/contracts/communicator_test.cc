@@ -283,6 +283,37 @@ TEST_P(CommunicatorTest, ManyRandomOperations) {
 }
 
 // A member that has finished its last operation may go; the others finish too.
+// More members than a full mesh has.
+TEST_P(CommunicatorTest, LargeWorld) {
+  if (GetParam().option != "tcp" && GetParam().option != "auto") {
+    GTEST_SKIP() << "connects all members with each other, at any size";
+  }
+  constexpr int kSize = 64;
+  static_assert(kSize > kFullMeshMembers);
+  RunWorld(kSize, [](Communicator& world) -> std::string {
+    for (const size_t count : {size_t{1}, size_t{1000}, size_t{100000}}) {
+      auto data = ArrayOf(world.rank(), count, DataType::kFloat32);
+      RANK_EXPECT_OK(
+          world.AllReduce(data.data(), count, DataType::kFloat32, kLong));
+      RANK_EXPECT(data == SumOf(kSize, count, DataType::kFloat32));
+    }
+    for (const size_t bytes : {size_t{8}, size_t{200000}}) {
+      const int root = 37;
+      std::vector<char> data(bytes, world.rank() == root ? 'r' : 'x');
+      RANK_EXPECT_OK(world.Broadcast(data.data(), bytes, root, kLong));
+      RANK_EXPECT(data == std::vector<char>(bytes, 'r'));
+    }
+    std::vector<int> all(kSize);
+    const int mine = world.rank() * 3;
+    RANK_EXPECT_OK(world.AllGather(&mine, all.data(), sizeof(mine), kLong));
+    for (int rank = 0; rank < kSize; ++rank) {
+      RANK_EXPECT(all[static_cast<size_t>(rank)] == rank * 3);
+    }
+    RANK_EXPECT_OK(world.Barrier(kLong));
+    return "";
+  });
+}
+
 TEST_P(CommunicatorTest, LeavingAfterAnOperationDisturbsNobody) {
   for (int round = 0; round < 20; ++round) {
     RunWorld(3, [round](Communicator& world) -> std::string {

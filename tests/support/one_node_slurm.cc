@@ -105,8 +105,15 @@ absl::StatusOr<std::unique_ptr<OneNodeSlurm>> OneNodeSlurm::Start(
 
 OneNodeSlurm::~OneNodeSlurm() {
   if (slurmd_ != nullptr) {
-    Run({"scancel", "--signal=KILL", "--full", "--state=RUNNING",
-         absl::StrCat("--nodelist=", host_)})
+    const std::string user = absl::StrCat("--user=", user_);
+    Run({"scancel", "--state=PENDING", user}).status().IgnoreError();
+    Run({"scancel", "--signal=KILL", "--full", "--state=RUNNING", user})
+        .status()
+        .IgnoreError();
+    // Gets all CPUs when the steps have ended. Without their daemons, those
+    // that have not would wait for ever.
+    Run({"srun", "--partition=high", absl::StrCat("--ntasks=", cpus_), "true"})
+        .status()
         .IgnoreError();
   }
   for (ChildProcess* daemon :
@@ -122,11 +129,13 @@ absl::Status OneNodeSlurm::WriteConfig(const Options& options) {
   uname(&name);
   host_ = name.nodename;
   host_ = host_.substr(0, host_.find('.'));
+  cpus_ = options.cpus;
   const struct passwd* user = getpwuid(getuid());
+  user_ = user == nullptr ? "root" : user->pw_name;
   const std::string config = absl::StrReplaceAll(
       kConfig,
       {{"HOST", host_},
-       {"USER", user == nullptr ? "root" : user->pw_name},
+       {"USER", user_},
        {"DIR", dir_.path()},
        {"CTLDPORT", absl::StrCat(FreePort())},
        {"SLURMDPORT", absl::StrCat(FreePort())},
@@ -176,14 +185,19 @@ absl::Status OneNodeSlurm::StartDaemons() {
   const std::string config = dir_.Path("slurm.conf");
   slurmctld_ = Daemon("slurmctld", {"-c", "-D", "-v", "-f", config});
   slurmd_ = Daemon("slurmd", {"-D", "-f", config, "-N", host_});
+  if (!WaitForLog("Running as primary controller")) {
+    return absl::UnavailableError("slurmctld does not start:\n" + Logs());
+  }
+  // Waits until the node has registered.
+  return Run({"srun", "--ntasks=1", "true"}).status();
+}
+
+bool OneNodeSlurm::WaitForLog(const std::string& text) const {
   LineFollower log(slurmctld_->err_path());
   while (const auto line = log.Next(kStartPatience)) {
-    if (line->find("Running as primary controller") != line->npos) {
-      // Waits until the node has registered.
-      return Run({"srun", "--ntasks=1", "true"}).status();
-    }
+    if (line->find(text) != line->npos) return true;
   }
-  return absl::UnavailableError("slurmctld does not start:\n" + Logs());
+  return false;
 }
 
 absl::StatusOr<std::string> OneNodeSlurm::Run(

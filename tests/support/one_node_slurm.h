@@ -35,6 +35,10 @@ class OneNodeSlurm {
   // A new allocation of so many tasks; its job id. It lasts until the end.
   absl::StatusOr<std::string> Allocate(int tasks) const;
 
+  // Waits until the controller has logged something with this text in it, from
+  // its start on.
+  bool WaitForLog(const std::string& text) const;
+
   // SLURM_CONF=… for those who talk to it.
   const std::string& variable() const { return variable_; }
   // What the daemons said.
@@ -50,6 +54,8 @@ class OneNodeSlurm {
   TempDir dir_;
   std::string variable_;
   std::string host_;
+  std::string user_;
+  int cpus_ = 0;
   std::unique_ptr<ChildProcess> munged_;
   std::unique_ptr<ChildProcess> slurmctld_;
   std::unique_ptr<ChildProcess> slurmd_;

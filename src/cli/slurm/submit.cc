@@ -109,8 +109,12 @@ std::string BatchScript(const BatchJob& job) {
                   "done\n");
   if (HasWord(job.options, "--requeue")) {
     absl::StrAppend(&script,
-                    "# Suspended: go on later.\n"
-                    "[ $code -ne 5 ] || scontrol requeue $SLURM_JOB_ID\n");
+                    "# Suspended, and not cancelled: go on later.\n"
+                    "state=$(squeue --noheader --job=$SLURM_JOB_ID "
+                    "--format=%T)\n"
+                    "if [ $code -eq 5 ] && [ \"$state\" = RUNNING ]; then\n"
+                    "  scontrol requeue $SLURM_JOB_ID\n"
+                    "fi\n");
   }
   absl::StrAppend(&script, "exit $code\n");
   return script;

@@ -17,6 +17,7 @@
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
 #include "absl/time/time.h"
+#include "elasticdl/collective/topology.h"
 
 namespace elasticdl::collective {
 
@@ -72,6 +73,8 @@ struct WorldSpec {
   // Known only to the members of the job; peers that cannot prove that they
   // know it are refused.
   std::string secret;
+  // Worlds of more members are not a full mesh; tests choose others.
+  int full_mesh = kFullMeshMembers;
 
   int size() const { return static_cast<int>(hosts.size()); }
 };
@@ -93,7 +96,8 @@ class Connector {
   virtual ~Connector() = default;
   // What the others must know about this member; opaque bytes.
   virtual const std::string& offer() const = 0;
-  // All members' offers, by rank. Blocks until all are connected; once only.
+  // The members' offers, by rank; those that this one does not need
+  // (topology.h) may be empty. Blocks until all are connected; once only.
   // ABORTED after Abort, DEADLINE_EXCEEDED after `timeout`, INVALID_ARGUMENT
   // for offers that cannot be understood.
   virtual absl::StatusOr<std::unique_ptr<Communicator>> Connect(

@@ -1,0 +1,130 @@
+#include "elasticdl/flags/slurm.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <map>
+
+#include "elasticdl/flags/job_flags.h"
+
+namespace elasticdl::flags {
+namespace {
+
+using Variables = std::map<std::string, std::string>;
+using ::testing::HasSubstr;
+
+std::optional<SlurmAllocation> Find(const Variables& variables) {
+  return FindSlurmAllocation([&](const std::string& name) {
+    const auto found = variables.find(name);
+    return found == variables.end() ? std::string() : found->second;
+  });
+}
+
+TEST(SlurmAllocationTest, NoneWithoutAJob) {
+  EXPECT_FALSE(Find({{"SLURM_CONF", "/etc/slurm.conf"}}).has_value());
+}
+
+TEST(SlurmAllocationTest, TasksAndCpus) {
+  const auto found = Find({{"SLURM_JOB_ID", "12"},
+                           {"SLURM_NTASKS", "4"},
+                           {"SLURM_CPUS_PER_TASK", "3"},
+                           {"SLURM_JOB_NUM_NODES", "1"},
+                           {"SLURM_JOB_NODELIST", "n1"}});
+  ASSERT_TRUE(found.has_value());
+  EXPECT_EQ(found->job_id, "12");
+  EXPECT_EQ(found->cpus_per_task, 3);
+  EXPECT_EQ(found->only_node, "n1");
+  EXPECT_EQ(found->restarts, 0);
+  EXPECT_FALSE(found->in_step);
+  EXPECT_EQ(found->Workers(0), 4);
+  EXPECT_EQ(found->Workers(1), 3);
+  EXPECT_EQ(found->Workers(9), 1);
+}
+
+TEST(SlurmAllocationTest, WithoutNtasksOnePerNode) {
+  const auto found = Find({{"SLURM_JOB_ID", "1"},
+                           {"SLURM_JOB_NUM_NODES", "3"},
+                           {"SLURM_JOB_NODELIST", "n[1-3]"}});
+  EXPECT_EQ(found->Workers(0), 3);
+  EXPECT_EQ(found->only_node, "");
+}
+
+TEST(SlurmAllocationTest, OneWorkerPerGpu) {
+  Variables variables = {{"SLURM_JOB_ID", "1"},
+                         {"SLURM_NTASKS", "2"},
+                         {"SLURM_JOB_NUM_NODES", "2"},
+                         {"SLURM_GPUS_ON_NODE", "4"}};
+  EXPECT_EQ(Find(variables)->Workers(1), 8);
+  variables["SLURM_GPUS"] = "a100:6";
+  EXPECT_EQ(Find(variables)->Workers(0), 6);
+}
+
+TEST(SlurmAllocationTest, Steps) {
+  EXPECT_TRUE(Find({{"SLURM_JOB_ID", "1"}, {"SLURM_STEP_ID", "0"}})->in_step);
+  // The batch script's and salloc's.
+  for (const char* special : {"4294967291", "4294967290"}) {
+    EXPECT_FALSE(
+        Find({{"SLURM_JOB_ID", "1"}, {"SLURM_STEP_ID", special}})->in_step);
+  }
+}
+
+TEST(SlurmAllocationTest, NonsenseIsIgnored) {
+  const auto found = Find({{"SLURM_JOB_ID", "1"},
+                           {"SLURM_NTASKS", "many"},
+                           {"SLURM_CPUS_PER_TASK", "-3"},
+                           {"SLURM_RESTART_COUNT", "x"}});
+  EXPECT_EQ(found->tasks, 1);
+  EXPECT_EQ(found->cpus_per_task, 1);
+  EXPECT_EQ(found->restarts, 0);
+}
+
+class SlurmFlagTest : public ::testing::Test {
+ protected:
+  absl::Status Check(std::vector<std::string> args) {
+    args.insert(args.end(), {"--model_def=a.b", "--training_data=d"});
+    set_ = FlagSet("elasticdl train", "");
+    flags_ = JobFlags();
+    return CheckJobFlags(JobCommand::kTrain, args, &flags_, &set_);
+  }
+  void TearDown() override {
+    unsetenv("SLURM_JOB_ID");
+    unsetenv("SLURM_NTASKS");
+  }
+  JobFlags flags_;
+  FlagSet set_{"elasticdl train", ""};
+};
+
+TEST_F(SlurmFlagTest, WithAndWithoutOptions) {
+  ASSERT_TRUE(Check({"--slurm"}).ok());
+  EXPECT_TRUE(set_.IsSet("slurm"));
+  EXPECT_EQ(flags_.slurm, "");
+  ASSERT_TRUE(Check({"--slurm=--time=1:00 --requeue"}).ok());
+  EXPECT_EQ(flags_.slurm, "--time=1:00 --requeue");
+  ASSERT_TRUE(Check({}).ok());
+  EXPECT_FALSE(set_.IsSet("slurm"));
+}
+
+TEST_F(SlurmFlagTest, Contradictions) {
+  EXPECT_THAT(std::string(Check({"--slurm=gpu"}).message()),
+              HasSubstr("options of sbatch"));
+  EXPECT_THAT(std::string(Check({"--slurm", "--detach"}).message()),
+              HasSubstr("--detach"));
+  EXPECT_THAT(
+      std::string(Check({"--slurm", "--image=i", "--job_name=j"}).message()),
+      HasSubstr("Slurm or on Kubernetes"));
+}
+
+TEST_F(SlurmFlagTest, AnAllocationGivesWorkersAndName) {
+  setenv("SLURM_JOB_ID", "77", 1);
+  setenv("SLURM_NTASKS", "5", 1);
+  ASSERT_TRUE(Check({}).ok());
+  EXPECT_EQ(flags_.num_workers, 5);
+  EXPECT_EQ(flags_.job_name, "a-slurm-77");
+  ASSERT_TRUE(Check({"--num_workers=7"}).ok());
+  EXPECT_EQ(flags_.num_workers, 7);
+  EXPECT_THAT(set_.hints(),
+              ::testing::Contains(HasSubstr("Slurm job 77 has room for 5")));
+}
+
+}  // namespace
+}  // namespace elasticdl::flags

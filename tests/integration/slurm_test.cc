@@ -1,0 +1,218 @@
+// Jobs inside allocations of a real Slurm of one node (docs/slurm.md). Skipped
+// where Slurm is not installed.
+#include <signal.h>
+
+#include <fstream>
+
+#include "absl/strings/match.h"
+#include "absl/strings/str_cat.h"
+#include "gmock/gmock.h"
+#include "integration/chaos.h"
+#include "support/one_node_slurm.h"
+
+namespace elasticdl::test {
+namespace {
+
+using ::testing::HasSubstr;
+
+class SlurmTest : public ChaosTest {
+ protected:
+  void SetUp() override {
+    ChaosTest::SetUp();
+    auto slurm = OneNodeSlurm::Start();
+    if (absl::IsNotFound(slurm.status())) {
+      GTEST_SKIP() << slurm.status().message();
+    }
+    ASSERT_TRUE(slurm.ok()) << slurm.status();
+    slurm_ = *std::move(slurm);
+  }
+  void TearDown() override {
+    slurm_.reset();
+    ChaosTest::TearDown();
+  }
+
+  // Any program that talks to Slurm, then flags of a job that goes slowly.
+  std::vector<std::string> Command(std::vector<std::string> argv) {
+    argv.insert(argv.begin(), {"env", slurm_->variable()});
+    const Flags flags = {"--job_name=slurm",
+                         "--model_zoo=" + Zoo(),
+                         "--model_def=linear.custom_model",
+                         "--model_params=pace=" + pace(),
+                         "--training_data=" + chaos_csv(),
+                         absl::StrCat("--num_epochs=", kEpochs),
+                         "--minibatch_size=8",
+                         "--num_minibatches_per_task=2",
+                         "--event_log=" + Path("events"),
+                         "--ledger_audit=" + Path("audit")};
+    argv.insert(argv.end(), flags.begin(), flags.end());
+    return argv;
+  }
+
+  // The job as Slurm numbers it; it requeues itself.
+  void Submit() {
+    const auto submit =
+        Run("submit", Command({Program("elasticdl"), "train",
+                               "--slurm=--ntasks=2 --requeue"}));
+    ASSERT_EQ(submit->Wait(), 0) << submit->err();
+    const std::string out = submit->out();
+    const size_t at = out.find(" is job ");
+    ASSERT_NE(at, std::string::npos) << out;
+    id_ = out.substr(at + 8, out.find(' ', at + 8) - at - 8);
+  }
+
+  // The next event of this kind that `wanted` accepts.
+  Json WaitForEvent(
+      const std::string& event, const std::function<bool(const Json&)>& wanted =
+                                    [](const Json&) { return true; }) {
+    const absl::Time deadline = absl::Now() + kPatience;
+    while (const auto line = events().Next(deadline - absl::Now())) {
+      Json found = Json::parse(*line);
+      if (found.at("event") == event && wanted(found)) return found;
+    }
+    ADD_FAILURE() << "no " << event << "; " << Said();
+    return Json::object();
+  }
+  Json WaitForSize(size_t size) {
+    return WaitForEvent("world", [&](const Json& world) {
+      return world.at("members").size() == size;
+    });
+  }
+  // Before that there is nothing to save.
+  void WaitForCommit() {
+    LineFollower audit(Path("audit"));
+    EXPECT_TRUE(audit.Next().has_value()) << Said();
+  }
+  LineFollower& events() {
+    if (events_ == nullptr) {
+      events_ = std::make_unique<LineFollower>(Path("events"));
+    }
+    return *events_;
+  }
+
+  // Slurm would have a requeued job wait for two minutes, from when it has
+  // ended completely. Nobody tells when that is, so it is said until it helps.
+  void StartAgain() {
+    for (int i = 0; i < 20; ++i) {
+      slurm_->Run({"scontrol", "update", "jobid=" + id_, "StartTime=now"})
+          .status()
+          .IgnoreError();
+      while (const auto line = events().Next(absl::Seconds(3))) {
+        if (Json::parse(*line).at("event") == "job_start") return;
+      }
+    }
+    ADD_FAILURE() << "it does not start again: " << slurm_->Logs();
+  }
+  // After the end of a job that was suspended at this step.
+  void ExpectItGoesOnFrom(int64_t step) {
+    Go();
+    StartAgain();
+    const Json first = WaitForEvent("first_step");
+    EXPECT_EQ(first.value("step", -1), step + 1) << Said();
+    const Json end = WaitForEvent("job_end");
+    EXPECT_EQ(end.value("exit_code", -1), 0) << Said();
+    ExpectExactLedger();
+  }
+  void ExpectExactLedger() {
+    EXPECT_TRUE(
+        CheckLedger(Path("audit"),
+                    {absl::StrCat("--epochs=", kEpochs),
+                     absl::StrCat("--shard=", chaos_csv(), ":0:", kRecords)}))
+        << Said();
+  }
+
+  std::string JobDir() const { return Path("state/elasticdl/jobs/slurm"); }
+  std::string Output() const {
+    return Contents(absl::StrCat(JobDir(), "/slurm-", id_, ".out"));
+  }
+  std::string Said() const {
+    std::string text = Output();
+    for (const std::string& log : List(JobDir() + "/logs")) {
+      absl::StrAppend(&text, "== ", log, "\n",
+                      Contents(JobDir() + "/logs/" + log));
+    }
+    return text;
+  }
+
+  std::unique_ptr<OneNodeSlurm> slurm_;
+  std::string id_;
+
+ private:
+  std::unique_ptr<LineFollower> events_;
+};
+
+// One worker for each task; a killed one is replaced by a new step.
+TEST_F(SlurmTest, KilledWorkerIsReplaced) {
+  const auto job = Run(
+      "job", Command({"salloc", "--ntasks=3", Program("elasticdl"), "train"}));
+  WaitForSize(3);
+  const auto steps =
+      slurm_->Run({"squeue", "--steps", "--noheader", "--format=%j"});
+  ASSERT_TRUE(steps.ok()) << steps.status();
+  EXPECT_THAT(*steps, HasSubstr("elasticdl-worker-slurm-1"));
+  const std::string pid = Contents(JobDir() + "/pids/elasticdl-worker-slurm-1");
+  ASSERT_EQ(kill(std::stoi(pid), SIGKILL), 0) << pid;
+  const Json created = WaitForEvent("pod_created");
+  EXPECT_EQ(created.value("replaces", -1), 1);
+  WaitForSize(3);
+  Go();
+  EXPECT_EQ(job->Wait(), 0) << job->err() << Said();
+  ExpectExactLedger();
+}
+
+// Preemption reaches the steps only. All workers leave, so the job is
+// suspended, and goes on when Slurm starts it again.
+TEST_F(SlurmTest, PreemptedJobIsSavedAndGoesOn) {
+  Submit();
+  WaitForSize(2);
+  WaitForCommit();
+  ASSERT_TRUE(slurm_
+                  ->Run({"sbatch", "--partition=high", "--ntasks=8",
+                         "--output=/dev/null", "--wrap=true"})
+                  .ok());
+  const Json saved = WaitForEvent("checkpoint");
+  const Json end = WaitForEvent("job_end");
+  EXPECT_EQ(end.value("exit_code", -1), 5) << Said();
+  ExpectItGoesOnFrom(saved.value("version", -1));
+}
+
+// It is saved, but nobody wants it to go on.
+TEST_F(SlurmTest, CancelledJobIsNotRequeued) {
+  Submit();
+  WaitForSize(2);
+  WaitForCommit();
+  ASSERT_TRUE(slurm_->Run({"scancel", id_}).ok());
+  WaitForEvent("checkpoint");
+  const Json end = WaitForEvent("job_end");
+  EXPECT_EQ(end.value("exit_code", -1), 5) << Said();
+  // All CPUs: it starts when nothing of the job is left.
+  const auto over = slurm_->Run({"srun", "--ntasks=8", "true"});
+  ASSERT_TRUE(over.ok()) << over.status();
+  const auto state = slurm_->Run({"scontrol", "show", "job", id_});
+  EXPECT_THAT(state.value_or(""), HasSubstr("JobState=CANCELLED"));
+}
+
+// The notice before the time limit, to the batch script.
+TEST_F(SlurmTest, NoticeToTheBatchScript) {
+  Submit();
+  WaitForSize(2);
+  WaitForCommit();
+  // Repeated, as Slurm does it.
+  for (int i = 0; i < 3; ++i) {
+    const auto notice =
+        slurm_->Run({"scancel", "--signal=TERM", "--batch", id_});
+    ASSERT_TRUE(notice.ok()) << notice.status();
+  }
+  const Json saved = WaitForEvent("checkpoint");
+  WaitForEvent("job_end");
+  ExpectItGoesOnFrom(saved.value("version", -1));
+}
+
+TEST_F(SlurmTest, BadOptionsAreToldBySbatch) {
+  const auto submit = Run("submit", Command({Program("elasticdl"), "train",
+                                             "--slurm=--partition=no-such"}));
+  EXPECT_EQ(submit->Wait(), 1);
+  EXPECT_THAT(submit->err(), HasSubstr("invalid partition"));
+}
+
+}  // namespace
+}  // namespace elasticdl::test
