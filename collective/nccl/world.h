@@ -22,7 +22,7 @@ namespace elasticdl::collective {
 // peer has gone. So the watch tells when the world ends, whoever waits polls,
 // and a thread aborts the communicator as soon as the world has ended here, as
 // it does on every member that is left. Should the abort not return, the
-// process ends with kExitNcclHangs.
+// process kills itself.
 //
 // Thread-safe; AllReduce is called by one thread at a time.
 class NcclWorld final : private MemberWatch::Sleeper {

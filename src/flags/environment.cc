@@ -3,10 +3,11 @@
 #include <pwd.h>
 #include <unistd.h>
 
-#include <algorithm>
 #include <cstdlib>
 #include <filesystem>
 
+#include "absl/strings/str_split.h"
+#include "absl/strings/string_view.h"
 #include "elasticdl/common/file.h"
 #include "elasticdl/process.h"
 
@@ -38,12 +39,15 @@ std::string ProgramBeside(const std::string& name) {
 }
 
 int LocalGpuCount() {
-  const std::string visible = GetEnv("CUDA_VISIBLE_DEVICES");
-  if (!visible.empty()) {
-    return static_cast<int>(std::count(visible.begin(), visible.end(), ',')) +
-           1;
-  }
   int count = 0;
+  if (const char* visible = std::getenv("CUDA_VISIBLE_DEVICES")) {
+    // CUDA stops at the first name that is none; -1 hides all that follow.
+    for (const absl::string_view name : absl::StrSplit(visible, ',')) {
+      if (name.empty() || name[0] == '-') break;
+      ++count;
+    }
+    return count;
+  }
   while (FileExists("/dev/nvidia" + std::to_string(count))) ++count;
   return count;
 }

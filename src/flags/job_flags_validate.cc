@@ -167,11 +167,14 @@ absl::Status CheckCollective(JobCommand command, const JobFlags& f) {
       "elasticdl-master (docs/mpi.md)");
 }
 
-// One worker per GPU of this host, unless the user says otherwise.
+// With --device=cuda: one worker per GPU of this host, unless the user says
+// otherwise. With "auto" libtorch may be one without CUDA, and the jobs of
+// Slurm have the GPUs of their allocation.
 absl::Status FitToGpus(JobCommand command, JobFlags* f, FlagSet* set) {
-  const bool any_gpu = f->device == "auto" || f->device == "cuda";
-  if (!IsClient(command) || f->OnCluster() || !any_gpu || f->gpu_sharing ||
-      f->HasServers() || f->Strategy() == kLocal) {
+  if (!IsClient(command) || f->OnCluster() || f->device != "cuda" ||
+      f->gpu_sharing || f->HasServers() || f->Strategy() == kLocal ||
+      f->RunsJobCommand() || set->IsSet("slurm") ||
+      FindSlurmAllocation().has_value()) {
     return absl::OkStatus();
   }
   const int64_t gpus = LocalGpuCount();
@@ -181,8 +184,7 @@ absl::Status FitToGpus(JobCommand command, JobFlags* f, FlagSet* set) {
     return set->Set("num_workers", absl::StrCat(std::max(
                                        f->min_workers, std::min(gpus, most))));
   }
-  // With "auto" libtorch may be one without CUDA.
-  if (f->device == "cuda" && f->num_workers > gpus) {
+  if (f->num_workers > gpus) {
     return BadFlag("--num_workers=", f->num_workers, ": this host has ", gpus,
                    gpus == 1 ? " GPU" : " GPUs",
                    "; use fewer workers, or --gpu_sharing");

@@ -3,7 +3,9 @@
 #include <algorithm>
 
 #include "absl/strings/numbers.h"
+#include "absl/strings/str_split.h"
 #include "absl/strings/string_view.h"
+#include "elasticdl/common/file.h"
 #include "elasticdl/flags/environment.h"
 
 namespace elasticdl::flags {
@@ -48,7 +50,13 @@ std::optional<SlurmAllocation> FindSlurmAllocation(
 }
 
 std::optional<SlurmAllocation> FindSlurmAllocation() {
-  return FindSlurmAllocation(GetEnv);
+  // A container in an allocation may have its variables, but not its programs.
+  for (const absl::string_view dir : absl::StrSplit(GetEnv("PATH"), ':')) {
+    if (FileExists(JoinPath(std::string(dir), "srun"))) {
+      return FindSlurmAllocation(GetEnv);
+    }
+  }
+  return std::nullopt;
 }
 
 }  // namespace elasticdl::flags

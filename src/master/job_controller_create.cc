@@ -103,8 +103,12 @@ JobController::JobController(Options options, TaskManager tasks,
       evaluation_(options_.evaluation, tasks_, now),
       world_(options_.membership, registry_, port_),
       blame_(options_.tasks.task_max_failures),
-      granter_({options_.window, options_.job.global_batch_size()}, tasks_,
-               registry_, blame_, port_),
+      granter_({options_.window, options_.job.global_batch_size(),
+                options_.job.accumulation_steps() > 1
+                    ? options_.job.minibatch_size() *
+                          options_.job.accumulation_steps()
+                    : 0},
+               tasks_, registry_, blame_, port_),
       rounds_(evaluation_, tasks_, registry_, port_),
       checkpoints_(options_.run,
                    options_.restore_from.empty() ? -1 : options_.restore_step),

@@ -102,7 +102,10 @@ int MasterImpl::Run() {
           absl::StrCat("some predictions may be there twice: ", cut.message())};
     }
   }
-  if (result.exit_code != kExitJobFailed && !options_.ps_log.empty()) {
+  // A job that failed or was suspended may continue from them.
+  const bool over =
+      result.exit_code == 0 || result.exit_code == kExitRecordsQuarantined;
+  if (over && !options_.ps_log.empty()) {
     const absl::Status removed =
         RemovePsLogs(options_.ps_log, controller_->job().run());
     if (!removed.ok()) LogWarning("the servers' logs: ", removed.message());

@@ -14,10 +14,6 @@ bool EndedBySignal(const PodEvent& event, int signal) {
   return event.signal == signal || event.exit_code == 128 + signal;
 }
 
-// collective::kExitNcclHangs: the worker was well, but NCCL did not let go of
-// its GPU after another member's death.
-constexpr int kExitGpuHangs = 5;
-
 // Somebody took the pod away: no fault of what runs in it.
 bool TakenAway(const PodEvent& event) {
   switch (event.reason) {
@@ -29,9 +25,7 @@ bool TakenAway(const PodEvent& event) {
       return true;
     default:
       return event.phase == PodPhase::kDeleted ||
-             EndedBySignal(event, SIGKILL) || EndedBySignal(event, SIGTERM) ||
-             (event.type == PodType::kWorker &&
-              event.exit_code == kExitGpuHangs);
+             EndedBySignal(event, SIGKILL) || EndedBySignal(event, SIGTERM);
   }
 }
 

@@ -104,6 +104,10 @@ class ServerBackups {
   int parts() const { return servers_; }
   // Servers 0 .. needed()-1 have copies.
   int needed() const;
+  // These servers and those after them were told to end.
+  void ForgetFrom(int server) {
+    attached_.erase(attached_.lower_bound(server), attached_.end());
+  }
   // Of which parts the server has a copy.
   std::vector<int> PartsOn(int server) const;
 

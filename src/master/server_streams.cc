@@ -185,6 +185,7 @@ void ServerStreams::SetCount(absl::Time now, int num_servers) {
       Execute(now, backups_->SetServers(num_servers));
     }
     num_servers = backups_->needed();
+    backups_->ForgetFrom(num_servers);
   }
   if (num_servers == count()) return;
   for (int server = num_servers; server < count(); ++server) {

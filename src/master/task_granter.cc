@@ -63,8 +63,10 @@ bool TaskGranter::WantsMore(const World& world, int64_t worker_id,
   if (tasks_.NumHeld(worker_id, type) < window) return true;
   if (type != v1::TRAINING || world.size == 0) return false;
   // Its share of a few steps: what it has used is known here a step later.
-  const auto share = static_cast<double>(options_.global_batch_size) /
-                     static_cast<double>(world.size);
+  const double share =
+      std::max(static_cast<double>(options_.worker_batch_size),
+               static_cast<double>(options_.global_batch_size) /
+                   static_cast<double>(world.size));
   return static_cast<double>(tasks_.TrainingRecordsHeld(worker_id)) < 4 * share;
 }
 

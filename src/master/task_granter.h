@@ -24,6 +24,8 @@ class TaskGranter {
     // Tasks of one kind that a worker holds as a rule.
     int window = 2;
     int64_t global_batch_size = 0;
+    // What one worker puts into a step if there is no global batch.
+    int64_t worker_batch_size = 0;
   };
   // What the granter must know of the world that trains.
   struct World {

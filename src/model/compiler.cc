@@ -220,8 +220,10 @@ absl::Status RunCompiler(const LoadOptions& options, const Job& job,
   if (result.code != 0) {
     unlink(temporary.c_str());
     // This is how the compiler driver reports that its child was killed.
-    // Nothing is wrong with the model.
-    if (absl::StrContains(said, "Killed signal terminated program")) {
+    // Nothing is wrong with the model. (Slurm sends SIGTERM to a worker's
+    // children too.)
+    if (absl::StrContains(said, "Killed signal terminated program") ||
+        absl::StrContains(said, "Terminated signal terminated program")) {
       return absl::ResourceExhaustedError(absl::StrCat(
           "the compiler was killed while compiling model file ", job.main_file,
           ", probably because memory ran out: it needs about 1.5 GB. On a "

@@ -60,7 +60,14 @@ c10::Device Gpu(int index) {
 }
 
 absl::StatusOr<DeviceLease> TakeFreeGpu(const DeviceWish& wish, int count) {
-  ELASTICDL_RETURN_IF_ERROR(MakeDirectories(wish.lock_dir));
+  const absl::Status made = MakeDirectories(wish.lock_dir);
+  if (!made.ok() && count == 1) {
+    // A container may have no place for locks, but then its GPU is its own.
+    DeviceLease lease;
+    lease.device = Gpu(0);
+    return lease;
+  }
+  ELASTICDL_RETURN_IF_ERROR(made);
   // First one worker on each GPU, then two, and so on.
   for (int level = 0; level < (wish.sharing ? kMostSharing : 1); ++level) {
     for (int index = 0; index < count; ++index) {

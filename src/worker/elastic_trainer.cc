@@ -117,7 +117,7 @@ absl::Status ElasticTrainer::AddGradients(
       ELASTICDL_ASSIGN_OR_RETURN(
           const torch::Tensor loss,
           replica_.EnqueueGradients(*batches[i].batch, scale));
-      device_->loss_sum.add_(loss.to(torch::kFloat32), records);
+      device_->loss_sum.add_(loss.to(torch::kFloat32).reshape({1}), records);
       continue;
     }
     ELASTICDL_ASSIGN_OR_RETURN(const double loss,

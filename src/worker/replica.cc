@@ -109,6 +109,12 @@ absl::Status Replica::SetUpOptimizer() {
   ELASTICDL_ASSIGN_OR_RETURN(
       FlatParameters flat, FlatParameters::Adopt(network_->parameters(), head));
   flat_ = std::make_unique<FlatParameters>(std::move(flat));
+  if (flat_->device() != device()) {
+    return absl::InvalidArgumentError(
+        absl::StrCat("the parameters of the model are on ",
+                     flat_->device().str(), ", but the worker computes on ",
+                     device().str(), "; a model file need not move them"));
+  }
   ELASTICDL_ASSIGN_OR_RETURN(optim::OptimizerSpec spec, model_.Optimizer());
   ELASTICDL_ASSIGN_OR_RETURN(spec, spec.Canonical());
   ELASTICDL_ASSIGN_OR_RETURN(optimizer_, optim::Optimizer::Create(spec));

@@ -6,6 +6,7 @@
 #include <limits>
 #include <utility>
 
+#include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_split.h"
 #include "absl/strings/strip.h"
@@ -145,6 +146,8 @@ absl::StatusOr<Execution> WorkerImpl::MakeExecution(const v1::JobSpec& job) {
     if (absl::ConsumePrefix(&value, "CUDA_VISIBLE_DEVICES=")) {
       wish.visible = std::string(value);
     }
+    // Each step has GPUs of its own and may see them under the same names.
+    if (absl::StartsWith(value, "SLURM_STEP_GPUS=")) wish.sharing = true;
   }
   ELASTICDL_ASSIGN_OR_RETURN(lease_, TakeDevice(wish));
   execution.device = lease_.device;

@@ -9,7 +9,10 @@
 #include <string>
 #include <utility>
 
+#include "absl/status/status.h"
+#include "absl/status/statusor.h"
 #include "absl/strings/str_cat.h"
+#include "absl/time/time.h"
 #include "elasticdl/common/clock.h"
 #include "elasticdl/common/log.h"
 #include "elasticdl/common/queue.h"

@@ -63,7 +63,8 @@ class TaskGranterTest : public ::testing::Test {
   WorkerRegistry registry_;
   CrashBlame blame_{3};
   Outbox outbox_;
-  TaskGranter granter_{{/*window=*/2, /*global_batch_size=*/0},
+  TaskGranter granter_{{/*window=*/2, /*global_batch_size=*/0,
+                        /*worker_batch_size=*/0},
                        tasks_,
                        registry_,
                        blame_,

@@ -232,7 +232,7 @@ void Simulation::DeliverToWorker(Worker& worker) {
                 worker.to_master.push_back(std::move(message));
               }
             },
-            {},
+            rendezvous::WorldLink::Options(),
             *worker.environment,
             TestExecution()};
         auto runner = JobRunner::Create(welcome, deps);

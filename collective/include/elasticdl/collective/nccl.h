@@ -18,13 +18,10 @@ struct NcclOptions {
   std::string plugin;
   // The CUDA device of this process.
   int device = 0;
-  // ncclCommAbort may hang. After this time the process ends with
-  // kExitNcclHangs: nothing else stops what is on the device.
+  // ncclCommAbort may hang. After this time the process kills itself: nothing
+  // else stops what is on the device.
   absl::Duration abort_patience = absl::Seconds(10);
 };
-
-// A worker that ends with it did nothing wrong and is replaced.
-inline constexpr int kExitNcclHangs = 5;
 
 // Loads NCCL. FAILED_PRECONDITION, with the reason and what to do, if there is
 // no plugin, no NCCL, no driver or no such GPU.
