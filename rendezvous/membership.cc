@@ -176,14 +176,24 @@ Membership::Decisions Membership::Level(absl::Time now, int64_t worker_id,
   if (!MayLevel(worker_id, generation)) return {};
   // Who reports the model has it.
   if (std::count(behind.begin(), behind.end(), worker_id) > 0) return {};
+  const std::set<int64_t> caught_up = std::move(try_->caught_up);
   Activate(now);
-  SetLevel(behind);
+  std::vector<int64_t> still_behind;
+  for (const int64_t id : behind) {
+    if (caught_up.count(id) == 0) still_behind.push_back(id);
+  }
+  SetLevel(still_behind);
   Settle(now);
   return Take();
 }
 
 Membership::Decisions Membership::CaughtUp(absl::Time now, int64_t worker_id,
                                            int64_t generation) {
+  // It comes on another stream than Level and may overtake it.
+  if (MayLevel(worker_id, generation)) {
+    try_->caught_up.insert(worker_id);
+    return {};
+  }
   if (!CheckActive(worker_id, generation).ok() || !Knows(worker_id)) return {};
   Worker& worker = workers_.at(worker_id);
   if (worker.level) return {};

@@ -90,6 +90,7 @@ void JobController::OnLevel(absl::Time now, const Worker& worker,
 void JobController::OnCaughtUp(absl::Time now, const Worker& worker,
                                const v1::CaughtUp& caught_up) {
   const bool was_level = membership().IsLevel(worker.id);
+  const bool had_level = membership().HasLevelMember();
   const Membership::Decisions decisions =
       membership().CaughtUp(now, worker.id, caught_up.generation());
   if (!was_level && membership().IsLevel(worker.id)) {
@@ -99,7 +100,7 @@ void JobController::OnCaughtUp(absl::Time now, const Worker& worker,
     Record(record);
     observer_.OnCaughtUp(worker.id, caught_up.generation());
   }
-  Execute(now, /*had_level=*/true, decisions);
+  Execute(now, had_level, decisions);
 }
 
 void JobController::Execute(absl::Time now, bool had_level,

@@ -298,7 +298,8 @@ void AllReduceTrainer::AfterHalt() {
     return;
   }
   LogSpeed();
-  LogModel();
+  // Who is still catching up has only a part of it.
+  if (session_->has_state()) LogModel();
   if (!session_->is_reporter()) return;
   if (!session_->stop_reason().empty()) SendStopTraining();
   checkpoints_->SaveThis();

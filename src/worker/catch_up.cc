@@ -110,6 +110,8 @@ absl::StatusOr<bool> CatchUp::Pass(collective::Communicator& communicator,
   const auto most = static_cast<size_t>(piece * grain_);
   ELASTICDL_ASSIGN_OR_RETURN(const bool level, PassUnits(communicator, most));
   const absl::Time end = clock.Now();
+  // The last piece may be smaller than it was meant to be.
+  if (!active()) return level;
   piece_size_.Add(begin - std::exchange(last_end_, end), end - begin,
                   static_cast<double>(most) * BytesPerUnit());
   return level;

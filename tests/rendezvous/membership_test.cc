@@ -428,6 +428,17 @@ TEST_F(MembershipTest, ALeaverStaysUntilAnotherHasTheModel) {
   EXPECT_EQ(The(Kind::kRelease).worker_id, 1);
 }
 
+TEST_F(MembershipTest, CaughtUpMayOvertakeTheReportThatTheWorldIsLevel) {
+  StartWorld(1);
+  Ready(2);
+  Answer(2, {1, 2});
+  CaughtUp(2, 2);
+  EXPECT_FALSE(m_->IsLevel(2));
+  Level(1, 2, {2});
+  EXPECT_TRUE(m_->IsLevel(2));
+  EXPECT_EQ(m_->num_level(), 2u);
+}
+
 TEST_F(MembershipTest, OtherLeaversNeedNotWait) {
   StartWorld(2);
   Ready(3);

@@ -233,6 +233,8 @@ class Membership {
     absl::Time deadline;
     // By rank. Members may enter an urgent world before all are connected.
     std::vector<Load> loads;
+    // Members that had the model before the report that the world is level.
+    std::set<int64_t> caught_up;
     std::string cause;
   };
   // Members have reported a broken world.
