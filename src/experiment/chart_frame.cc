@@ -103,7 +103,8 @@ std::string Short(double value) {
     }
     return digits;
   }
-  return absl::StrFormat(size >= 100 ? "%.0f" : "%.3g", value);
+  return size >= 100 ? absl::StrFormat("%.0f", value)
+                     : absl::StrFormat("%.3g", value);
 }
 
 std::string Tick(double value, bool percent) {
