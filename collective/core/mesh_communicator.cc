@@ -323,8 +323,7 @@ absl::Status MeshCommunicator::AllGather(const void* in, void* out,
     if (!few) {
       return RingAllGather(EqualBlocks(all, bytes), kFailpoint, deadline);
     }
-    const absl::Status status = Failpoint(kFailpoint);
-    if (!status.ok()) return status;
+    ELASTICDL_RETURN_IF_ERROR(Failpoint(kFailpoint));
     return full_ ? ExchangeWithAll(own, all, bytes, deadline)
                  : GatherDoubling(own, all, bytes, deadline);
   });

@@ -27,7 +27,7 @@ NcclCommunicator::~NcclCommunicator() {
 
 absl::Status NcclCommunicator::Call(const std::function<absl::Status()>& body) {
   ELASTICDL_RETURN_IF_ERROR(parts_.watch->Enter());
-  const absl::Status status = body();
+  absl::Status status = body();
   if (status.ok()) {
     parts_.watch->Complete();
     return status;
