@@ -30,7 +30,7 @@ int RunExperimentShow(const std::vector<std::string>& args) {
   const std::vector<experiment::Run> runs = experiment::ListRuns(*plan);
   for (const experiment::Run& run : runs) {
     std::printf("%s  round %lld  %s\n", run.id.c_str(),
-                static_cast<long long>(run.repeat + 1), run.Label().c_str());
+                static_cast<long long>(run.repeat) + 1, run.Label().c_str());
     for (const experiment::Action& action : run.actions) {
       const std::string when = action.step >= 0
                                    ? absl::StrCat("step ", action.step)

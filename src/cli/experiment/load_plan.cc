@@ -62,7 +62,7 @@ absl::Status CheckFlags(const Plan& plan, const experiment::Settings& flags) {
   flags::FlagSet set("elasticdl train", "");
   const absl::Status status =
       flags::CheckJobFlags(flags::JobCommand::kTrain, args, &parsed, &set);
-  if (status.ok()) return status;
+  if (status.ok()) return absl::OkStatus();
   return Refuse(plan, LineOf(plan, status.message()), status.message());
 }
 

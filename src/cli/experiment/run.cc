@@ -53,7 +53,7 @@ absl::Status RunAndKeep(const Plan& plan, const Run& run,
                         ExperimentSignals& signals) {
   std::printf("[%zu/%zu] %s%sround %lld: ", progress.number, progress.all,
               run.Label().c_str(), run.Label().empty() ? "" : ", ",
-              static_cast<long long>(run.repeat + 1));
+              static_cast<long long>(run.repeat) + 1);
   std::fflush(stdout);
   ELASTICDL_ASSIGN_OR_RETURN(const std::string folder, store.RunFolder(run.id));
   absl::StatusOr<RunResult> result = plan.shared()
