@@ -3,6 +3,10 @@
 
 #include <limits>
 
+#include "absl/status/status.h"
+#include "absl/strings/numbers.h"
+#include "absl/strings/string_view.h"
+#include "absl/strings/strip.h"
 #include "elasticdl/common/failpoint.h"
 #include "elasticdl/common/limits.h"
 #include "elasticdl/flags/flag_builder.h"
