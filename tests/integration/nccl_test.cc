@@ -33,7 +33,7 @@ class NcclTest : public ChaosTest {
   }
   // Worlds of more than one member did use NCCL.
   static void ExpectNccl(Job& job, int64_t worker, int size) {
-    EXPECT_THAT(job.Log(absl::StrCat("worker-", worker)),
+    EXPECT_THAT(job.Log(absl::StrCat(worker)),
                 HasSubstr(absl::StrCat(size, " members over NCCL")));
   }
 };
@@ -101,8 +101,8 @@ TEST_F(NcclTest, SharedGpusDoWithout) {
   const auto job = StartJob(2, {"--device=cuda:0", "--num_epochs=1"});
   ASSERT_TRUE(WaitForWorld(*job, {0, 1}));
   Finish(*job, 1);
-  EXPECT_THAT(job->Log("worker-0"), Not(HasSubstr("members over NCCL")));
-  EXPECT_THAT(job->Log("worker-0"), HasSubstr("share one GPU"));
+  EXPECT_THAT(job->Log("0"), Not(HasSubstr("members over NCCL")));
+  EXPECT_THAT(job->Log("0"), HasSubstr("share one GPU"));
 }
 
 TEST_F(NcclTest, CpuIsRefused) {
