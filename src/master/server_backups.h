@@ -40,6 +40,7 @@
 // silent may still be working. It is lost when it has not come back in time.
 #pragma once
 
+#include <array>
 #include <cstdint>
 #include <functional>
 #include <optional>
@@ -144,7 +145,7 @@ class ServerBackups {
     bool current = false;
     // The server of copy 1.
     int host = 0;
-    Copy copies[2];
+    std::array<Copy, 2> copies;
     // The primary has said that it answers workers.
     bool serves = false;
     // The primary is to do without its backup, which is to be elsewhere.

@@ -24,7 +24,8 @@ ps::BucketMover::Options MoverOptions(int part,
 
 }  // namespace
 
-absl::StatusOr<std::shared_ptr<HostedPart>> HostedPart::Start(Options options) {
+absl::StatusOr<std::shared_ptr<HostedPart>> HostedPart::Start(
+    const Options& options) {
   ELASTICDL_RETURN_IF_ERROR(MakeDirectories(options.server.log_dir, 0700));
   ELASTICDL_ASSIGN_OR_RETURN(std::unique_ptr<ps::Server> server,
                              ps::Server::Start(options.server));

@@ -32,7 +32,8 @@ class HostedPart {
     // It cannot go on; not called after Stop. Any thread.
     std::function<void()> ended;
   };
-  static absl::StatusOr<std::shared_ptr<HostedPart>> Start(Options options);
+  static absl::StatusOr<std::shared_ptr<HostedPart>> Start(
+      const Options& options);
   ~HostedPart();
 
   int part() const { return part_; }

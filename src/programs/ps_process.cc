@@ -261,8 +261,7 @@ absl::StatusOr<PsProcess::PartPtr> PsProcess::StartPart(int part) {
     MutexLock lock(telling_);
     master_.Send(std::move(message));
   };
-  ELASTICDL_ASSIGN_OR_RETURN(PartPtr hosted,
-                             HostedPart::Start(std::move(options)));
+  ELASTICDL_ASSIGN_OR_RETURN(PartPtr hosted, HostedPart::Start(options));
   LogInfo("version ", hosted->server().version(),
           backups_ ? absl::StrCat(" of part ", part) : "", ", for workers at ",
           hosted->address());

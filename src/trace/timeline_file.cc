@@ -129,7 +129,7 @@ absl::Status TimelineFile::Finish() {
   AppendName(text, "process_labels", kMasterPid, 0,
              full_ ? "cut off: the file was full" : "complete");
   text.replace(text.size() - 2, 2, "\n]\n");
-  const absl::Status written =
+  absl::Status written =
       WriteAll(fd_.get(), text, absl::StrCat("--timeline=", path_));
   fd_.Reset();
   return written;
