@@ -85,7 +85,8 @@ absl::Status CommandJob::SetUp() {
         "the number of workers of a --job_command cannot be changed");
   };
   ELASTICDL_ASSIGN_OR_RETURN(reporter_,
-                             JobReporter::Create(options_, jobdir_, commands));
+                             JobReporter::Create(options_, jobdir_, commands,
+                                                 /*resumed=*/false));
   PodManagerOptions pods;
   pods.job_name = options_.job.job_name();
   pods.num_workers = options_.num_workers;

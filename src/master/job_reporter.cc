@@ -112,7 +112,7 @@ JobReporter::~JobReporter() = default;
 
 absl::StatusOr<std::unique_ptr<JobReporter>> JobReporter::Create(
     const MasterOptions& options, const jobdir::JobDir& jobdir,
-    const Commands& commands) {
+    const Commands& commands, bool resumed) {
   std::unique_ptr<JobReporter> reporter(new JobReporter(options));
   ELASTICDL_ASSIGN_OR_RETURN(
       reporter->events_,
@@ -123,9 +123,7 @@ absl::StatusOr<std::unique_ptr<JobReporter>> JobReporter::Create(
       reporter->tensorboard_,
       TensorBoard::Open(options.tensorboard_log_dir, options.job.job_name(),
                         Clock::Real().WallNow()));
-  ELASTICDL_ASSIGN_OR_RETURN(
-      reporter->timeline_,
-      trace::TimelineFile::Open(options.timeline, options.job.job_name()));
+  ELASTICDL_RETURN_IF_ERROR(reporter->OpenTimeline(resumed));
   // Of a job that goes on after its master was restarted.
   reporter->ReadEvents(jobdir.EventsFile());
   reporter->events_->SetListener(
@@ -252,6 +250,23 @@ void JobReporter::CheckTensorBoard(const absl::Status& status) {
   tensorboard_failed_ = true;
   Say(absl::StrCat("--tensorboard_log_dir is incomplete from here on: ",
                    status.message()));
+}
+
+absl::Status JobReporter::OpenTimeline(bool resumed) {
+  const std::string& job = options_.job.job_name();
+  absl::StatusOr<std::unique_ptr<trace::TimelineFile>> file =
+      trace::TimelineFile::Open(options_.timeline, job,
+                                resumed
+                                    ? trace::TimelineFile::Existing::kContinue
+                                    : trace::TimelineFile::Existing::kReplace);
+  // A job that has trained for days does not end for want of its timeline.
+  if (!file.ok() && resumed) {
+    LogWarning(file.status().message());
+    file = trace::TimelineFile::Open("", job);
+  }
+  ELASTICDL_RETURN_IF_ERROR(file.status());
+  timeline_ = *std::move(file);
+  return absl::OkStatus();
 }
 
 void JobReporter::CheckTimeline(const absl::Status& status) {

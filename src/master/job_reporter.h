@@ -41,9 +41,10 @@ class JobReporter : public JobObserver {
     std::function<absl::Status(const ScaleRequest& request)> scale;
   };
   // Its status page is served, but nobody knows where before Publish.
+  // `resumed`: the job goes on after its master was restarted.
   static absl::StatusOr<std::unique_ptr<JobReporter>> Create(
       const MasterOptions& options, const jobdir::JobDir& jobdir,
-      const Commands& commands);
+      const Commands& commands, bool resumed);
   ~JobReporter() override;
   // Writes the address of the status page into the job's folder.
   absl::Status Publish(const jobdir::JobDir& jobdir) const;
@@ -109,6 +110,7 @@ class JobReporter : public JobObserver {
   void Say(const std::string& text);
   void CheckAudit(const absl::Status& status);
   void CheckTensorBoard(const absl::Status& status);
+  absl::Status OpenTimeline(bool resumed);
   void CheckTimeline(const absl::Status& status);
   void MarkTimeline(const std::string& name, const std::string& detail);
   void ReadEvents(const std::string& path);

@@ -67,8 +67,8 @@ absl::Status MasterImpl::SetUp() {
     absl::Status cut = CutAudit(options_.ledger_audit, 0);
     if (!cut.ok() && !absl::IsNotFound(cut)) return cut;
   }
-  ELASTICDL_ASSIGN_OR_RETURN(reporter_,
-                             JobReporter::Create(options_, jobdir_, commands));
+  ELASTICDL_ASSIGN_OR_RETURN(
+      reporter_, JobReporter::Create(options_, jobdir_, commands, resumed));
   const std::string in_the_way =
       resumed ? "" : CheckpointsInTheWay(options_.job, plan.restore_step);
   if (!in_the_way.empty()) reporter_->OnMessage(in_the_way);

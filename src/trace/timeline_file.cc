@@ -1,7 +1,10 @@
 #include "elasticdl/trace/timeline_file.h"
 
 #include <fcntl.h>
+#include <sys/stat.h>
+#include <unistd.h>
 
+#include <algorithm>
 #include <array>
 #include <cerrno>
 #include <nlohmann/json.hpp>
@@ -51,18 +54,45 @@ absl::string_view NumberName(Kind kind) {
   return kind == Kind::kAllReduce ? "bucket" : "step";
 }
 
+// Cuts off what stands behind the last whole event of a file. Returns the
+// length of what is left, 0 if that is nothing.
+absl::StatusOr<int64_t> CutToWholeEvents(const Fd& fd,
+                                         const std::string& what) {
+  struct stat stat {};
+  if (fstat(fd.get(), &stat) != 0) return ErrnoToStatus(errno, what);
+  // More than the longest event.
+  std::string tail(std::min<int64_t>(stat.st_size, 1 << 16), '\0');
+  const int64_t begin = stat.st_size - static_cast<int64_t>(tail.size());
+  const ssize_t got = pread(fd.get(), tail.data(), tail.size(), begin);
+  if (got != static_cast<ssize_t>(tail.size())) {
+    return ErrnoToStatus(got < 0 ? errno : EIO, what);
+  }
+  const size_t last = tail.rfind("},\n");
+  const int64_t end =
+      last == std::string::npos ? 0 : begin + static_cast<int64_t>(last) + 3;
+  if (ftruncate(fd.get(), end) != 0 || lseek(fd.get(), end, SEEK_SET) != end) {
+    return ErrnoToStatus(errno, what);
+  }
+  return end;
+}
+
 }  // namespace
 
 absl::StatusOr<std::unique_ptr<TimelineFile>> TimelineFile::Open(
-    const std::string& path, const std::string& job, int64_t max_bytes) {
+    const std::string& path, const std::string& job, Existing existing,
+    int64_t max_bytes) {
   std::unique_ptr<TimelineFile> file(new TimelineFile);
   file->path_ = path;
   file->max_bytes_ = max_bytes;
   if (path.empty()) return file;
-  file->fd_ =
-      Fd(open(path.c_str(), O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, 0600));
-  if (!file->fd_.valid()) {
-    return ErrnoToStatus(errno, absl::StrCat("--timeline: create ", path));
+  file->fd_ = Fd(open(path.c_str(), O_RDWR | O_CREAT | O_CLOEXEC, 0600));
+  const std::string what = absl::StrCat("--timeline: create ", path);
+  if (!file->fd_.valid()) return ErrnoToStatus(errno, what);
+  if (existing == Existing::kContinue) {
+    ELASTICDL_ASSIGN_OR_RETURN(file->bytes_, CutToWholeEvents(file->fd_, what));
+    if (file->bytes_ > 0) return file;
+  } else if (ftruncate(file->fd_.get(), 0) != 0) {
+    return ErrnoToStatus(errno, what);
   }
   std::string text = "[\n";
   AppendName(text, "process_name", kMasterPid, 0,

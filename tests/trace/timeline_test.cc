@@ -1,6 +1,7 @@
 // The file of --timeline and what `elasticdl timeline summary` says about it.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
+#include <unistd.h>
 
 #include <nlohmann/json.hpp>
 #include <sstream>
@@ -118,6 +119,42 @@ TEST_F(TimelineTest, AFileWithoutItsEndIsRead) {
   EXPECT_THAT(DescribeTimeline(*summary), HasSubstr("not complete"));
 }
 
+TEST_F(TimelineTest, ARestartedMasterContinuesTheFile) {
+  {
+    auto file = TimelineFile::Open(path_, "job");
+    ASSERT_TRUE(file.ok());
+    WriteSteps(**file, 2);
+  }
+  // Killed in the middle of a line.
+  std::string text = *ReadFile(path_);
+  ASSERT_EQ(truncate(path_.c_str(), static_cast<off_t>(text.size() - 20)), 0);
+  auto file =
+      TimelineFile::Open(path_, "job", TimelineFile::Existing::kContinue);
+  ASSERT_TRUE(file.ok()) << file.status();
+  ASSERT_TRUE((*file)->Mark("world 2", 50 * kMs, "restart").ok());
+  ASSERT_TRUE((*file)->Finish().ok());
+  text = *ReadFile(path_);
+  EXPECT_TRUE(Json::parse(text).is_array());
+  const auto summary = Summarize(text);
+  ASSERT_TRUE(summary.ok()) << summary.status();
+  EXPECT_TRUE(summary->complete);
+  EXPECT_EQ(summary->shared_steps, 2);
+  // A second restart after the end: it is cut off and written again.
+  file = TimelineFile::Open(path_, "job", TimelineFile::Existing::kContinue);
+  ASSERT_TRUE(file.ok()) << file.status();
+  ASSERT_TRUE((*file)->Finish().ok());
+  EXPECT_EQ(*ReadFile(path_), text);
+}
+
+TEST_F(TimelineTest, AFileOfAnotherKindIsNotContinued) {
+  ASSERT_TRUE(WriteFileAtomic(path_, "not a timeline").ok());
+  auto file =
+      TimelineFile::Open(path_, "job", TimelineFile::Existing::kContinue);
+  ASSERT_TRUE(file.ok()) << file.status();
+  ASSERT_TRUE((*file)->Finish().ok());
+  EXPECT_TRUE(Json::parse(*ReadFile(path_)).is_array());
+}
+
 TEST_F(TimelineTest, BadFilesAreNamedWithTheLine) {
   const auto message = [&](const std::string& text) {
     const auto summary = Summarize(text);
@@ -133,7 +170,8 @@ TEST_F(TimelineTest, BadFilesAreNamedWithTheLine) {
 }
 
 TEST_F(TimelineTest, AFullFileStaysReadable) {
-  auto file = TimelineFile::Open(path_, "job", 2000);
+  auto file =
+      TimelineFile::Open(path_, "job", TimelineFile::Existing::kReplace, 2000);
   ASSERT_TRUE(file.ok());
   absl::Status status;
   for (int i = 0; i < 100 && status.ok(); ++i) {

@@ -25,10 +25,14 @@ class TimelineFile {
   // says so.
   static constexpr int64_t kMaxBytes = int64_t{1} << 30;
 
-  // Replaces the file. An empty path: everything is dropped.
+  // What becomes of a file that is there. kContinue: of the same job, whose
+  // master was restarted.
+  enum class Existing { kReplace, kContinue };
+
+  // An empty path: everything is dropped.
   static absl::StatusOr<std::unique_ptr<TimelineFile>> Open(
       const std::string& path, const std::string& job,
-      int64_t max_bytes = kMaxBytes);
+      Existing existing = Existing::kReplace, int64_t max_bytes = kMaxBytes);
 
   // `offset` brings the worker's clock to the master's; `dropped`: how many
   // spans were lost before these.
