@@ -47,7 +47,7 @@ set(CPACK_COMPONENT_CLIENT_DESCRIPTION
 set(CPACK_DEBIAN_ELASTICDL_PACKAGE_NAME elasticdl)
 # A model file is compiled when a job starts, with the headers of libtorch.
 set(CPACK_DEBIAN_ELASTICDL_PACKAGE_DEPENDS
-  "elasticdl-client (= ${PROJECT_VERSION}), g++, libtorch-dev, libopenblas0-openmp")
+  "elasticdl-client (= ${PROJECT_VERSION}), g++, libabsl-dev, libtorch-dev, libopenblas0-openmp")
 set(CPACK_COMPONENT_ELASTICDL_DESCRIPTION
   "elastic deep-learning training
  Trains deep-learning models on workers that may come and go: master, worker,

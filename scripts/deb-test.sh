@@ -1,12 +1,14 @@
 #!/usr/bin/env bash
 # Installs the packages of `make deb` in a clean Debian and trains there. Needs
-# root and debootstrap; takes some minutes and about 3 GB in FOLDER.
+# root and debootstrap; takes some minutes and about 3 GB in FOLDER, which
+# is kept if it is given.
 #   scripts/deb-test.sh [FOLDER]
 # MIRROR: where packages come from; default: as this machine has it.
 set -euo pipefail
 cd "$(dirname "$0")/.."
 
-folder=${1:-$(mktemp -d /tmp/elasticdl-deb-XXXXXX)}
+given=${1:-}
+folder=${given:-$(mktemp -d /tmp/elasticdl-deb-XXXXXX)}
 root=$folder/root
 packages=(build/deb/elasticdl-client_*.deb build/deb/elasticdl_*.deb)
 for package in "${packages[@]}"; do
@@ -19,7 +21,8 @@ fi
 
 clean_up() {
   umount "$root/proc" "$root/dev/shm" 2> /dev/null || true
-  [ $# -gt 0 ] || rm -rf "$folder"
+  # A folder that was given is left to look at.
+  [ -n "$given" ] || rm -rf "$folder"
 }
 trap clean_up EXIT
 debootstrap --variant=minbase bookworm "$root" ${MIRROR:+"$MIRROR"}
