@@ -13,36 +13,89 @@ include(GoogleTest)
 
 set(ELASTICDL_WARNINGS -Wall -Wextra -Werror -Wno-unused-parameter)
 
-# What nearly every file includes, parsed once: without it, parsing abseil and
-# the standard library is a third of the whole build. Only GCC, which lets
-# targets with other definitions share the header; clang, which checks the code,
-# sees each file's own includes.
+# What many files include, parsed once: without it, parsing abseil, JSON and
+# Protocol Buffers is a third of the whole build. Only GCC, which lets targets
+# with other definitions share the header; clang, which checks the code, sees
+# each file's own includes.
 set(ELASTICDL_PCH_HEADERS
   <algorithm> <functional> <map> <memory> <optional> <set> <string> <utility>
   <vector>
   <absl/status/status.h> <absl/status/statusor.h> <absl/strings/match.h>
   <absl/strings/numbers.h> <absl/strings/str_cat.h> <absl/strings/str_join.h>
-  <absl/strings/str_split.h> <absl/time/time.h>)
+  <absl/strings/str_split.h> <absl/time/time.h>
+  <google/protobuf/message.h> <nlohmann/json.hpp>)
+set(ELASTICDL_TEST_PCH_HEADERS <gmock/gmock.h> <gtest/gtest.h>)
+# Tests are compiled with less optimisation than what they test: two thirds of
+# their compiler's time would go into the macros of GoogleTest, which run once.
+# It differs from the product's, so that tests have a precompiled header of
+# their own. Flags of other build types say what they want.
+set(ELASTICDL_TEST_OPTIONS $<$<CONFIG:Release>:-O1>)
+
+# _elasticdl_pch_owner(<name> <header>...): a library whose precompiled header
+# other targets share.
+function(_elasticdl_pch_owner name)
+  file(CONFIGURE OUTPUT ${CMAKE_BINARY_DIR}/${name}.cc
+       CONTENT "// Owns a precompiled header.\n")
+  add_library(elasticdl_${name} STATIC ${CMAKE_BINARY_DIR}/${name}.cc)
+  target_compile_options(elasticdl_${name} PRIVATE ${ELASTICDL_WARNINGS})
+  target_precompile_headers(elasticdl_${name} PRIVATE ${ARGN})
+endfunction()
+
 if(CMAKE_CXX_COMPILER_ID STREQUAL GNU AND NOT ELASTICDL_SANITIZE)
-  foreach(name pch pch_json)
-    file(CONFIGURE OUTPUT ${CMAKE_BINARY_DIR}/${name}.cc
-         CONTENT "// Owns a precompiled header.\n")
-    add_library(elasticdl_${name} STATIC ${CMAKE_BINARY_DIR}/${name}.cc)
-    target_compile_options(elasticdl_${name} PRIVATE ${ELASTICDL_WARNINGS})
-  endforeach()
-  target_precompile_headers(elasticdl_pch PRIVATE ${ELASTICDL_PCH_HEADERS})
-  target_precompile_headers(elasticdl_pch_json PRIVATE
-    ${ELASTICDL_PCH_HEADERS} <nlohmann/json.hpp>)
+  _elasticdl_pch_owner(pch ${ELASTICDL_PCH_HEADERS})
+  if(ELASTICDL_BUILD_TESTS)
+    _elasticdl_pch_owner(pch_test
+      ${ELASTICDL_PCH_HEADERS} ${ELASTICDL_TEST_PCH_HEADERS})
+    target_compile_options(elasticdl_pch_test PRIVATE ${ELASTICDL_TEST_OPTIONS})
+    target_link_libraries(elasticdl_pch_test PRIVATE GTest::gmock)
+  endif()
+endif()
+if(ELASTICDL_BUILD_TESTS AND ELASTICDL_WITH_TORCH)
+  _elasticdl_pch_owner(pch_torch_test
+    <torch/torch.h> ${ELASTICDL_TEST_PCH_HEADERS})
+  target_compile_options(elasticdl_pch_torch_test PRIVATE
+    ${ELASTICDL_TEST_OPTIONS})
+  target_link_libraries(elasticdl_pch_torch_test PRIVATE
+    elasticdl::torch GTest::gmock)
 endif()
 
+# Compiles the files of a module in groups of about <most>: what they include,
+# and the templates that they use, are compiled once for each group. Groups are
+# of equal size, so that none is left over for one processor.
+function(_elasticdl_compile_in_groups target most)
+  get_target_property(sources ${target} SOURCES)
+  list(LENGTH sources files)
+  math(EXPR groups "(${files} + ${most} - 1) / ${most}")
+  math(EXPR size "(${files} + ${groups} - 1) / ${groups}")
+  set_target_properties(${target} PROPERTIES
+    UNITY_BUILD ON UNITY_BUILD_BATCH_SIZE ${size})
+  # GCC takes the files of a group for headers.
+  target_compile_options(${target} PRIVATE
+    $<$<CXX_COMPILER_ID:GNU>:-Wno-subobject-linkage>)
+endfunction()
+
+# elasticdl_test_code(<target> [NO_GTEST|TORCH]): the options of code of tests,
+# of helpers too. NO_GTEST: it is not linked with GoogleTest. TORCH: it includes
+# torch.
+function(elasticdl_test_code target)
+  cmake_parse_arguments(arg "NO_GTEST;TORCH" "" "" ${ARGN})
+  # Programs are -fPIE by default, the libraries that own a header are not.
+  target_compile_options(${target} PRIVATE
+    ${ELASTICDL_WARNINGS} ${ELASTICDL_TEST_OPTIONS} -fPIC)
+  if(arg_TORCH)
+    target_precompile_headers(${target} REUSE_FROM elasticdl_pch_torch_test)
+  elseif(TARGET elasticdl_pch_test AND NOT arg_NO_GTEST)
+    target_precompile_headers(${target} REUSE_FROM elasticdl_pch_test)
+  endif()
+endfunction()
+
 # elasticdl_library(<module> SRCS ... [PUBLIC_HDRS ...] [DEPS ...]
-#                   [PRIVATE_DEPS ...] [TORCH|JSON])
+#                   [PRIVATE_DEPS ...] [TORCH])
 # Makes target elasticdl_<module>, alias elasticdl::<module>. PUBLIC_HDRS are
 # paths below include/ (e.g. elasticdl/data.h). TORCH: most files include torch;
-# the module has a precompiled header of its own, and its files are compiled in
-# groups. JSON: most files include nlohmann/json.hpp.
+# the module has a precompiled header of its own.
 function(elasticdl_library module)
-  cmake_parse_arguments(arg "TORCH;JSON" ""
+  cmake_parse_arguments(arg "TORCH" ""
                         "SRCS;PUBLIC_HDRS;DEPS;PRIVATE_DEPS" ${ARGN})
   if(arg_UNPARSED_ARGUMENTS)
     message(FATAL_ERROR
@@ -63,30 +116,20 @@ function(elasticdl_library module)
   add_library(${target} STATIC ${arg_SRCS})
   add_library(elasticdl::${module} ALIAS ${target})
   if(alone)
-    # Of no program: who only builds those need not wait for it.
-    add_library(${target}_headers OBJECT ${alone})
+    # Part of the target product, which clang compiles, and of nothing else.
+    add_library(${target}_headers OBJECT EXCLUDE_FROM_ALL ${alone})
     target_compile_options(${target}_headers PRIVATE ${ELASTICDL_WARNINGS})
     target_link_libraries(${target}_headers PRIVATE ${target})
   endif()
   if(arg_TORCH)
     # Reading torch's precompiled header takes longer than compiling what a file
     # has of its own.
-    set_target_properties(${target} PROPERTIES
-      UNITY_BUILD ON UNITY_BUILD_BATCH_SIZE 5)
+    _elasticdl_compile_in_groups(${target} 5)
   elseif(ELASTICDL_UNITY)
-    # Files of one module include much the same: templates of JSON and messages
-    # are compiled once per group. Changing one file recompiles its group, so it
-    # is for builds from scratch.
-    set_target_properties(${target} PROPERTIES
-      UNITY_BUILD ON UNITY_BUILD_BATCH_SIZE 8)
-    # GCC takes the files of a group for headers.
-    target_compile_options(${target} PRIVATE
-      $<$<CXX_COMPILER_ID:GNU>:-Wno-subobject-linkage>)
+    _elasticdl_compile_in_groups(${target} 8)
   endif()
   if(arg_TORCH)
     # It has a precompiled header of its own.
-  elseif(arg_JSON AND TARGET elasticdl_pch_json)
-    target_precompile_headers(${target} REUSE_FROM elasticdl_pch_json)
   elseif(TARGET elasticdl_pch)
     target_precompile_headers(${target} REUSE_FROM elasticdl_pch)
   endif()
@@ -118,15 +161,15 @@ endfunction()
 
 # elasticdl_test(<module>/<unit> [LABEL unit|contract|integration|kube|gpu]
 #                [SRCS helper.cc ...] [DEPS ...] [PROGRAMS target ...]
-#                [TIMEOUT seconds] [COST number] [SERIAL] [THREADS])
+#                [TIMEOUT seconds] [COST number] [SERIAL] [THREADS] [TORCH])
 # Registers tests/<module>/<unit>_test.cc. The test sees the private headers of
 # its own module and links GoogleTest. PROGRAMS are built before it. COST: ctest
 # starts those with the highest first, so that the longest do not end alone. THREADS: the
 # code under test has threads of its own and needs no gRPC, so that ThreadSanitizer
 # can judge it: `make tsan` runs it. Its label gets "-threads" at the end, which
-# ctest's -L unit matches too.
+# ctest's -L unit matches too. TORCH: see elasticdl_test_code.
 function(elasticdl_test path)
-  cmake_parse_arguments(arg "SERIAL;THREADS" "LABEL;TIMEOUT;COST"
+  cmake_parse_arguments(arg "SERIAL;THREADS;TORCH" "LABEL;TIMEOUT;COST"
                         "SRCS;DEPS;PROGRAMS"
                         ${ARGN})
   if(NOT arg_LABEL)
@@ -145,7 +188,11 @@ function(elasticdl_test path)
   set(source ${ELASTICDL_ROOT}/tests/${path}_test.cc)
   list(TRANSFORM arg_SRCS PREPEND ${ELASTICDL_ROOT}/tests/${module}/)
   add_executable(${target} ${source} ${arg_SRCS})
-  target_compile_options(${target} PRIVATE ${ELASTICDL_WARNINGS})
+  if(arg_TORCH)
+    elasticdl_test_code(${target} TORCH)
+  else()
+    elasticdl_test_code(${target})
+  endif()
   target_include_directories(${target} PRIVATE ${ELASTICDL_ROOT}/tests)
   if(TARGET elasticdl_${module})
     get_target_property(dir elasticdl_${module} ELASTICDL_SOURCE_DIR)

@@ -4,6 +4,7 @@
 
 #include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
+#include "elasticdl/common/json_text.h"
 #include "elasticdl/common/status.h"
 #include "resource.h"
 
@@ -49,7 +50,7 @@ absl::StatusOr<Json> Client::Ask(const Request& request) {
       const Response response,
       transport_->Call(request, options_.timeout, &cancel_));
   ELASTICDL_RETURN_IF_ERROR(ToStatus(request, response));
-  Json object = Json::parse(response.body, nullptr, false);
+  Json object = ParseJson(response.body);
   if (!object.is_object()) {
     return absl::UnavailableError(
         absl::StrCat(request.method, " ", request.path.back(),
@@ -64,7 +65,7 @@ Request Client::CreateRequest(const Resource& resource,
   Request request;
   request.method = "POST";
   request.path = PathOf(resource, NamespaceOf(object));
-  request.body = object.dump(-1, ' ', false, Json::error_handler_t::replace);
+  request.body = JsonText(object);
   return request;
 }
 
@@ -100,7 +101,7 @@ absl::StatusOr<Json> Client::Replace(const Resource& resource,
   Request request;
   request.method = "PUT";
   request.path = PathOf(resource, NamespaceOf(object), name);
-  request.body = object.dump(-1, ' ', false, Json::error_handler_t::replace);
+  request.body = JsonText(object);
   return Ask(request);
 }
 
@@ -111,8 +112,7 @@ absl::StatusOr<Json> Client::Patch(const Resource& resource,
   request.method = "PATCH";
   request.path = PathOf(resource, options_.namespace_name, name);
   request.content_type = "application/merge-patch+json";
-  request.body =
-      merge_patch.dump(-1, ' ', false, Json::error_handler_t::replace);
+  request.body = JsonText(merge_patch);
   return Ask(request);
 }
 
@@ -127,7 +127,7 @@ absl::Status Client::Delete(const Resource& resource, const std::string& name,
   Request request;
   request.method = "DELETE";
   request.path = PathOf(resource, options_.namespace_name, name);
-  request.body = options.dump();
+  request.body = JsonText(options);
   return Ask(request).status();
 }
 
@@ -198,7 +198,7 @@ absl::StatusOr<Response> Client::Proxy(
   ELASTICDL_ASSIGN_OR_RETURN(
       Response response, transport_->Call(request, options_.timeout, &cancel_));
   if (response.code >= 400) {
-    const Json body = Json::parse(response.body, nullptr, false);
+    const Json body = ParseJson(response.body);
     // Servers before 1.21 answer in plain text.
     if (TextAt(body, "/kind") == "Status" ||
         absl::StartsWithIgnoreCase(response.body,

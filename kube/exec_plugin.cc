@@ -8,6 +8,7 @@
 #include "absl/strings/escaping.h"
 #include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
+#include "elasticdl/common/json_text.h"
 #include "elasticdl/common/status.h"
 #include "elasticdl/kube/client.h"
 #include "elasticdl/process.h"
@@ -70,12 +71,12 @@ std::string ExecInfo(const ClusterConfig& config) {
     if (!config.proxy_url.empty()) cluster["proxy-url"] = config.proxy_url;
     info["spec"]["cluster"] = std::move(cluster);
   }
-  return info.dump(-1, ' ', false, nlohmann::json::error_handler_t::replace);
+  return JsonText(info);
 }
 
 absl::StatusOr<PluginCredential> ParseExecCredential(
     const std::string& api_version, absl::string_view output) {
-  const Json object = Json::parse(output, nullptr, false);
+  const Json object = ParseJson(output);
   if (TextAt(object, "/kind") != "ExecCredential") {
     return absl::UnauthenticatedError("printed no ExecCredential");
   }

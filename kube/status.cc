@@ -2,6 +2,7 @@
 #include "absl/strings/ascii.h"
 #include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
+#include "elasticdl/common/json_text.h"
 #include "elasticdl/kube/client.h"
 #include "url.h"
 
@@ -56,7 +57,7 @@ std::string Asked(const Request& request) {
 
 absl::Status ToStatus(const Request& request, const Response& response) {
   if (response.code >= 200 && response.code < 300) return absl::OkStatus();
-  const Json body = Json::parse(response.body, nullptr, false);
+  const Json body = ParseJson(response.body);
   std::string message = TextAt(body, "/message");
   const std::string reason = TextAt(body, "/reason");
   const absl::StatusCode code = CodeOf(response.code, reason, message);

@@ -10,6 +10,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "elasticdl/common/clock.h"
+#include "elasticdl/common/json_text.h"
 #include "elasticdl/common/mutex.h"
 #include "elasticdl/common/status.h"
 #include "elasticdl/common/thread.h"
@@ -92,7 +93,7 @@ class Watch::Loop {
     if (!status.ok()) {
       Emit(core_.OnList(status));
     } else {
-      Emit(core_.OnList(Json::parse(response->body, nullptr, false)));
+      Emit(core_.OnList(ParseJson(response->body)));
     }
   }
 

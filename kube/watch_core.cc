@@ -4,6 +4,7 @@
 
 #include "absl/strings/ascii.h"
 #include "absl/strings/str_cat.h"
+#include "elasticdl/common/json_text.h"
 
 namespace elasticdl::kube {
 namespace {
@@ -127,7 +128,7 @@ WatchCore::Events WatchCore::OnWatchBytes(absl::string_view bytes) {
 }
 
 void WatchCore::OnLine(absl::string_view line, Events& out) {
-  Json event = Json::parse(line, nullptr, false);
+  Json event = ParseJson(line);
   const auto object = event.is_object() ? event.find("object") : event.end();
   const std::string type = TextAt(event, "/type");
   if (!event.is_object() || object == event.end() || !object->is_object()) {
@@ -164,7 +165,7 @@ void WatchCore::OnObject(const std::string& type, Json object, Events& out) {
 void WatchCore::OnErrorEvent(const Json& status) {
   Response response;
   response.code = static_cast<int>(NumberAt(status, "/code", 500));
-  response.body = status.dump(-1, ' ', false, Json::error_handler_t::replace);
+  response.body = JsonText(status);
   absl::Status error = ToStatus(Request(), response);
   if (error.ok()) error = absl::UnavailableError("a watch reported ERROR");
   Break(std::move(error));

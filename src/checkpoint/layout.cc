@@ -12,6 +12,7 @@
 #include "absl/strings/strip.h"
 #include "elasticdl/common/crc32.h"
 #include "elasticdl/common/hash.h"
+#include "elasticdl/common/json_text.h"
 #include "elasticdl/common/status.h"
 #include "nlohmann/json.hpp"
 
@@ -89,14 +90,8 @@ bool ParseFiles(const Json& json, std::vector<ManifestFile>& files) {
   return true;
 }
 
-// Never throws: bytes that are not UTF-8 (a broken optimizer spec) are
-// replaced.
-std::string Dump(const Json& json, int indent) {
-  return json.dump(indent, ' ', false, Json::error_handler_t::replace);
-}
-
 std::string Checksum(const Json& without_checksum) {
-  return Hex(Crc32c(Dump(without_checksum, -1)));
+  return Hex(Crc32c(JsonText(without_checksum)));
 }
 
 }  // namespace
@@ -152,7 +147,7 @@ std::string FormatManifest(const Manifest& manifest) {
     json["lineage"] = manifest.lineage.generation;
   }
   json["checksum"] = Checksum(json);
-  return Dump(json, 2) + "\n";
+  return JsonText(json, 2) + "\n";
 }
 
 absl::StatusOr<Manifest> ParseManifest(absl::string_view text,
@@ -160,8 +155,7 @@ absl::StatusOr<Manifest> ParseManifest(absl::string_view text,
   const auto bad = [path](absl::string_view why) {
     return absl::DataLossError(absl::StrCat("read ", path, ": ", why));
   };
-  Json json = Json::parse(text.begin(), text.end(), nullptr,
-                          /*allow_exceptions=*/false);
+  Json json = ParseJson(text);
   if (!json.is_object()) return bad("not a JSON object");
   std::string checksum;
   if (!Get(json, "checksum", checksum)) return bad("has no checksum");
@@ -194,14 +188,14 @@ absl::StatusOr<Manifest> ParseManifest(absl::string_view text,
 }
 
 std::string FormatFence(const Lineage& lineage) {
-  return Dump({{"run", lineage.run}, {"lineage", lineage.generation}}, -1) +
+  return JsonText(
+             Json({{"run", lineage.run}, {"lineage", lineage.generation}})) +
          "\n";
 }
 
 absl::StatusOr<Lineage> ParseFence(absl::string_view text,
                                    absl::string_view path) {
-  const Json json = Json::parse(text.begin(), text.end(), nullptr,
-                                /*allow_exceptions=*/false);
+  const Json json = ParseJson(text);
   Lineage lineage;
   if (!json.is_object() || !GetLineage(json, lineage)) {
     return absl::DataLossError(absl::StrCat("read ", path, ": not a fence"));

@@ -14,6 +14,7 @@
 #include "absl/strings/str_format.h"
 #include "absl/strings/str_join.h"
 #include "absl/time/time.h"
+#include "elasticdl/common/json_text.h"
 #include "elasticdl/common/limits.h"
 #include "elasticdl/common/status.h"
 #include "elasticdl/common/text.h"
@@ -185,9 +186,8 @@ int TopCommand(const std::vector<std::string>& args, const JobFinder& find) {
   if (!json && !once && terminal) return WatchJob(set, **job);
   const auto body = (*job)->Status();
   if (!body.ok()) return Fail(set, body.status());
-  std::printf("%s",
-              json ? absl::StrCat(*body, "\n").c_str()
-                   : FormatStatus(Json::parse(*body, nullptr, false)).c_str());
+  std::printf("%s", json ? absl::StrCat(*body, "\n").c_str()
+                         : FormatStatus(ParseJson(*body)).c_str());
   return 0;
 }
 
@@ -290,7 +290,7 @@ void PrintJobs(std::vector<JobSummary> jobs, bool json,
                       {"reason", job.reason},
                       {job.place_kind, job.place}});
     }
-    std::printf("%s\n", list.dump().c_str());
+    std::printf("%s\n", JsonText(list).c_str());
     return;
   }
   if (jobs.empty()) std::printf("%s\n", none.c_str());

@@ -7,6 +7,7 @@
 #include "absl/strings/numbers.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/strip.h"
+#include "elasticdl/common/json_text.h"
 
 namespace elasticdl::cli {
 namespace {
@@ -28,7 +29,7 @@ absl::string_view WithoutAttempt(absl::string_view pod) {
 
 // The text of {"error": "…"}, or the whole body.
 std::string ErrorOf(const std::string& body) {
-  const Json json = Json::parse(body, nullptr, /*allow_exceptions=*/false);
+  const Json json = ParseJson(body);
   if (json.is_object() && json.contains("error") && json["error"].is_string()) {
     return json["error"].get<std::string>();
   }

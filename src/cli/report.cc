@@ -18,7 +18,7 @@
 namespace elasticdl::cli {
 namespace {
 
-constexpr char kGroup[] = "Options";
+constexpr char kReportGroup[] = "Options";
 
 absl::Status Write(const std::string& path, const std::string& text) {
   if (path == "-") return WriteAll(STDOUT_FILENO, text, "standard output");
@@ -79,11 +79,12 @@ int ReportCommand(const std::vector<std::string>& args, const JobFinder& find) {
   choice.AddTo(&set);
   std::string output = "report.html";
   std::string event_log;
-  set.Add("output", &output,
-          flags::Info(kGroup, "The file to write; - is the standard output.")
-              .Value("FILE"));
+  set.Add(
+      "output", &output,
+      flags::Info(kReportGroup, "The file to write; - is the standard output.")
+          .Value("FILE"));
   set.Add("event_log", &event_log,
-          flags::Info(kGroup,
+          flags::Info(kReportGroup,
                       "Make it from this event log (--event_log of the job) "
                       "alone.")
               .Value("FILE"));

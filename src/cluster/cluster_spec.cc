@@ -8,6 +8,7 @@
 #include "absl/strings/ascii.h"
 #include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
+#include "elasticdl/common/json_text.h"
 #include "elasticdl/common/status.h"
 
 namespace elasticdl::cluster {
@@ -60,7 +61,7 @@ absl::Status MergeStrings(const std::string& where, const Json& value,
   if (!value.is_object()) return Bad(where, ": want an object of strings");
   for (const auto& [key, one] : value.items()) {
     if (!one.is_string() && !one.is_null()) {
-      return Bad(where, ": '", key, "' must be a string, not ", one.dump());
+      return Bad(where, ": '", key, "' must be a string, not ", JsonText(one));
     }
   }
   if (!target->is_object()) *target = Json::object();
@@ -73,7 +74,8 @@ absl::Status AddEnv(const std::string& where, const Json& value,
   if (value.is_object()) {
     for (const auto& [name, text] : value.items()) {
       if (!text.is_string()) {
-        return Bad(where, ": '", name, "' must be a string, not ", text.dump());
+        return Bad(where, ": '", name, "' must be a string, not ",
+                   JsonText(text));
       }
       SetEnv({{"name", name}, {"value", text}}, container);
     }
@@ -85,7 +87,7 @@ absl::Status AddEnv(const std::string& where, const Json& value,
   for (const Json& variable : value) {
     if (!variable.is_object() || !variable.contains("name") ||
         !variable["name"].is_string()) {
-      return Bad(where, ": ", variable.dump(), " has no \"name\"");
+      return Bad(where, ": ", JsonText(variable), " has no \"name\"");
     }
     SetEnv(variable, container);
   }

@@ -7,6 +7,7 @@
 
 #include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
+#include "elasticdl/common/json_text.h"
 #include "elasticdl/common/status.h"
 
 namespace elasticdl::cluster {
@@ -290,8 +291,8 @@ absl::StatusOr<JobObjects> MakeJobObjects(const JobOptions& options) {
 Json MakeSecret(const JobOptions& options, const JobObjects& objects) {
   Json data = {{kTokenKey, options.token},
                // On lines of their own, for people who edit a --yaml file.
-               {kWorkerPodKey, objects.worker_pod.dump(2)},
-               {kPsPodKey, objects.ps_pod.dump(2)}};
+               {kWorkerPodKey, JsonText(objects.worker_pod, 2)},
+               {kPsPodKey, JsonText(objects.ps_pod, 2)}};
   if (!options.populate_env_names.empty()) {
     data[kPopulateEnvNamesKey] = options.populate_env_names;
   }

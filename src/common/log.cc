@@ -12,6 +12,7 @@
 #include "absl/strings/ascii.h"
 #include "absl/strings/string_view.h"
 #include "absl/time/time.h"
+#include "elasticdl/common/json_text.h"
 #include "elasticdl/common/mutex.h"
 
 namespace elasticdl {
@@ -81,10 +82,7 @@ class JsonFormatter : public spdlog::formatter {
     if (context.generation >= 0) json["generation"] = context.generation.load();
     if (context.step >= 0) json["step"] = context.step.load();
     json["message"] = std::string(line.payload.data(), line.payload.size());
-    const std::string text =
-        json.dump(-1, ' ', false,
-                  nlohmann::ordered_json::error_handler_t::replace) +
-        "\n";
+    const std::string text = JsonText(json) + "\n";
     out.append(text.data(), text.data() + text.size());
   }
   std::unique_ptr<spdlog::formatter> clone() const override {

@@ -9,6 +9,7 @@
 #include "absl/strings/str_cat.h"
 #include "elasticdl/common/file.h"
 #include "elasticdl/common/hash.h"
+#include "elasticdl/common/json_text.h"
 #include "elasticdl/common/status.h"
 #include "mapped_file.h"
 
@@ -35,7 +36,7 @@ absl::StatusOr<FetchManifest> ReadCompleteManifest(
     const std::string& directory) {
   const std::string path = JoinPath(directory, kName);
   ELASTICDL_ASSIGN_OR_RETURN(const std::string text, ReadFile(path));
-  const json root = json::parse(text, nullptr, /*allow_exceptions=*/false);
+  const json root = ParseJson(text);
   if (!root.is_object()) return Unfit(path, "not a JSON object");
   FetchManifest manifest;
   // json's accessors throw when a type is another than expected.

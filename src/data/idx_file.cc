@@ -67,7 +67,6 @@ absl::Status IdxFile::ParseHeader(absl::string_view bytes) {
   num_items_ = LoadBigEndian32(bytes.data() + 4);
   for (size_t i = 1; i < dimensions; ++i) {
     const uint32_t dimension = LoadBigEndian32(bytes.data() + 4 + 4 * i);
-    item_shape_.push_back(dimension);
     item_bytes_ *= dimension;
     if (item_bytes_ == 0 || item_bytes_ > bytes.size()) {
       return absl::DataLossError("IDX dimensions do not fit the file");

@@ -4,7 +4,6 @@
 #include <cstdint>
 #include <memory>
 #include <string>
-#include <vector>
 
 #include "absl/status/statusor.h"
 #include "absl/strings/string_view.h"
@@ -22,8 +21,6 @@ class IdxFile {
   const std::string& path() const { return path_; }
   int64_t num_items() const { return num_items_; }
   size_t item_bytes() const { return item_bytes_; }
-  // Dimensions of one item; none for a list of numbers.
-  const std::vector<int64_t>& item_shape() const { return item_shape_; }
   // `item` in [0, num_items()).
   absl::string_view Item(int64_t item) const {
     return items_.substr(static_cast<size_t>(item) * item_bytes_, item_bytes_);
@@ -38,7 +35,6 @@ class IdxFile {
   absl::string_view items_;
   int64_t num_items_ = 0;
   size_t item_bytes_ = 1;
-  std::vector<int64_t> item_shape_;
 };
 
 // "dir/train-images-idx3-ubyte.gz" and the like.

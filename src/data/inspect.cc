@@ -2,22 +2,21 @@
 #include "elasticdl/data/inspect.h"
 
 #include <set>
-#include <utility>
 
 #include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
-#include "elasticdl/common/file.h"
 #include "elasticdl/common/status.h"
+#include "file_list.h"
 
 namespace elasticdl::data {
 namespace {
 
 constexpr RecordIoFile::Options kSalvage{/*salvage=*/true};
 
-// Hidden files, markers and notes beside the data are not data.
+// Markers and notes beside the data are not data.
 bool IsDataName(const std::string& name) {
-  return name[0] != '.' && name[0] != '_' && !absl::EndsWith(name, ".json") &&
+  return name[0] != '_' && !absl::EndsWith(name, ".json") &&
          !absl::EndsWith(name, ".md");
 }
 
@@ -38,19 +37,8 @@ void VerifyFile(const RecordIoFile& file, VerifyResult& result) {
 
 absl::StatusOr<std::vector<std::string>> ListRecordIoFiles(
     const std::string& origin) {
-  if (!FileExists(origin)) {
-    return absl::NotFoundError(
-        absl::StrCat("open data '", origin, "': no such file or folder"));
-  }
-  if (!IsDirectory(origin)) return std::vector<std::string>{origin};
-  ELASTICDL_ASSIGN_OR_RETURN(const auto names, ListDirectory(origin));
-  std::vector<std::string> files;
-  for (const std::string& name : names) {
-    std::string path = JoinPath(origin, name);
-    if (IsDataName(name) && !IsDirectory(path)) {
-      files.push_back(std::move(path));
-    }
-  }
+  ELASTICDL_ASSIGN_OR_RETURN(std::vector<std::string> files,
+                             ListFiles(origin, IsDataName));
   if (files.empty()) {
     return absl::InvalidArgumentError(
         absl::StrCat("open data '", origin, "': the data set has no records"));

@@ -14,6 +14,7 @@
 #include "elasticdl/common/file.h"
 #include "elasticdl/common/status.h"
 #include "elasticdl/data/inspect.h"
+#include "file_list.h"
 #include "idx_file.h"
 
 namespace elasticdl::data {
@@ -33,27 +34,6 @@ bool IsSeparated(absl::string_view path) {
 }
 bool IsPlainText(absl::string_view path) {
   return absl::EndsWithIgnoreCase(path, ".txt");
-}
-
-// A file by itself; of a folder the visible files, sorted, those that `accept`
-// takes.
-template <typename Accept>
-absl::StatusOr<std::vector<std::string>> ListFiles(const std::string& origin,
-                                                   Accept accept) {
-  if (!FileExists(origin)) {
-    return absl::NotFoundError(
-        absl::StrCat("open data '", origin, "': no such file or folder"));
-  }
-  if (!IsDirectory(origin)) return std::vector<std::string>{origin};
-  ELASTICDL_ASSIGN_OR_RETURN(const auto names, ListDirectory(origin));
-  std::vector<std::string> files;
-  for (const std::string& name : names) {
-    std::string path = JoinPath(origin, name);
-    if (name[0] != '.' && !IsDirectory(path) && accept(path)) {
-      files.push_back(std::move(path));
-    }
-  }
-  return files;
 }
 
 std::string GuessType(const std::string& origin) {

@@ -11,6 +11,7 @@
 #include "absl/strings/strip.h"
 #include "credential_helper.h"
 #include "elasticdl/common/file.h"
+#include "elasticdl/common/json_text.h"
 #include "elasticdl/common/status.h"
 #include "json_field.h"
 
@@ -32,8 +33,7 @@ std::string HostOf(absl::string_view server) {
 
 // With padding, which the engine wants and absl's web-safe form lacks.
 std::string Encode(const nlohmann::json& object) {
-  const std::string text =
-      object.dump(-1, ' ', false, nlohmann::json::error_handler_t::replace);
+  const std::string text = JsonText(object);
   return absl::StrReplaceAll(absl::Base64Escape(text),
                              {{"+", "-"}, {"/", "_"}});
 }
@@ -92,7 +92,7 @@ absl::StatusOr<RegistryAuth> RegistryAuth::Read(const std::string& config_dir,
   absl::StatusOr<std::string> text = ReadFile(file);
   if (absl::IsNotFound(text.status())) return auth;
   if (!text.ok()) return text.status();
-  *auth.config_ = nlohmann::json::parse(*text, nullptr, false);
+  *auth.config_ = ParseJson(*text);
   if (!auth.config_->is_object()) {
     return absl::InvalidArgumentError(
         absl::StrCat(file, " is not a JSON object"));

@@ -5,6 +5,7 @@
 #include "absl/strings/ascii.h"
 #include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
+#include "elasticdl/common/json_text.h"
 #include "elasticdl/common/status.h"
 #include "elasticdl/process.h"
 #include "json_field.h"
@@ -21,7 +22,7 @@ absl::StatusOr<HelperAnswer> Parse(const std::string& text, int code) {
     // If it failed, its output is a message and not a secret.
     return absl::UnavailableError(absl::StripAsciiWhitespace(text));
   }
-  const auto root = nlohmann::json::parse(text, nullptr, false);
+  const auto root = ParseJson(text);
   if (!root.is_object()) return absl::UnavailableError("it gave no JSON");
   HelperAnswer answer;
   answer.user = StringField(root, "Username");

@@ -10,6 +10,7 @@
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_split.h"
 #include "auth.h"
+#include "elasticdl/common/json_text.h"
 #include "elasticdl/common/status.h"
 #include "elasticdl/docker/image_name.h"
 #include "elasticdl/http/client.h"
@@ -44,7 +45,7 @@ int MinorVersion(const std::string& version) {
 
 absl::Status HttpToStatus(const http::Response& response,
                           absl::string_view what) {
-  const auto root = nlohmann::json::parse(response.body, nullptr, false);
+  const auto root = ParseJson(response.body);
   std::string message = StringField(root, "message");
   if (message.empty()) {
     message = absl::StrCat("HTTP ", response.code, " ", response.body);
@@ -85,7 +86,7 @@ class Messages {
 
  private:
   void Take(const std::string& object) {
-    const auto root = nlohmann::json::parse(object, nullptr, false);
+    const auto root = ParseJson(object);
     if (!root.is_object()) return;
     const std::string error = StringField(root, "error");
     if (!error.empty()) {
@@ -147,10 +148,7 @@ std::string BuildQuery(const BuildOptions& options,
   if (options.no_cache) query += "&nocache=1";
   if (!options.build_args.empty()) {
     const nlohmann::json args(options.build_args);
-    absl::StrAppend(
-        &query, "&buildargs=",
-        PercentEncode(args.dump(-1, ' ', false,
-                                nlohmann::json::error_handler_t::replace)));
+    absl::StrAppend(&query, "&buildargs=", PercentEncode(JsonText(args)));
   }
   return query;
 }
@@ -328,7 +326,7 @@ absl::StatusOr<std::string> Engine::ImageId(const std::string& image) {
   if (response.code / 100 != 2) {
     return HttpToStatus(response, absl::StrCat("inspect ", image));
   }
-  return StringField(nlohmann::json::parse(body, nullptr, false), "Id");
+  return StringField(ParseJson(body), "Id");
 }
 
 }  // namespace elasticdl::docker

@@ -8,15 +8,14 @@
 
 #include "absl/strings/match.h"
 #include "absl/strings/string_view.h"
+#include "elasticdl/common/json_text.h"
 
 namespace elasticdl::experiment {
 
 // Thread-compatible.
 class EventLine {
  public:
-  explicit EventLine(absl::string_view line)
-      : json_(nlohmann::json::parse(line.begin(), line.end(), nullptr,
-                                    /*allow_exceptions=*/false)) {}
+  explicit EventLine(absl::string_view line) : json_(ParseJson(line)) {}
 
   bool valid() const { return json_.is_object(); }
   bool Has(const char* key) const { return valid() && json_.contains(key); }

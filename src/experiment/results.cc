@@ -6,6 +6,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_split.h"
+#include "elasticdl/common/json_text.h"
 #include "elasticdl/common/status.h"
 #include "result_json.h"
 
@@ -159,13 +160,11 @@ double RunResult::CpuUtilisation() const {
 }
 
 std::string ResultLine(const RunResult& result) {
-  return ResultJson(result).dump(-1, ' ', false,
-                                 Json::error_handler_t::replace);
+  return JsonText(ResultJson(result));
 }
 
 absl::StatusOr<RunResult> ParseResultLine(absl::string_view line) {
-  const Json json = Json::parse(line.begin(), line.end(), nullptr,
-                                /*allow_exceptions=*/false);
+  const Json json = ParseOrderedJson(line);
   RunResult result;
   const Fields fields(json);
   fields.Get("id", &result.id);

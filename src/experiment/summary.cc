@@ -10,6 +10,7 @@
 #include "absl/strings/str_format.h"
 #include "absl/strings/str_join.h"
 #include "absl/strings/str_replace.h"
+#include "elasticdl/common/json_text.h"
 #include "elasticdl/experiment/results.h"
 #include "result_json.h"
 
@@ -340,8 +341,7 @@ std::string ResultsJson(const Plan& plan, const Summary& summary,
       json["runs"].push_back(ResultJson(result->second));
     }
   }
-  return absl::StrCat(json.dump(1, ' ', false, Json::error_handler_t::replace),
-                      "\n");
+  return absl::StrCat(JsonText(json, 1), "\n");
 }
 
 }  // namespace elasticdl::experiment

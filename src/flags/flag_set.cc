@@ -15,6 +15,7 @@
 #include "absl/strings/str_join.h"
 #include "config_file.h"
 #include "elasticdl/common/check.h"
+#include "elasticdl/common/json_text.h"
 #include "elasticdl/common/status.h"
 #include "elasticdl/flags/suggest.h"
 #include "flag_help.h"
@@ -396,12 +397,12 @@ std::string FlagSet::Pack() const {
         [&](const auto* target) { PackValue(*target, &values[flag.name]); },
         flag.target);
   }
-  return nlohmann::json({{"values", values}, {"given", given}}).dump();
+  return JsonText(nlohmann::json({{"values", values}, {"given", given}}));
 }
 
 absl::Status FlagSet::Unpack(const std::string& packed) {
   try {
-    const nlohmann::json all = nlohmann::json::parse(packed);
+    const nlohmann::json all = ParseJson(packed);
     for (const auto& [name, value] : all.at("values").items()) {
       const auto it = impl_->spellings.find(name);
       if (it == impl_->spellings.end()) {

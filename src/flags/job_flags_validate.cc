@@ -1,43 +1,17 @@
-// Rules between job flags, and what is derived from several of them.
-#include <algorithm>
+// Rules between job flags: a job's data, name, resources and checkpoints.
 #include <filesystem>
-#include <optional>
-#include <utility>
 
 #include "absl/strings/ascii.h"
 #include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
-#include "absl/strings/str_replace.h"
-#include "absl/strings/strip.h"
-#include "absl/time/clock.h"
 #include "elasticdl/common/file.h"
-#include "elasticdl/common/limits.h"
 #include "elasticdl/common/status.h"
-#include "elasticdl/flags/environment.h"
 #include "elasticdl/flags/grammar.h"
 #include "elasticdl/flags/job_flags.h"
-#include "elasticdl/flags/slurm.h"
+#include "job_flags_rules.h"
 
 namespace elasticdl::flags {
 namespace {
-
-constexpr char kPackedFlag[] = "--packed_flags=";
-
-constexpr char kLocal[] = "Local";
-constexpr char kPsStrategy[] = "ParameterServerStrategy";
-constexpr char kAllreduce[] = "AllreduceStrategy";
-// The longest pod name is elasticdl-<job>-master and must fit 63 characters.
-constexpr size_t kMaxJobName = 63 - 17;
-
-template <typename... Args>
-absl::Status BadFlag(const Args&... args) {
-  return absl::InvalidArgumentError(absl::StrCat(args...));
-}
-
-bool IsClient(JobCommand command) {
-  return command == JobCommand::kTrain || command == JobCommand::kEvaluate ||
-         command == JobCommand::kPredict;
-}
 
 // A local job's name is a folder and part of process titles.
 absl::Status CheckLocalJobName(const std::string& name) {
@@ -53,22 +27,6 @@ absl::Status CheckLocalJobName(const std::string& name) {
       "--job_name: '", name,
       "' may hold letters, digits, '-', '_' and '.' only, at most 100, "
       "with a letter or digit first");
-}
-
-// One worker for each task or GPU, unless a number was given.
-absl::Status FitToAllocation(const SlurmAllocation& allocation, JobFlags* f,
-                             FlagSet* set) {
-  const int64_t room = allocation.Workers(f->num_ps_pods);
-  if (!set->IsSet("num_workers")) {
-    if (f->Strategy() == kLocal) return absl::OkStatus();
-    return set->Set("num_workers", absl::StrCat(room));
-  }
-  if (f->num_workers > room) {
-    set->AddHint(absl::StrCat("--num_workers=", f->num_workers, ": Slurm job ",
-                              allocation.job_id, " has room for ", room,
-                              "; the others wait"));
-  }
-  return absl::OkStatus();
 }
 
 absl::Status CheckSlurm(const JobFlags& f, const FlagSet& set) {
@@ -136,173 +94,6 @@ absl::Status CheckData(JobCommand command, const JobFlags& f) {
   return absl::OkStatus();
 }
 
-// All who train do it together; evaluation and prediction have no such limit.
-absl::Status CheckWorldSize(const JobFlags& f) {
-  if (!absl::StartsWith(f.JobType(), "training_") || f.RunsJobCommand()) {
-    return absl::OkStatus();
-  }
-  for (const auto& [flag, value] : {std::pair("--num_workers", f.num_workers),
-                                    {"--max_workers", f.max_workers}}) {
-    if (value > kMaxWorldSize) {
-      return BadFlag(flag, "=", value, ": at most ", kMaxWorldSize,
-                     " workers can train together");
-    }
-  }
-  return absl::OkStatus();
-}
-
-// Nobody but mpirun can put workers into one MPI universe.
-absl::Status CheckCollective(JobCommand command, const JobFlags& f) {
-  const bool starts_workers =
-      IsClient(command) ||
-      (command == JobCommand::kMaster && f.pod_backend != "none");
-  if (f.collective == "nccl" && f.device == "cpu") {
-    return BadFlag(
-        "--collective=nccl is for GPUs; with --device=cpu use "
-        "--collective=auto");
-  }
-  if (f.collective != "mpi" || !starts_workers) return absl::OkStatus();
-  return BadFlag(
-      "--collective=mpi: workers are started with mpirun, after "
-      "elasticdl-master (docs/mpi.md)");
-}
-
-// With --device=cuda: one worker per GPU of this host, unless the user says
-// otherwise. With "auto" libtorch may be one without CUDA, and the jobs of
-// Slurm have the GPUs of their allocation.
-absl::Status FitToGpus(JobCommand command, JobFlags* f, FlagSet* set) {
-  if (!IsClient(command) || f->OnCluster() || f->device != "cuda" ||
-      f->gpu_sharing || f->HasServers() || f->Strategy() == kLocal ||
-      f->RunsJobCommand() || set->IsSet("slurm") ||
-      FindSlurmAllocation().has_value()) {
-    return absl::OkStatus();
-  }
-  const int64_t gpus = LocalGpuCount();
-  if (gpus == 0) return absl::OkStatus();
-  if (!set->IsSet("num_workers")) {
-    const int64_t most = f->max_workers > 0 ? f->max_workers : gpus;
-    return set->Set("num_workers", absl::StrCat(std::max(
-                                       f->min_workers, std::min(gpus, most))));
-  }
-  if (f->num_workers > gpus) {
-    return BadFlag("--num_workers=", f->num_workers, ": this host has ", gpus,
-                   gpus == 1 ? " GPU" : " GPUs",
-                   "; use fewer workers, or --gpu_sharing");
-  }
-  return absl::OkStatus();
-}
-
-absl::Status CheckWorkers(JobFlags* f, FlagSet* set) {
-  if (f->Strategy() == kLocal && f->num_workers != 1) {
-    if (set->IsSet("num_workers")) {
-      return BadFlag("--num_workers=", f->num_workers,
-                     ": the Local strategy has one worker");
-    }
-    ELASTICDL_RETURN_IF_ERROR(set->Set("num_workers", "1"));
-  }
-  if (f->max_workers != 0 && f->max_workers < f->num_workers) {
-    return BadFlag("--max_workers=", f->max_workers,
-                   " is less than --num_workers=", f->num_workers);
-  }
-  if (f->min_workers > f->num_workers) {
-    return BadFlag("--min_workers=", f->min_workers,
-                   " is more than --num_workers=", f->num_workers);
-  }
-  ELASTICDL_RETURN_IF_ERROR(CheckWorldSize(*f));
-  if (f->global_batch_size % f->minibatch_size != 0) {
-    return BadFlag("--global_batch_size=", f->global_batch_size,
-                   " is no multiple of --minibatch_size=", f->minibatch_size);
-  }
-  if (f->accumulation_steps > 1 && f->global_batch_size > 0) {
-    return BadFlag("--accumulation_steps=", f->accumulation_steps,
-                   ": --global_batch_size says how many minibatches a step "
-                   "has; give one of the two");
-  }
-  if (f->accumulation_steps > 1 && f->HasServers()) {
-    return BadFlag("--accumulation_steps=", f->accumulation_steps,
-                   " does not work with parameter servers; use a larger "
-                   "--minibatch_size");
-  }
-  if (f->HasServers() && f->device != "auto" && f->device != "cpu") {
-    return BadFlag("--device=", f->device,
-                   " does not work with parameter servers yet; use "
-                   "--device=cpu");
-  }
-  return absl::OkStatus();
-}
-
-std::string HowToGetServers(const JobFlags& f) {
-  return f.num_ps_pods > 0
-             ? absl::StrCat("--distribution_strategy=", kPsStrategy)
-             : "--num_ps_pods=N";
-}
-
-// Servers keep rows in as many buckets (elasticdl/ps/bucket.h), each with its
-// share of the rows.
-constexpr int64_t kBuckets = 1024;
-
-void HintMaxRows(const JobFlags& f, FlagSet* set) {
-  // With so few rows in a bucket, rounding and single pushes matter.
-  if (f.embedding_max_rows == 0 || f.embedding_max_rows >= 8 * kBuckets) return;
-  const int64_t share = (f.embedding_max_rows + kBuckets - 1) / kBuckets;
-  set->AddHint(absl::StrCat("--embedding_max_rows=", f.embedding_max_rows,
-                            " is a small number: each of ", kBuckets,
-                            " buckets keeps up to ", share, ", which makes ",
-                            share * kBuckets,
-                            " rows, and more after a push with many ids"));
-}
-
-absl::Status CheckBackup(const JobFlags& f) {
-  if (f.ps_backup == 0) return absl::OkStatus();
-  if (f.Strategy() != kPsStrategy) {
-    return BadFlag("--ps_backup=1 needs parameter servers: ",
-                   HowToGetServers(f));
-  }
-  if (f.num_ps_pods < 2) {
-    return BadFlag(
-        "--ps_backup=1 needs --num_ps_pods=2 or more: a server's backup "
-        "is another server");
-  }
-  if (!f.ps_audit.empty()) {
-    return BadFlag(
-        "--ps_audit cannot be used with --ps_backup=1: the audit of a part "
-        "would end when its backup takes over");
-  }
-  return absl::OkStatus();
-}
-
-absl::Status AdjustStrategy(JobFlags* f, FlagSet* set) {
-  if (f->distribution_strategy == kPsStrategy && f->num_ps_pods == 0) {
-    set->AddHint("--num_ps_pods is 0: training with AllreduceStrategy");
-    ELASTICDL_RETURN_IF_ERROR(set->Set("distribution_strategy", kAllreduce));
-  }
-  if (f->Strategy() != kPsStrategy) {
-    if (f->num_ps_pods > 0) {
-      set->AddHint(
-          absl::StrCat("--num_ps_pods has no effect under ", f->Strategy()));
-    }
-    if (f->use_async) {
-      set->AddHint(absl::StrCat("--use_async has no effect under ",
-                                f->Strategy(), "; ", HowToGetServers(*f),
-                                " makes it a job with parameter servers"));
-    }
-    return absl::OkStatus();
-  }
-  HintMaxRows(*f, set);
-  if (!f->use_async && f->get_model_steps != 1) {
-    set->AddHint("--get_model_steps is 1 in synchronous training");
-    ELASTICDL_RETURN_IF_ERROR(set->Set("get_model_steps", "1"));
-  }
-  if (f->use_async && f->grads_to_wait != 1) {
-    set->AddHint("--grads_to_wait is 1 in asynchronous training");
-    ELASTICDL_RETURN_IF_ERROR(set->Set("grads_to_wait", "1"));
-  }
-  if (f->lr_staleness_modulation && !f->use_async) {
-    set->AddHint("--lr_staleness_modulation has no effect without --use_async");
-  }
-  return absl::OkStatus();
-}
-
 // A server would refuse such pods, those of workers only when the master makes
 // them. What was not given is made to fit.
 absl::Status CheckResources(const JobFlags& f, const FlagSet& set) {
@@ -343,19 +134,6 @@ absl::Status AdjustCheckpoint(JobFlags* f, FlagSet* set) {
   return absl::OkStatus();
 }
 
-// The original's default is off. A job that hangs for ever helps nobody, so
-// only an explicit =false switches it off here (a bare flag means true).
-absl::Status AdjustTimeout(const JobFlags& f, FlagSet* set) {
-  if (!set->IsSet("relaunch_timeout_worker")) {
-    return set->Set("relaunch_timeout_worker", "true");
-  }
-  if (!f.relaunch_timeout_worker && f.task_timeout_secs > 0) {
-    return BadFlag("--task_timeout_secs=", f.task_timeout_secs,
-                   " contradicts --relaunch_timeout_worker=false");
-  }
-  return absl::OkStatus();
-}
-
 void HintEvaluation(const JobFlags& f, FlagSet* set) {
   if (!f.validation_data.empty()) return;
   if (f.evaluation_steps > 0) {
@@ -369,40 +147,17 @@ void HintEvaluation(const JobFlags& f, FlagSet* set) {
 
 }  // namespace
 
-bool JobFlags::OnCluster() const {
-  return !image.empty() || !docker_image_prefix.empty();
-}
-
-std::string JobFlags::Strategy() const {
-  if (!distribution_strategy.empty()) return distribution_strategy;
-  return num_ps_pods > 0 ? kPsStrategy : kAllreduce;
-}
-
-std::string JobFlags::JobType() const {
-  if (!job_type.empty()) return job_type;
-  if (!prediction_data.empty()) return "prediction_only";
-  if (training_data.empty() && !validation_data.empty()) {
-    return "evaluation_only";
+// The original's default is off. A job that hangs for ever helps nobody, so
+// only an explicit =false switches it off here (a bare flag means true).
+absl::Status AdjustTimeout(const JobFlags& f, FlagSet* set) {
+  if (!set->IsSet("relaunch_timeout_worker")) {
+    return set->Set("relaunch_timeout_worker", "true");
   }
-  // Validation data is always used, if only at the end.
-  return validation_data.empty() ? "training_only" : "training_with_evaluation";
-}
-
-bool JobFlags::RunsJobCommand() const {
-  return !job_command.empty() && !need_elasticdl_job_service;
-}
-
-bool JobFlags::HasServers() const {
-  return absl::StartsWith(JobType(), "training_") && !RunsJobCommand() &&
-         Strategy() == kPsStrategy;
-}
-
-std::string JobFlags::ModelFile() const {
-  const size_t dot = model_def.rfind('.');
-  if (dot == std::string::npos || absl::EndsWith(model_def, ".pt")) return "";
-  const std::string name =
-      absl::StrReplaceAll(model_def.substr(0, dot), {{".", "/"}});
-  return JoinPath(model_zoo, absl::StrCat(name, ".cc"));
+  if (!f.relaunch_timeout_worker && f.task_timeout_secs > 0) {
+    return BadFlag("--task_timeout_secs=", f.task_timeout_secs,
+                   " contradicts --relaunch_timeout_worker=false");
+  }
+  return absl::OkStatus();
 }
 
 absl::Status ValidateJobFlags(JobCommand command, JobFlags* flags,
@@ -443,94 +198,6 @@ void HintModelParams(const JobFlags& flags, FlagSet* set) {
     set->AddHint(absl::StrCat("--model_params: ", file, " does not mention '",
                               key, "', so it has no effect; is it misspelt?"));
   }
-}
-
-std::string DefaultJobName(const std::string& model_def, absl::Time now) {
-  return DefaultJobName(
-      model_def, absl::FormatTime("%m%d-%H%M%S", now, absl::LocalTimeZone()));
-}
-
-std::string DefaultJobName(const std::string& model_def,
-                           const std::string& suffix) {
-  std::string model = model_def;
-  if (absl::EndsWith(model, ".pt")) model.resize(model.size() - 3);
-  // a.b.fn → b; path/net → net.
-  if (const size_t slash = model.rfind('/'); slash != std::string::npos) {
-    model = model.substr(slash + 1);
-  } else if (const size_t dot = model.rfind('.'); dot != std::string::npos) {
-    model.resize(dot);
-    if (const size_t before = model.rfind('.'); before != std::string::npos) {
-      model = model.substr(before + 1);
-    }
-  }
-  std::string name;
-  for (char c : absl::AsciiStrToLower(model)) {
-    const bool plain = absl::ascii_isalnum(static_cast<unsigned char>(c));
-    if (plain) name += c;
-    if (!plain && !name.empty() && name.back() != '-') name += '-';
-  }
-  name.resize(std::min(name.size(), kMaxJobName - suffix.size() - 1));
-  while (!name.empty() && name.back() == '-') name.pop_back();
-  if (name.empty()) name = "job";
-  return absl::StrCat(name, "-", suffix);
-}
-
-std::string PackedArgument(const FlagSet& set) {
-  return absl::StrCat(kPackedFlag, set.Pack());
-}
-
-absl::StatusOr<std::string> PackedMasterArgument(const FlagSet& set,
-                                                 const KeyValues& more) {
-  JobFlags flags;
-  FlagSet master("elasticdl-master", "");
-  AddJobFlags(JobCommand::kMaster, &flags, &master);
-  ELASTICDL_RETURN_IF_ERROR(master.Unpack(set.Pack()));
-  for (const auto& [name, value] : more) {
-    ELASTICDL_RETURN_IF_ERROR(master.Set(name, value));
-  }
-  // The flags of evaluate and predict do not have it.
-  ELASTICDL_RETURN_IF_ERROR(AdjustTimeout(flags, &master));
-  return PackedArgument(master);
-}
-
-absl::Status CheckJobFlags(JobCommand command,
-                           const std::vector<std::string>& args,
-                           JobFlags* flags, FlagSet* set) {
-  AddJobFlags(command, flags, set);
-  if (args.size() == 1 && absl::StartsWith(args[0], kPackedFlag)) {
-    return Annotate(
-        set->Unpack(std::string(absl::StripPrefix(args[0], kPackedFlag))),
-        "--packed_flags");
-  }
-  absl::Status status = set->Parse(args);
-  if (status.ok()) status = TranslateLegacyFlags(flags, set);
-  std::optional<SlurmAllocation> allocation;
-  if (status.ok() && IsClient(command) && !flags->OnCluster() &&
-      !set->IsSet("slurm")) {
-    allocation = FindSlurmAllocation();
-  }
-  if (status.ok() && allocation.has_value()) {
-    status = FitToAllocation(*allocation, flags, set);
-  }
-  if (status.ok()) status = ValidateJobFlags(command, flags, set);
-  if (status.ok() && IsClient(command) && !flags->OnCluster()) {
-    HintModelParams(*flags, set);
-  }
-  const bool starts_job = IsClient(command) || command == JobCommand::kMaster;
-  if (status.ok() && starts_job && flags->job_name.empty()) {
-    // A job that Slurm has requeued has the name that it had before.
-    status = set->Set(
-        "job_name",
-        allocation.has_value()
-            ? DefaultJobName(flags->model_def, "slurm-" + allocation->job_id)
-            : DefaultJobName(flags->model_def, absl::Now()));
-  }
-  return status;
-}
-
-int ParseJobFlags(JobCommand command, const std::vector<std::string>& args,
-                  JobFlags* flags, FlagSet* set) {
-  return set->Report(CheckJobFlags(command, args, flags, set));
 }
 
 }  // namespace elasticdl::flags

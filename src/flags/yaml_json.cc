@@ -10,6 +10,7 @@
 #include "absl/strings/numbers.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_split.h"
+#include "elasticdl/common/json_text.h"
 
 namespace elasticdl::flags {
 namespace {
@@ -85,12 +86,10 @@ bool IsPlain(const std::string& text) {
 }
 
 // A string of JSON is one of YAML as well.
-std::string Quoted(const std::string& text) {
-  return Json(text).dump(-1, ' ', false, Json::error_handler_t::replace);
-}
+std::string Quoted(const std::string& text) { return JsonText(Json(text)); }
 
 std::string Scalar(const Json& value) {
-  if (!value.is_string()) return value.dump();
+  if (!value.is_string()) return JsonText(value);
   const std::string& text = value.get_ref<const std::string&>();
   return IsPlain(text) ? text : Quoted(text);
 }
@@ -131,7 +130,8 @@ void WriteValue(const Json& value, size_t indent, bool in_list,
     }
   } else {
     absl::StrAppend(out, " ",
-                    value.is_structured() ? value.dump() : Scalar(value), "\n");
+                    value.is_structured() ? JsonText(value) : Scalar(value),
+                    "\n");
   }
 }
 
@@ -151,7 +151,8 @@ void Write(const Json& value, size_t indent, std::string* out) {
     }
   } else {
     absl::StrAppend(out, spaces,
-                    value.is_structured() ? value.dump() : Scalar(value), "\n");
+                    value.is_structured() ? JsonText(value) : Scalar(value),
+                    "\n");
   }
 }
 

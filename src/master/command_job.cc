@@ -24,7 +24,7 @@ namespace {
 
 // How long stopped commands have to end; more than the pod manager's grace,
 // after which they are killed.
-constexpr absl::Duration kEndGrace = absl::Seconds(20);
+constexpr absl::Duration kCommandGrace = absl::Seconds(20);
 
 // Everything happens on the thread that calls Run: other threads post what they
 // have seen.
@@ -151,7 +151,7 @@ void CommandJob::OnStop(absl::Time now, const std::string& reason) {
   reporter_->OnMessage(absl::StrCat("stopping (", reason, ")"));
   reporter_->Stopping();
   // The second time, nobody is asked any more.
-  give_up_ = ++stops_ > 1 ? now : now + kEndGrace;
+  give_up_ = ++stops_ > 1 ? now : now + kCommandGrace;
   Execute(pods_->Stop(reason, now));
 }
 

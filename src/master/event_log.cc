@@ -5,12 +5,12 @@
 #include <unistd.h>
 
 #include <cerrno>
-#include <cmath>
 #include <memory>
 #include <nlohmann/json.hpp>
 #include <utility>
 
 #include "absl/strings/str_cat.h"
+#include "elasticdl/common/json_text.h"
 #include "elasticdl/common/log.h"
 #include "elasticdl/common/status.h"
 
@@ -19,18 +19,8 @@ namespace {
 
 using Json = nlohmann::ordered_json;
 
-// Never throws on bytes that are not UTF-8 (file names, messages of others).
-std::string Dump(const Json& json) {
-  return json.dump(-1, ' ', false, Json::error_handler_t::replace);
-}
-
 double Milliseconds(absl::Duration duration) {
   return absl::ToDoubleMicroseconds(duration) / 1000;
-}
-
-// JSON has no NaN and no infinity.
-Json Number(double value) {
-  return std::isfinite(value) ? Json(value) : Json(nullptr);
 }
 
 // It has the flags of the job: a new file is for its owner only. Errors are
@@ -81,7 +71,7 @@ void EventLog::Write(const Line& line) {
         static_cast<double>(absl::ToUnixMicros(clock_.WallNow())) / 1e6;
     json["event"] = line.event;
     json.update(line.fields);
-    text = Dump(json);
+    text = JsonText(json);
     for (LineWriter& writer : writers_) {
       const absl::Status status = writer.Append(text);
       if (!status.ok() && !std::exchange(failed_, true)) error = status;
@@ -176,7 +166,7 @@ void EventLog::Evaluation(int64_t step,
                           const std::map<std::string, double>& metrics,
                           int64_t records, absl::Duration duration) {
   Json values = Json::object();
-  for (const auto& [name, value] : metrics) values[name] = Number(value);
+  for (const auto& [name, value] : metrics) values[name] = JsonNumber(value);
   Write(Line("evaluation")
             .Add("step", step)
             .Add("metrics", values)
@@ -194,20 +184,20 @@ void EventLog::Progress(const JobStatus& status) {
       .Add("records_in_flight", status.ledger.in_flight)
       .Add("records_returned", status.ledger.returned)
       .Add("records_set_aside", status.ledger.set_aside)
-      .Add("records_per_s", Number(status.records_per_s))
+      .Add("records_per_s", JsonNumber(status.records_per_s))
       .Add("workers", status.workers)
       .Add("target_workers", status.target_workers);
-  if (status.loss.has_value()) line.Add("loss", Number(*status.loss));
+  if (status.loss.has_value()) line.Add("loss", JsonNumber(*status.loss));
   if (status.learning_rate.has_value()) {
-    line.Add("learning_rate", Number(*status.learning_rate));
+    line.Add("learning_rate", JsonNumber(*status.learning_rate));
   }
   if (status.step_time.has_value()) {
-    Json times = {{"step_ms", Number(status.step_time->total * 1e3)}};
+    Json times = {{"step_ms", JsonNumber(status.step_time->total * 1e3)}};
     for (size_t i = 0; i < status.step_time->seconds.size(); ++i) {
       const auto kind = static_cast<trace::Kind>(i);
       if (!trace::IsStepKind(kind)) continue;
       times[absl::StrCat(trace::KindField(kind), "_ms")] =
-          Number(status.step_time->seconds[i] * 1e3);
+          JsonNumber(status.step_time->seconds[i] * 1e3);
     }
     line.Add("step_time", times);
   }
@@ -285,7 +275,7 @@ absl::Status LedgerAudit::Append(const std::vector<AuditedRange>& ranges) {
   for (const AuditedRange& range : ranges) {
     absl::StrAppend(
         &text, text.empty() ? "" : "\n", "{\"epoch\":", range.epoch,
-        ",\"shard\":", Dump(Json(range.shard)), ",\"begin\":", range.begin,
+        ",\"shard\":", JsonText(Json(range.shard)), ",\"begin\":", range.begin,
         ",\"end\":", range.end, ",\"worker_id\":", range.worker_id,
         ",\"generation\":", range.generation, ",\"step\":", range.step, "}");
   }

@@ -12,6 +12,7 @@
 #include "absl/strings/str_cat.h"
 #include "absl/strings/strip.h"
 #include "elasticdl/common/clock.h"
+#include "elasticdl/common/json_text.h"
 #include "elasticdl/common/log.h"
 #include "elasticdl/common/mutex.h"
 #include "elasticdl/common/secret.h"
@@ -46,9 +47,7 @@ void ReplyError(httplib::Response& response, int code,
                 absl::string_view message) {
   response.status = code;
   const nlohmann::json body = {{"error", std::string(message)}};
-  response.set_content(
-      body.dump(-1, ' ', false, nlohmann::json::error_handler_t::replace),
-      kJson);
+  response.set_content(JsonText(body), kJson);
 }
 
 int HttpCode(const absl::Status& status) {

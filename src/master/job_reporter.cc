@@ -22,21 +22,6 @@ namespace {
 // The page of a restarted master goes back so many bytes of the event log:
 // workers wait for the master, so it takes a fraction of a second at most.
 constexpr std::streamoff kMostEvents = 8 << 20;
-// What takes longer than this is worth a line of its own.
-constexpr absl::Duration kLongActivity = absl::Seconds(2);
-// In each e-fold of the job's time.
-constexpr int64_t kProgressLines = 500;
-
-std::string PhaseOf(const v1::JobSpec& job) {
-  switch (job.job_type()) {
-    case v1::EVALUATION_ONLY:
-      return "evaluate";
-    case v1::PREDICTION_ONLY:
-      return "predict";
-    default:
-      return "train";
-  }
-}
 
 std::unique_ptr<ProgressDisplay> MakeDisplay(const MasterOptions& options) {
   ProgressDisplay::Options display;
@@ -185,10 +170,9 @@ void JobReporter::JobStarted(int64_t num_workers) {
   }
   CheckTensorBoard(tensorboard_->Text("configuration", configuration,
                                       Clock::Real().WallNow()));
-  events_->JobStart(
-      options_.job.job_name(),
-      options_.job_command.empty() ? PhaseOf(options_.job) : "command",
-      options_.shown_flags);
+  events_->JobStart(options_.job.job_name(),
+                    options_.job_command.empty() ? Phase() : "command",
+                    options_.shown_flags);
 }
 
 void JobReporter::PodCreated(const std::string& pod, PodType type, int64_t id,
@@ -443,109 +427,6 @@ void JobReporter::EndPage() {
   http_->ShowEnd();
   board_.Close();
   http_->Stop();
-}
-
-void JobReporter::Activity(std::string text) {
-  if (text == activity_) return;
-  const absl::Time now = Clock::Real().Now();
-  // Bytes that are counted are the same activity.
-  const bool took_long = now - activity_since_ >= kLongActivity;
-  if (!activity_.empty() && took_long &&
-      !absl::StrContains(activity_, " of ")) {
-    Say(absl::StrCat(activity_, ": ",
-                     absl::FormatDuration(absl::Trunc(
-                         now - activity_since_, absl::Milliseconds(100)))));
-  }
-  activity_ = std::move(text);
-  activity_since_ = now;
-}
-
-void JobReporter::Stopping() { status_.state = "stopping"; }
-
-void JobReporter::Publish(absl::Time now, const TaskProgress& tasks,
-                          const std::optional<EvaluationProgress>& evaluation,
-                          int ready_workers, const std::vector<PodInfo>& pods) {
-  UpdateStatus(now, tasks, ready_workers, pods);
-  board_.Set(status_);
-  LogProgress(now, /*last=*/false);
-  // Of a command it is only known whether it runs.
-  if (options_.job_command.empty()) display_->Update(Shown(evaluation), now);
-}
-
-void JobReporter::Tick(absl::Time now, const TaskProgress& tasks,
-                       const std::optional<EvaluationProgress>& evaluation,
-                       int ready_workers, const std::vector<PodInfo>& pods) {
-  if (now >= next_publish_) {
-    next_publish_ = now + absl::Milliseconds(200);
-    Publish(now, tasks, evaluation, ready_workers, pods);
-  }
-  display_->Tick(now);
-}
-
-// The longer the job runs, the further apart: a log of a week has some
-// thousand of these lines.
-void JobReporter::LogProgress(absl::Time now, bool last) {
-  if (now < next_progress_ && !last) return;
-  if (!options_.job_command.empty()) return;
-  next_progress_ =
-      now + std::max(absl::Seconds(1), (now - started_) / kProgressLines);
-  events_->Progress(status_);
-}
-
-void JobReporter::UpdateStatus(absl::Time now, const TaskProgress& tasks,
-                               int ready_workers,
-                               const std::vector<PodInfo>& pods) {
-  status_.job = options_.job.job_name();
-  status_.step = tasks.step;
-  SetLogPosition(status_.generation, status_.step);
-  status_.epoch = tasks.epoch + 1;
-  status_.num_epochs = tasks.num_epochs;
-  status_.records_done = tasks.committed_records + tasks.predicted_records;
-  status_.records_total = std::max<int64_t>(0, tasks.total_records);
-  status_.records_per_s = rate_.PerSecond(now);
-  status_.workers = ready_workers;
-  status_.target_workers = target_workers_;
-  status_.step_time = telemetry_.Breakdown(now);
-  status_.slowest = telemetry_.SlowestWorker(now);
-  status_.totals = telemetry_.totals();
-  status_.pods.clear();
-  for (const PodInfo& pod : pods) {
-    StatusPod shown = {pod.name, pod.id,    PodTypeName(pod.type),
-                       pod.pid,  pod.state, pod.message};
-    const PodUsage* usage = telemetry_.Find({pod.type == PodType::kPs, pod.id});
-    if (usage != nullptr) shown.usage = *usage;
-    status_.pods.push_back(std::move(shown));
-  }
-}
-
-master::Progress JobReporter::Shown(
-    const std::optional<EvaluationProgress>& evaluation) const {
-  master::Progress shown;
-  shown.phase = PhaseOf(options_.job);
-  shown.activity = activity_;
-  shown.activity_time = Clock::Real().Now() - activity_since_;
-  shown.num_epochs = std::max<int64_t>(0, status_.num_epochs);
-  shown.epoch = shown.num_epochs == 0
-                    ? status_.epoch
-                    : std::min<int64_t>(status_.epoch, shown.num_epochs);
-  shown.step = status_.step;
-  shown.records_done = status_.records_done;
-  shown.records_total = status_.records_total;
-  shown.records_per_s = status_.records_per_s;
-  shown.loss = status_.loss;
-  shown.workers = status_.workers;
-  shown.target_workers = status_.target_workers;
-  shown.generation = status_.generation;
-  if (evaluation.has_value()) {
-    shown.phase = "evaluate";
-    shown.records_done = evaluation->done_records;
-    shown.records_total = evaluation->total_records;
-  }
-  return shown;
-}
-
-absl::Time JobReporter::next_tick() const {
-  return std::min(next_publish_, display_->next_wake());
 }
 
 }  // namespace elasticdl::master

@@ -114,6 +114,8 @@ class JobReporter : public JobObserver {
   void CheckTimeline(const absl::Status& status);
   void MarkTimeline(const std::string& name, const std::string& detail);
   void ReadEvents(const std::string& path);
+  // train, evaluate or predict.
+  std::string Phase() const;
   void LogProgress(absl::Time now, bool last);
   void UpdateStatus(absl::Time now, const TaskProgress& tasks,
                     int ready_workers, const std::vector<PodInfo>& pods);

@@ -26,7 +26,7 @@ constexpr absl::Duration kStrayGrace = absl::Seconds(5);
 constexpr absl::Duration kShortenAgain = absl::Seconds(1);
 
 // By itself, or when the account is granted what it lacks.
-bool MayPass(const absl::Status& status) {
+bool MayStillPass(const absl::Status& status) {
   return absl::IsUnavailable(status) || absl::IsDeadlineExceeded(status) ||
          absl::IsPermissionDenied(status) || absl::IsUnauthenticated(status) ||
          absl::IsAlreadyExists(status);
@@ -257,7 +257,7 @@ void RecordRefusedJob(const std::string& job_dir, const std::string& event_log,
   if (events.ok()) {
     (*events)->JobEnd("failed", reason, kExitJobFailed, /*step=*/0);
   }
-  if (!cluster.has_value() || MayPass(why)) return;
+  if (!cluster.has_value() || MayStillPass(why)) return;
   auto pod = MasterPod::Attach(PodOptions(*cluster));
   const absl::Status told =
       pod.ok() ? pod->ReportOutcome("failed", kExitJobFailed, reason)

@@ -9,6 +9,7 @@
 #include "absl/strings/str_cat.h"
 #include "elasticdl/cluster/job_objects.h"
 #include "elasticdl/common/file.h"
+#include "elasticdl/common/json_text.h"
 #include "elasticdl/common/log.h"
 #include "elasticdl/common/status.h"
 
@@ -107,7 +108,7 @@ absl::Status MasterPod::ReadTemplates() {
 
 absl::StatusOr<Json> MasterPod::ParseTemplate(const std::string& path,
                                               const std::string& text) const {
-  Json pod = Json::parse(text, nullptr, /*allow_exceptions=*/false);
+  Json pod = ParseJson(text);
   ELASTICDL_RETURN_IF_ERROR(Annotate(cluster::CheckPodTemplate(pod), path));
   const auto names =
       ReadFile(JoinPath(options_.template_dir, cluster::kPopulateEnvNamesKey));

@@ -12,6 +12,7 @@
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_format.h"
 #include "elasticdl/common/file.h"
+#include "elasticdl/common/json_text.h"
 
 namespace elasticdl::master {
 namespace {
@@ -138,8 +139,7 @@ std::string ProgressToJson(const Progress& progress) {
                                  {"generation", progress.generation}};
   if (progress.loss.has_value()) json["loss"] = *progress.loss;
   if (!progress.activity.empty()) json["activity"] = progress.activity;
-  return json.dump(-1, ' ', false,
-                   nlohmann::ordered_json::error_handler_t::replace);
+  return JsonText(json);
 }
 
 ProgressDisplay::Mode ProgressDisplay::DetectMode(int fd,
@@ -188,9 +188,7 @@ void ProgressDisplay::Message(absl::string_view text, absl::Time now) {
   const bool redraw = line_shown_;
   if (options_.mode == Mode::kJson) {
     const nlohmann::json message = {{"message", Printable(text)}};
-    Write(absl::StrCat(
-        message.dump(-1, ' ', false, nlohmann::json::error_handler_t::replace),
-        "\n"));
+    Write(absl::StrCat(JsonText(message), "\n"));
     return;
   }
   Write(absl::StrCat(redraw ? kClearLine : "", Printable(text), "\n"));

@@ -18,12 +18,12 @@ bool SameBlock(const Range& a, const Range& b) {
   return a.epoch == b.epoch && a.block == b.block;
 }
 
+}  // namespace
+
 std::string Describe(const v1::LedgerShard& shard) {
   return absl::StrCat("'", shard.name(), "' [", shard.begin(), ", ",
                       shard.end(), ")");
 }
-
-}  // namespace
 
 absl::StatusOr<BlockIndex> BlockIndex::Create(
     std::vector<v1::LedgerShard> shards, int64_t records_per_block) {

@@ -30,6 +30,9 @@ struct Range {
 
 v1::TaskState::Range ToProto(const Range& range);
 
+// "'name' [begin, end)", for messages.
+std::string Describe(const v1::LedgerShard& shard);
+
 // Thread-compatible. The shards of a data set cut into blocks of
 // records_per_block; a block never crosses a shard, a shard's last one may be
 // short.

@@ -1,8 +1,8 @@
 // JobStatus as JSON.
-#include <cmath>
 #include <nlohmann/json.hpp>
 
 #include "absl/strings/str_cat.h"
+#include "elasticdl/common/json_text.h"
 #include "http_status.h"
 
 namespace elasticdl::master {
@@ -10,47 +10,34 @@ namespace {
 
 using Json = nlohmann::ordered_json;
 
-// JSON has no NaN and no infinity.
-Json Number(double value) {
-  return std::isfinite(value) ? Json(value) : Json(nullptr);
-}
-
-Json Number(const std::optional<double>& value) {
-  return value.has_value() ? Number(*value) : Json(nullptr);
-}
-
-std::string Dump(const Json& json) {
-  return json.dump(-1, ' ', false, Json::error_handler_t::replace);
-}
-
 double InMs(double seconds) { return seconds * 1e3; }
 
 Json UsageToJson(const StatusPod& pod) {
   if (!pod.usage.has_value()) return nullptr;
   const PodUsage& usage = *pod.usage;
   Json json = {{"memory_bytes", usage.memory_bytes},
-               {"cpu_cores", Number(usage.cpu_cores)}};
+               {"cpu_cores", JsonNumber(usage.cpu_cores)}};
   if (pod.type == "ps") {
     json["rows"] = usage.rows;
     json["model_bytes"] = usage.model_bytes;
-    json["pulls_per_s"] = Number(usage.pulls_per_s);
-    json["pushes_per_s"] = Number(usage.pushes_per_s);
+    json["pulls_per_s"] = JsonNumber(usage.pulls_per_s);
+    json["pushes_per_s"] = JsonNumber(usage.pushes_per_s);
   } else {
-    json["records_per_s"] = Number(usage.records_per_s);
-    json["step_ms"] = Number(InMs(usage.step_seconds));
-    json["own_ms"] = Number(InMs(usage.own_seconds));
+    json["records_per_s"] = JsonNumber(usage.records_per_s);
+    json["step_ms"] = JsonNumber(InMs(usage.step_seconds));
+    json["own_ms"] = JsonNumber(InMs(usage.own_seconds));
   }
   return json;
 }
 
 Json StepTimeToJson(const std::optional<StepBreakdown>& time) {
   if (!time.has_value()) return nullptr;
-  Json json = {{"step_ms", Number(InMs(time->total))}};
+  Json json = {{"step_ms", JsonNumber(InMs(time->total))}};
   for (size_t i = 0; i < time->seconds.size(); ++i) {
     const auto kind = static_cast<trace::Kind>(i);
     if (!trace::IsStepKind(kind)) continue;
     json[absl::StrCat(trace::KindField(kind), "_ms")] =
-        Number(InMs(time->seconds[i]));
+        JsonNumber(InMs(time->seconds[i]));
   }
   return json;
 }
@@ -58,8 +45,8 @@ Json StepTimeToJson(const std::optional<StepBreakdown>& time) {
 Json SlowestToJson(const std::optional<Slowest>& slowest) {
   if (!slowest.has_value()) return nullptr;
   return {{"worker", slowest->worker_id},
-          {"own_ms", Number(InMs(slowest->own_seconds))},
-          {"median_ms", Number(InMs(slowest->median_seconds))}};
+          {"own_ms", JsonNumber(InMs(slowest->own_seconds))},
+          {"median_ms", JsonNumber(InMs(slowest->median_seconds))}};
 }
 
 }  // namespace
@@ -79,7 +66,7 @@ std::string StatusToJson(const JobStatus& status, bool evaluations) {
   for (const StatusEvaluation& evaluation : status.evaluations) {
     Json metrics = Json::object();
     for (const auto& [name, value] : evaluation.metrics) {
-      metrics[name] = Number(value);
+      metrics[name] = JsonNumber(value);
     }
     list.push_back({{"step", evaluation.step}, {"metrics", metrics}});
   }
@@ -92,9 +79,9 @@ std::string StatusToJson(const JobStatus& status, bool evaluations) {
                {"num_epochs", status.num_epochs},
                {"records_done", status.records_done},
                {"records_total", status.records_total},
-               {"records_per_s", Number(status.records_per_s)},
-               {"loss", Number(status.loss)},
-               {"learning_rate", Number(status.learning_rate)},
+               {"records_per_s", JsonNumber(status.records_per_s)},
+               {"loss", JsonNumber(status.loss)},
+               {"learning_rate", JsonNumber(status.learning_rate)},
                {"records_in_flight", status.ledger.in_flight},
                {"records_returned", status.ledger.returned},
                {"records_set_aside", status.ledger.set_aside},
@@ -104,17 +91,17 @@ std::string StatusToJson(const JobStatus& status, bool evaluations) {
                {"slowest", SlowestToJson(status.slowest)},
                {"pods", pods}};
   if (evaluations) json["evaluations"] = list;
-  return Dump(json);
+  return JsonText(json);
 }
 
 std::string HistoryToJson(const std::vector<StatusPoint>& points) {
   Json json = Json::array();
   for (const StatusPoint& point : points) {
     json.push_back(
-        Json::array({Number(point.seconds), point.step, Number(point.loss),
-                     Number(point.records_per_s)}));
+        Json::array({JsonNumber(point.seconds), point.step,
+                     JsonNumber(point.loss), JsonNumber(point.records_per_s)}));
   }
-  return Dump(json);
+  return JsonText(json);
 }
 
 }  // namespace elasticdl::master

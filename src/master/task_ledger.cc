@@ -17,11 +17,6 @@ absl::Status Differs(absl::string_view what, absl::string_view in_ledger,
                    " there and ", here, " here"));
 }
 
-std::string Describe(const v1::LedgerShard& shard) {
-  return absl::StrCat("'", shard.name(), "' [", shard.begin(), ", ",
-                      shard.end(), ")");
-}
-
 bool SameShard(const v1::LedgerShard& a, const v1::LedgerShard& b) {
   return a.name() == b.name() && a.begin() == b.begin() && a.end() == b.end();
 }

@@ -7,6 +7,7 @@
 
 #include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
+#include "elasticdl/common/json_text.h"
 #include "elasticdl/common/text.h"
 
 namespace elasticdl::page {
@@ -106,7 +107,7 @@ struct History::Event {
 
 absl::Status History::Add(absl::string_view line) {
   Event event;
-  event.json = Json::parse(line, nullptr, /*allow_exceptions=*/false);
+  event.json = ParseOrderedJson(line);
   if (!event.json.is_object()) {
     return absl::InvalidArgumentError("not a JSON object");
   }
@@ -337,13 +338,13 @@ void History::Keep(const Event& event) {
   // The page shows the flags in a place of their own.
   json.erase("flags");
   Shorten(json);
-  std::string text = json.dump(-1, ' ', false, Json::error_handler_t::replace);
+  std::string text = JsonText(json);
   if (text.size() > kMaxLine) {
     const Json brief = {{"time", event.time},
                         {"event", event.name},
                         {"reason", event.Text("reason")},
                         {"cut", true}};
-    text = brief.dump(-1, ' ', false, Json::error_handler_t::replace);
+    text = JsonText(brief);
   }
   events_.push_back({cursor_, std::move(text)});
   if (events_.size() > kMaxEvents) events_.pop_front();

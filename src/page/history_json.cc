@@ -3,6 +3,7 @@
 #include <nlohmann/json.hpp>
 
 #include "absl/strings/str_cat.h"
+#include "elasticdl/common/json_text.h"
 #include "elasticdl/page/history.h"
 
 namespace elasticdl::page {
@@ -119,10 +120,6 @@ Json StatusOf(const Summary& now) {
       {"pods", Json::array()}};
 }
 
-std::string Dump(const Json& json) {
-  return json.dump(-1, ' ', false, Json::error_handler_t::replace);
-}
-
 }  // namespace
 
 std::string ChangesToJson(const Changes& changes, absl::string_view status) {
@@ -145,7 +142,7 @@ std::string ChangesToJson(const Changes& changes, absl::string_view status) {
     json["command"] = now.command;
     json["flags"] = now.flags;
   }
-  std::string text = Dump(json);
+  std::string text = JsonText(json);
   // Lines and status are JSON already.
   text.pop_back();
   absl::StrAppend(&text, ",\"events\":[");
@@ -153,9 +150,9 @@ std::string ChangesToJson(const Changes& changes, absl::string_view status) {
     absl::StrAppend(&text, event.id == changes.events.front().id ? "" : ",",
                     event.json);
   }
-  absl::StrAppend(&text, "],\"status\":",
-                  status.empty() ? Dump(StatusOf(now)) : std::string(status),
-                  "}");
+  absl::StrAppend(
+      &text, "],\"status\":",
+      status.empty() ? JsonText(StatusOf(now)) : std::string(status), "}");
   return text;
 }
 

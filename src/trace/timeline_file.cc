@@ -12,6 +12,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_format.h"
+#include "elasticdl/common/json_text.h"
 #include "elasticdl/common/status.h"
 
 namespace elasticdl::trace {
@@ -33,8 +34,7 @@ size_t ThreadOf(Kind kind) {
 }
 
 std::string Quote(const std::string& text) {
-  return nlohmann::json(text).dump(-1, ' ', false,
-                                   nlohmann::json::error_handler_t::replace);
+  return JsonText(nlohmann::json(text));
 }
 
 // Microseconds, to the nanosecond.

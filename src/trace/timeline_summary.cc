@@ -12,6 +12,7 @@
 #include "absl/strings/str_format.h"
 #include "absl/strings/string_view.h"
 #include "absl/strings/strip.h"
+#include "elasticdl/common/json_text.h"
 #include "elasticdl/common/status.h"
 #include "elasticdl/common/text.h"
 #include "elasticdl/trace/kind.h"
@@ -45,7 +46,7 @@ class Reader {
 };
 
 absl::Status Reader::Add(absl::string_view line) {
-  const Json event = Json::parse(line, nullptr, false);
+  const Json event = ParseJson(line);
   if (!event.is_object() || !event.contains("ph") || !event["ph"].is_string()) {
     return absl::InvalidArgumentError("not a trace event");
   }

@@ -7,6 +7,7 @@
 #include "ckpt/ckpt.h"
 #include "ckpt/compare.h"
 #include "elasticdl/checkpoint/checkpoint.h"
+#include "elasticdl/common/json_text.h"
 #include "elasticdl/common/status.h"
 #include "elasticdl/flags/flag_builder.h"
 #include "elasticdl/flags/flag_set.h"
@@ -90,8 +91,7 @@ int RunCkptDiff(const std::vector<std::string>& args) {
       out["differences"].push_back(ToJson(difference));
     }
     // Names are bytes from files: never throw.
-    std::cout << out.dump(2, ' ', false, Json::error_handler_t::replace)
-              << "\n";
+    std::cout << JsonText(out, 2) << "\n";
   } else {
     for (const Difference& difference : differences) {
       std::cout << ToText(difference) << "\n";

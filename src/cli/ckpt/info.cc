@@ -7,6 +7,7 @@
 #include "ckpt/ckpt.h"
 #include "data/data_commands.h"
 #include "elasticdl/checkpoint/checkpoint.h"
+#include "elasticdl/common/json_text.h"
 #include "elasticdl/common/status.h"
 #include "elasticdl/flags/flag_builder.h"
 #include "elasticdl/flags/flag_set.h"
@@ -174,9 +175,7 @@ int RunCkptInfo(const std::vector<std::string>& args) {
   if (!loaded.ok()) return CkptFailed(loaded.status());
   if (json) {
     // Names are bytes from files: never throw.
-    std::cout << InfoToJson(*loaded).dump(2, ' ', false,
-                                          Json::error_handler_t::replace)
-              << "\n";
+    std::cout << JsonText(InfoToJson(*loaded), 2) << "\n";
   } else {
     PrintInfo(*loaded);
   }

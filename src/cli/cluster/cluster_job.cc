@@ -21,6 +21,7 @@
 #include "elasticdl/cluster/cluster_spec.h"
 #include "elasticdl/cluster/job_objects.h"
 #include "elasticdl/common/file.h"
+#include "elasticdl/common/json_text.h"
 #include "elasticdl/common/status.h"
 #include "elasticdl/flags/environment.h"
 #include "elasticdl/flags/grammar.h"
@@ -91,8 +92,7 @@ absl::StatusOr<SubmissionPlan> PlanJob(const flags::JobFlags& flags,
     ELASTICDL_RETURN_IF_ERROR(ApplyClusterSpecFile(
         flags.cluster_spec, flags::Environment(), &plan.objects));
   } else if (!flags.cluster_spec_json.empty()) {
-    const Json spec = Json::parse(flags.cluster_spec_json, nullptr,
-                                  /*allow_exceptions=*/false);
+    const Json spec = ParseJson(flags.cluster_spec_json);
     ELASTICDL_RETURN_IF_ERROR(Annotate(
         cluster::ApplyClusterSpec(spec, &plan.objects), "--cluster_spec_json"));
   }

@@ -16,6 +16,7 @@
 #include "absl/time/time.h"
 #include "elasticdl/cluster/cluster_spec.h"
 #include "elasticdl/common/file.h"
+#include "elasticdl/common/json_text.h"
 #include "elasticdl/common/status.h"
 #include "elasticdl/flags/yaml_json.h"
 #include "elasticdl/process.h"
@@ -178,7 +179,7 @@ bool IsPod(const Json& object) {
 absl::Status ReadAnswer(const std::string& file, const std::string& path,
                         cluster::JobObjects* objects) {
   ELASTICDL_ASSIGN_OR_RETURN(const std::string text, ReadFile(file));
-  Json answer = Json::parse(text, nullptr, /*allow_exceptions=*/false);
+  Json answer = ParseJson(text);
   const std::pair<const char*, Json*> kParts[] = {
       {"service", &objects->service},
       {"master", &objects->master_pod},
@@ -207,7 +208,7 @@ absl::Status ApplyPython(const std::string& path,
                       {"worker", objects->worker_pod},
                       {"ps", objects->ps_pod}};
   ELASTICDL_RETURN_IF_ERROR(
-      WriteFileAtomic(folder.Path("in.json"), input.dump(), 0600));
+      WriteFileAtomic(folder.Path("in.json"), JsonText(input), 0600));
   ELASTICDL_RETURN_IF_ERROR(RunPython(path, environment, folder));
   return ReadAnswer(folder.Path("out.json"), path, objects);
 }

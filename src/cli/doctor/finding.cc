@@ -7,6 +7,7 @@
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_format.h"
 #include "absl/strings/str_split.h"
+#include "elasticdl/common/json_text.h"
 
 namespace elasticdl::cli {
 namespace {
@@ -46,8 +47,7 @@ std::string FindingsToJson(const std::vector<Finding>& findings) {
                        {"name", finding.name},
                        {"detail", finding.detail},
                        {"advice", finding.advice}};
-    absl::StrAppend(
-        &text, json.dump(-1, ' ', false, Json::error_handler_t::replace), "\n");
+    absl::StrAppend(&text, JsonText(json), "\n");
   }
   return text;
 }
@@ -55,7 +55,7 @@ std::string FindingsToJson(const std::vector<Finding>& findings) {
 std::vector<Finding> FindingsFromJson(const std::string& text) {
   std::vector<Finding> findings;
   for (absl::string_view line : absl::StrSplit(text, '\n')) {
-    const Json json = Json::parse(line, nullptr, false);
+    const Json json = ParseOrderedJson(line);
     if (!json.is_object()) continue;
     const auto field = [&](const char* key) {
       const auto it = json.find(key);

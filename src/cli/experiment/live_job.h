@@ -2,6 +2,7 @@
 // tells.
 #pragma once
 
+#include <limits>
 #include <map>
 #include <memory>
 #include <string>
@@ -17,6 +18,7 @@ namespace elasticdl::cli {
 
 // Seconds since 1970, as in event logs.
 double WallSeconds();
+constexpr double kNever = std::numeric_limits<double>::infinity();
 
 struct LiveJobOptions {
   // The folder of its files: events.jsonl, audit.jsonl, output.log, state/.

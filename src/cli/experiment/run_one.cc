@@ -7,7 +7,6 @@
 #include <cerrno>
 #include <cmath>
 #include <cstdlib>
-#include <limits>
 #include <memory>
 #include <utility>
 #include <vector>
@@ -25,7 +24,6 @@ using experiment::Plan;
 using experiment::Run;
 using experiment::RunResult;
 
-constexpr double kNever = std::numeric_limits<double>::infinity();
 // Ending in an orderly way takes a second or two; then it is killed.
 constexpr double kStopSeconds = 60;
 

@@ -3,7 +3,6 @@
 
 #include <algorithm>
 #include <cmath>
-#include <limits>
 #include <memory>
 #include <utility>
 #include <vector>
@@ -23,8 +22,6 @@ using experiment::Run;
 using experiment::RunResult;
 using experiment::SharedJob;
 using experiment::SharedState;
-
-constexpr double kNever = std::numeric_limits<double>::infinity();
 
 // All jobs of a run, from the first arrival to the last end. Thread-compatible.
 class SharedRun {

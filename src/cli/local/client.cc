@@ -7,6 +7,7 @@
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
 #include "absl/strings/str_split.h"
+#include "elasticdl/common/json_text.h"
 #include "elasticdl/common/status.h"
 #include "elasticdl/process.h"
 #include "local/http.h"
@@ -92,7 +93,7 @@ JobEnd ReadJobEnd(const jobdir::JobDir& dir) {
   const std::vector<std::string> lines =
       absl::StrSplit(*text, '\n', absl::SkipEmpty());
   for (auto line = lines.rbegin(); line != lines.rend(); ++line) {
-    const Json json = Json::parse(*line, nullptr, /*allow_exceptions=*/false);
+    const Json json = ParseJson(*line);
     if (!json.is_object() || json.value("event", "") != "job_end") continue;
     end.state = json.value("state", "");
     end.reason = json.value("reason", "");

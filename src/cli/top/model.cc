@@ -3,6 +3,8 @@
 #include <nlohmann/json.hpp>
 #include <utility>
 
+#include "elasticdl/common/json_text.h"
+
 namespace elasticdl::cli {
 namespace {
 
@@ -60,7 +62,7 @@ TopModel::Pod ParsePod(const Json& json) {
 }  // namespace
 
 absl::Status TopModel::Add(const std::string& text) {
-  const Json json = Json::parse(text, nullptr, false);
+  const Json json = ParseJson(text);
   if (!json.is_object() || !json.contains("status") ||
       !json["status"].is_object()) {
     return absl::InvalidArgumentError("not an answer of /api/v1/update");
