@@ -5,15 +5,29 @@
 #include <chrono>
 #include <cstddef>
 #include <cstdio>
+#include <cstdlib>
+#include <cstring>
 #include <vector>
 
 namespace elasticdl::benchmarks {
 
 inline const std::vector<size_t>& AllReduceSizes() {
   // 436 kB and 5 MB are the gradients of the example MLP and CNN.
-  static const auto* const sizes = new std::vector<size_t>{
-      4,      64,      1024,    4096,    16384,    65536,    262144,
-      436000, 1048576, 4194304, 5000000, 26214400, 104857600};
+  // ALLREDUCE_SIZES=4194304,26214400: only these.
+  static const auto* const sizes = [] {
+    auto* const chosen = new std::vector<size_t>;
+    const char* const text = std::getenv("ALLREDUCE_SIZES");
+    for (const char* at = text; at != nullptr && *at != 0;) {
+      char* end = nullptr;
+      chosen->push_back(std::strtoul(at, &end, 10));
+      at = *end == ',' ? end + 1 : end + std::strlen(end);
+    }
+    if (chosen->empty()) {
+      *chosen = {4,      64,      1024,    4096,    16384,    65536,    262144,
+                 436000, 1048576, 4194304, 5000000, 26214400, 104857600};
+    }
+    return chosen;
+  }();
   return *sizes;
 }
 

@@ -32,23 +32,6 @@ std::string ReadExactly(int fd, size_t bytes) {
   return text;
 }
 
-void WriteText(int fd, const std::string& text) {
-  const auto size = static_cast<uint32_t>(text.size());
-  std::string framed(reinterpret_cast<const char*>(&size), sizeof(size));
-  framed += text;
-  if (write(fd, framed.data(), framed.size()) !=
-      static_cast<ssize_t>(framed.size())) {
-    Die("cannot write to a pipe");
-  }
-}
-
-std::string ReadText(int fd) {
-  uint32_t size = 0;
-  const std::string head = ReadExactly(fd, sizeof(size));
-  head.copy(reinterpret_cast<char*>(&size), sizeof(size));
-  return ReadExactly(fd, size);
-}
-
 struct RankPipes {
   int to_rank[2];
   int to_parent[2];
@@ -82,6 +65,23 @@ void Die(const std::string& why) {
 
 void Check(const absl::Status& status) {
   if (!status.ok()) Die(status.ToString());
+}
+
+void WriteText(int fd, const std::string& text) {
+  const auto size = static_cast<uint32_t>(text.size());
+  std::string framed(reinterpret_cast<const char*>(&size), sizeof(size));
+  framed += text;
+  if (write(fd, framed.data(), framed.size()) !=
+      static_cast<ssize_t>(framed.size())) {
+    Die("cannot write to a pipe");
+  }
+}
+
+std::string ReadText(int fd) {
+  uint32_t size = 0;
+  const std::string head = ReadExactly(fd, sizeof(size));
+  head.copy(reinterpret_cast<char*>(&size), sizeof(size));
+  return ReadExactly(fd, size);
 }
 
 FILE* RunRanks(const std::string& backend, int size,

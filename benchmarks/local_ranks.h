@@ -20,6 +20,10 @@ constexpr absl::Duration kTimeout = absl::Seconds(60);
 [[noreturn]] void Die(const std::string& why);
 void Check(const absl::Status& status);
 
+// A text over a pipe.
+void WriteText(int fd, const std::string& text);
+std::string ReadText(int fd);
+
 using RankFunction =
     std::function<void(std::unique_ptr<collective::Communicator>)>;
 

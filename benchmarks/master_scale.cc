@@ -28,6 +28,9 @@
 namespace elasticdl {
 namespace {
 
+// Of the simulated cluster.
+constexpr int kPerHost = 8;
+
 // Counts the members that have the offers of the newest world. The world is
 // level when all have them.
 class Worlds {
@@ -76,7 +79,7 @@ class SimulatedWorker {
  public:
   SimulatedWorker(const std::string& address, const std::string& token,
                   int64_t id, Worlds& worlds)
-      : worlds_(worlds) {
+      : id_(id), worlds_(worlds) {
     rendezvous::StreamClient::Options options;
     options.address = address;
     options.token = token;
@@ -105,9 +108,13 @@ class SimulatedWorker {
   void Answer(const v1::MasterMessage& message) {
     v1::WorkerMessage answer;
     if (message.has_welcome()) {
-      answer.mutable_ready()->set_host("host");
+      answer.mutable_ready()->set_host(absl::StrCat("host-", id_ / kPerHost));
     } else if (message.has_prepare()) {
-      size_ = message.prepare().members_size();
+      // Only their number: all workers are on this machine, and each of them
+      // would make a list of all.
+      const v1::MemberList& list = message.prepare().list();
+      if (list.base() == 0) size_ = 0;
+      size_ += list.ids_size() - list.dropped_size();
       answer.mutable_offer()->set_generation(message.prepare().generation());
       // About as long as a real offer: an address and a key.
       answer.mutable_offer()->set_offer(std::string(64, 'x'));
@@ -134,6 +141,7 @@ class SimulatedWorker {
     stream_->Send(std::move(level));
   }
 
+  const int64_t id_;
   Worlds& worlds_;
   std::unique_ptr<rendezvous::StreamClient> stream_;
   int size_ = 0;

@@ -7,6 +7,7 @@
 #include "absl/strings/str_cat.h"
 #include "elasticdl/common/clock.h"
 #include "elasticdl/common/life_sign.h"
+#include "elasticdl/common/log.h"
 #include "elasticdl/common/status.h"
 
 namespace elasticdl::rendezvous {
@@ -82,7 +83,10 @@ absl::Status MasterLink::Take(const StreamPtr& stream, bool welcomed) {
   MutexLock lock(mu_);
   if (ending_) return absl::CancelledError("the worker is shutting down");
   (welcomed ? stream_ : opening_) = stream;
-  if (welcomed) opening_.reset();
+  if (welcomed) {
+    opening_.reset();
+    members_ = MemberListReader();
+  }
   return absl::OkStatus();
 }
 
@@ -115,7 +119,32 @@ void MasterLink::Send(v1::WorkerMessage message) {
 }
 
 std::optional<v1::MasterMessage> MasterLink::Receive(absl::Duration timeout) {
-  return stream()->Receive(timeout);
+  const absl::Time deadline = Clock::Real().Now() + timeout;
+  const StreamPtr stream = this->stream();
+  while (true) {
+    auto message = stream->Receive(deadline - Clock::Real().Now());
+    if (!message.has_value() || !message->has_prepare() ||
+        ReadMembers(*message->mutable_prepare())) {
+      return message;
+    }
+  }
+}
+
+bool MasterLink::ReadMembers(v1::Prepare& prepare) {
+  absl::Status status;
+  {
+    MutexLock lock(mu_);
+    status = members_.Decode(prepare);
+  }
+  if (status.ok()) return true;
+  LogWarning(status.message());
+  // The whole list would make no more sense a second time.
+  if (absl::IsFailedPrecondition(status)) {
+    v1::WorkerMessage again;
+    again.mutable_prepare_again()->set_generation(prepare.generation());
+    Send(std::move(again));
+  }
+  return false;
 }
 
 bool MasterLink::ended() const { return stream()->ended(); }

@@ -7,8 +7,8 @@
 #include <cerrno>
 #include <cstring>
 #include <deque>
-#include <map>
 #include <optional>
+#include <unordered_map>
 #include <utility>
 
 #include "absl/strings/match.h"
@@ -18,6 +18,7 @@
 #include "elasticdl/common/mutex.h"
 #include "elasticdl/common/secret.h"
 #include "elasticdl/common/status.h"
+#include "elasticdl/rendezvous/member_list.h"
 #include "elasticdl/rendezvous/stream_client.h"
 #include "elasticdl/v1/master.grpc.pb.h"
 #include "grpc_setup.h"
@@ -70,6 +71,8 @@ class Owner {
   virtual ~Owner() = default;
   virtual StreamSink& sink() = 0;
   virtual void Forget(ConnectionId id) = 0;
+  // The newest Prepare, whole, if it is still the one of this generation.
+  virtual void PrepareAgain(ConnectionId id, int64_t generation) = 0;
 };
 
 // One stream. Deletes itself in OnDone. It removes itself from the server's
@@ -101,7 +104,11 @@ class Connection
       Close(absl::OkStatus());
       return;
     }
-    owner_.sink().OnMessage(id_, std::move(in_));
+    if (in_.has_prepare_again()) {
+      owner_.PrepareAgain(id_, in_.prepare_again().generation());
+    } else {
+      owner_.sink().OnMessage(id_, std::move(in_));
+    }
     in_ = v1::WorkerMessage();
     StartRead(&in_);
   }
@@ -217,25 +224,35 @@ class StreamServerImpl : public StreamServer,
     }
     const ConnectionId id = ++last_id_;
     auto* connection = new Connection(id, *this);
-    connections_[id] = connection;
+    connections_[id].connection = connection;
     return connection;
   }
 
   void Send(const std::vector<ConnectionId>& ids,
             v1::MasterMessage message) override {
+    MutexLock lock(mu_);
+    if (message.has_prepare()) return SendPrepare(ids, std::move(message));
     const auto shared =
         std::make_shared<const v1::MasterMessage>(std::move(message));
-    MutexLock lock(mu_);
     for (const ConnectionId id : ids) {
       const auto found = connections_.find(id);
-      if (found != connections_.end()) found->second->Send(shared);
+      if (found != connections_.end()) found->second.connection->Send(shared);
     }
+  }
+
+  void PrepareAgain(ConnectionId id, int64_t generation) override {
+    MutexLock lock(mu_);
+    const auto found = connections_.find(id);
+    const auto whole = lists_.Again(generation);
+    if (found == connections_.end() || whole == nullptr) return;
+    found->second.connection->Send(whole);
+    found->second.list = generation;
   }
 
   void Close(ConnectionId id, const absl::Status& status) override {
     MutexLock lock(mu_);
     const auto found = connections_.find(id);
-    if (found != connections_.end()) found->second->Close(status);
+    if (found != connections_.end()) found->second.connection->Close(status);
   }
 
   void Forget(ConnectionId id) override {
@@ -248,8 +265,9 @@ class StreamServerImpl : public StreamServer,
       MutexLock lock(mu_);
       if (stopped_) return;
       stopped_ = true;
-      for (auto& [id, connection] : connections_) {
-        connection->Close(absl::UnavailableError("the master is stopping"));
+      for (auto& [id, entry] : connections_) {
+        entry.connection->Close(
+            absl::UnavailableError("the master is stopping"));
       }
     }
     if (server_ == nullptr) return;
@@ -259,6 +277,28 @@ class StreamServerImpl : public StreamServer,
   }
 
  private:
+  struct Entry {
+    Connection* connection = nullptr;
+    // The generation of the last Prepare that went to it.
+    int64_t list = 0;
+  };
+
+  // The change to those who know the list before, the whole list to others.
+  void SendPrepare(const std::vector<ConnectionId>& ids,
+                   v1::MasterMessage message)
+      ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_) {
+    const MemberListWriter::Encoded encoded = lists_.Encode(std::move(message));
+    for (const ConnectionId id : ids) {
+      const auto found = connections_.find(id);
+      if (found == connections_.end()) continue;
+      Entry& entry = found->second;
+      const bool knows =
+          encoded.change != nullptr && entry.list == encoded.base;
+      entry.connection->Send(knows ? encoded.change : encoded.whole);
+      entry.list = encoded.generation;
+    }
+  }
+
   // OK if the caller has the job's token and our version.
   absl::Status CheckCaller(const grpc::CallbackServerContext& context) const {
     const std::optional<absl::string_view> token = Find(context, kTokenKey);
@@ -300,7 +340,8 @@ class StreamServerImpl : public StreamServer,
   // Held while a connection is used, so that it cannot delete itself meanwhile.
   // Lock order: this one, then the connection's.
   Mutex mu_;
-  std::map<ConnectionId, Connection*> connections_ ABSL_GUARDED_BY(mu_);
+  std::unordered_map<ConnectionId, Entry> connections_ ABSL_GUARDED_BY(mu_);
+  MemberListWriter lists_ ABSL_GUARDED_BY(mu_);
   ConnectionId last_id_ ABSL_GUARDED_BY(mu_) = 0;
   bool stopped_ ABSL_GUARDED_BY(mu_) = false;
 };

@@ -22,6 +22,32 @@ v1::WorkerMessage MakeWorldFailed(int64_t generation,
   return message;
 }
 
+namespace {
+
+// Empty where the master has sent none.
+absl::StatusOr<std::vector<std::string>> ByRank(const v1::Offers& offers,
+                                                size_t size) {
+  if (offers.ranks().empty()) {
+    return std::vector<std::string>(offers.offers().begin(),
+                                    offers.offers().end());
+  }
+  std::vector<std::string> by_rank(size);
+  if (offers.ranks_size() != offers.offers_size()) {
+    return absl::InvalidArgumentError(absl::StrCat(
+        offers.offers_size(), " offers of ", offers.ranks_size(), " ranks"));
+  }
+  for (int i = 0; i < offers.ranks_size(); ++i) {
+    if (offers.ranks(i) >= size) {
+      return absl::InvalidArgumentError(absl::StrCat(
+          "an offer of rank ", offers.ranks(i), " in a world of ", size));
+    }
+    by_rank[offers.ranks(i)] = offers.offers(i);
+  }
+  return by_rank;
+}
+
+}  // namespace
+
 WorldLink::WorldLink(Options options,
                      std::function<void(v1::WorkerMessage)> send,
                      std::function<void(int64_t generation)> connected)
@@ -138,9 +164,11 @@ void WorldLink::Begin(const v1::Prepare& prepare) {
   if (spec.rank < 0) return;
   const absl::Status status = Failpoint("world.offer");
   if (!status.ok()) return Fail(generation, status);
-  auto connector = options_.begin
-                       ? options_.begin(spec)
-                       : collective::BeginConnect(spec, options_.backend);
+  collective::BackendOptions backend = options_.backend;
+  // Nobody has it, and worlds without it need fewer offers.
+  if (backend.backend == "nccl" && !prepare.nccl()) backend.backend = "auto";
+  auto connector = options_.begin ? options_.begin(spec)
+                                  : collective::BeginConnect(spec, backend);
   if (!connector.ok()) return Fail(generation, connector.status());
   v1::WorkerMessage message;
   message.mutable_offer()->set_generation(generation);
@@ -150,6 +178,7 @@ void WorldLink::Begin(const v1::Prepare& prepare) {
     if (generation != newest_) return;
     connector_ = *std::move(connector);
     connector_generation_ = generation;
+    connector_size_ = spec.hosts.size();
   }
   send_(std::move(message));
 }
@@ -157,17 +186,19 @@ void WorldLink::Begin(const v1::Prepare& prepare) {
 void WorldLink::Connect(const v1::Offers& offers) {
   const int64_t generation = offers.generation();
   std::shared_ptr<collective::Connector> connector;
+  size_t size = 0;
   {
     MutexLock lock(mu_);
     if (generation != newest_ || generation != connector_generation_) return;
     connector = connector_;
+    size = connector_size_;
   }
   if (connector == nullptr) return;
   const absl::Status status = Failpoint("world.connect");
   if (!status.ok()) return Fail(generation, status);
-  auto made =
-      connector->Connect({offers.offers().begin(), offers.offers().end()},
-                         options_.connect_timeout);
+  const auto by_rank = ByRank(offers, size);
+  if (!by_rank.ok()) return Fail(generation, by_rank.status());
+  auto made = connector->Connect(*by_rank, options_.connect_timeout);
   if (!made.ok()) return Fail(generation, made.status());
   {
     MutexLock lock(mu_);

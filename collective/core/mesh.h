@@ -22,6 +22,31 @@ struct MeshReceive {
   size_t bytes;
 };
 
+// What goes around a ring, in the order in which it is sent and comes in. Both
+// neighbours have the same pieces.
+struct MeshFlow {
+  struct Out {
+    const char* data;
+    size_t bytes;
+    // The incoming piece that is passed on; -1: the data is there already.
+    int after;
+  };
+  struct In {
+    char* data;
+    size_t bytes;
+    // Adds to the data instead of replacing it.
+    bool add;
+  };
+  int to;
+  int from;
+  std::vector<Out> out;
+  std::vector<In> in;
+  // Adds a chunk that came in to what is here.
+  std::function<void(const char* chunk, char* own, size_t bytes)> sum;
+  // Visited before each piece is sent.
+  const char* failpoint;
+};
+
 // Both ends know how many bytes a message has. Operations are for one thread at
 // a time, Abort is for any.
 class Mesh {
@@ -51,6 +76,11 @@ class Mesh {
   };
   virtual absl::Status MoveInChunks(MeshSend send, const Incoming& incoming,
                                     Deadline& deadline) = 0;
+
+  // Sends and receives all pieces. What comes in is passed on chunk by chunk.
+  // Only for a mesh that `HasFlow`.
+  virtual bool HasFlow() const { return false; }
+  virtual absl::Status RunFlow(const MeshFlow& flow, Deadline& deadline);
 
   // Ends the world, which the others notice at once.
   virtual void Abort(const absl::Status& why) = 0;

@@ -20,8 +20,10 @@ namespace elasticdl::collective {
 // only after all members have entered it.
 class MeshCommunicator final : public Communicator {
  public:
-  // Not `full`: only peers can be sent to.
-  explicit MeshCommunicator(std::unique_ptr<Mesh> mesh, bool full = true);
+  // Not `full`: only peers can be sent to. `one_host`: all members are on one
+  // host, where bytes move fastest between caches.
+  explicit MeshCommunicator(std::unique_ptr<Mesh> mesh, bool full = true,
+                            bool one_host = false);
 
   int rank() const override { return rank_; }
   int size() const override { return size_; }
@@ -71,6 +73,10 @@ class MeshCommunicator final : public Communicator {
                               Deadline& deadline);
   absl::Status AllReduceLarge(char* data, size_t bytes, DataType type,
                               Deadline& deadline);
+  // The same without a pause between steps.
+  absl::Status AllReduceFlow(char* data, size_t bytes, DataType type,
+                             Deadline& deadline);
+  void AddToFlow(const Blocks& blocks, MeshFlow& flow) const;
   // Leaves the sum of block r at rank r.
   absl::Status RingReduceScatter(const Blocks& blocks, DataType type,
                                  const char* failpoint, Deadline& deadline);
@@ -87,6 +93,7 @@ class MeshCommunicator final : public Communicator {
   const int rank_;
   const int size_;
   const bool full_;
+  const bool one_host_;
   // The largest power of two that is not above size_.
   int doubled_ = 1;
   std::vector<char> scratch_;

@@ -10,9 +10,12 @@
 #include <memory>
 #include <utility>
 
+#include "absl/strings/ascii.h"
+#include "absl/strings/numbers.h"
 #include "absl/strings/str_cat.h"
 #include "absl/time/time.h"
 #include "core/offer.h"
+#include "elasticdl/common/file.h"
 #include "elasticdl/common/status.h"
 
 namespace elasticdl::collective {
@@ -22,6 +25,20 @@ namespace {
 // host that is silent for this long is cut off. A lost packet is repeated five
 // times in this time.
 constexpr absl::Duration kMostSilence = absl::Seconds(10);
+
+// Of what a local peer sends, so much may wait: more than both of them move in
+// the time of a slice, so that neither waits for the other.
+constexpr int kLargeBuffer = 4 << 20;
+
+int LargestBuffer(int option) {
+  const auto text =
+      ReadFile(option == SO_SNDBUF ? "/proc/sys/net/core/wmem_max"
+                                   : "/proc/sys/net/core/rmem_max");
+  int limit = 0;
+  const bool known =
+      text.ok() && absl::SimpleAtoi(absl::StripAsciiWhitespace(*text), &limit);
+  return known ? limit : 0;
+}
 
 using AddressList = std::unique_ptr<addrinfo, decltype(&freeaddrinfo)>;
 
@@ -111,6 +128,23 @@ absl::Status Configure(int socket) {
     return ErrnoToStatus(errno, "configure a socket");
   }
   return absl::OkStatus();
+}
+
+void SetLargeBuffers(int socket) {
+  for (const int option : {SO_SNDBUF, SO_RCVBUF}) {
+    int before = 0;
+    socklen_t size = sizeof(before);
+    // The kernel doubles what it is given, and gives no more than its limit.
+    // Whoever sets a size does without the one that grows as needed, so a low
+    // limit must not be chosen.
+    const int wanted = kLargeBuffer;
+    const int limit = LargestBuffer(option);
+    if (limit < wanted) continue;
+    if (getsockopt(socket, SOL_SOCKET, option, &before, &size) == 0 &&
+        before < 2 * wanted) {
+      setsockopt(socket, SOL_SOCKET, option, &wanted, sizeof(wanted));
+    }
+  }
 }
 
 void AppendAddress(const TcpAddress& address, std::string& out) {

@@ -47,5 +47,7 @@ absl::Status DialResult(int socket);
 // Non-blocking, no delay for small packets, closed on exec; breaks when the
 // other host does not answer for 10 s.
 absl::Status Configure(int socket);
+// Much may wait in it, where the kernel allows that. For a peer on this host.
+void SetLargeBuffers(int socket);
 
 }  // namespace elasticdl::collective

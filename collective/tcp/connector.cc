@@ -1,4 +1,5 @@
 // The offer of a TCP world is where this member listens.
+#include <algorithm>
 #include <utility>
 
 #include "core/backends.h"
@@ -53,9 +54,15 @@ absl::StatusOr<std::unique_ptr<Communicator>> TcpConnector::Connect(
   TcpRendezvous rendezvous(world_, listener, peers, abort_);
   ELASTICDL_ASSIGN_OR_RETURN(std::vector<Fd> sockets,
                              rendezvous.Run(addresses, deadline));
+  const bool one_host = std::all_of(
+      world_.hosts.begin(), world_.hosts.end(),
+      [this](const std::string& host) { return host == world_.hosts[0]; });
+  for (const Fd& socket : sockets) {
+    if (one_host && socket.valid()) SetLargeBuffers(socket.get());
+  }
   return std::make_unique<MeshCommunicator>(
       std::make_unique<TcpMesh>(world_.rank, std::move(sockets)),
-      /*full=*/world_.size() <= world_.full_mesh);
+      /*full=*/world_.size() <= world_.full_mesh, one_host);
 }
 
 }  // namespace

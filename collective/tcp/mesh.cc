@@ -13,6 +13,7 @@
 #include "absl/strings/str_cat.h"
 #include "core/blame.h"
 #include "elasticdl/common/check.h"
+#include "elasticdl/common/failpoint.h"
 #include "elasticdl/common/status.h"
 
 namespace elasticdl::collective {
@@ -190,6 +191,85 @@ absl::Status TcpMesh::MoveInChunks(MeshSend send, const Incoming& incoming,
         filled = 0;
       }
       awaited.push_back({incoming.rank, POLLIN});
+    }
+    if (spin.GoOn(moved)) continue;
+    ELASTICDL_RETURN_IF_ERROR(WaitFor(awaited, deadline));
+  }
+  return absl::OkStatus();
+}
+
+absl::StatusOr<bool> TcpMesh::SendFlow(const MeshFlow& flow, FlowState& state,
+                                       bool& blocked) {
+  bool moved = false;
+  blocked = false;
+  size_t turn = kTurnBytes;
+  while (turn > 0 && state.out < flow.out.size()) {
+    const MeshFlow::Out& piece = flow.out[state.out];
+    size_t ready = piece.bytes;
+    const auto after = static_cast<size_t>(piece.after);
+    // It has come in as far as it can be passed on.
+    if (piece.after >= 0 && after >= state.in) {
+      ready = after == state.in ? state.received : 0;
+    }
+    if (ready == state.sent) return moved;
+    if (state.sent == 0) ELASTICDL_RETURN_IF_ERROR(Failpoint(flow.failpoint));
+    MeshSend sending{flow.to, piece.data + state.sent,
+                     std::min(turn, ready - state.sent)};
+    const size_t wanted = sending.bytes;
+    ELASTICDL_ASSIGN_OR_RETURN(const size_t sent, SendSome(sending));
+    moved = moved || sent > 0;
+    turn -= sent;
+    state.sent += sent;
+    if (sent < wanted) {
+      blocked = true;
+      return moved;
+    }
+    if (state.sent == piece.bytes) {
+      ++state.out;
+      state.sent = 0;
+    }
+  }
+  return moved;
+}
+
+absl::StatusOr<bool> TcpMesh::ReceiveFlow(const MeshFlow& flow,
+                                          FlowState& state) {
+  const MeshFlow::In& piece = flow.in[state.in];
+  char* const own = piece.data + state.received;
+  const size_t left = piece.bytes - state.received;
+  const size_t chunk = std::min(kChunkBytes, left);
+  char* const to = piece.add ? chunk_.data() + state.filled : own;
+  ELASTICDL_ASSIGN_OR_RETURN(
+      const size_t got,
+      ReceiveSome(flow.from, to, piece.add ? chunk - state.filled : left));
+  if (!piece.add) {
+    state.received += got;
+  } else if ((state.filled += got) == chunk) {
+    flow.sum(chunk_.data(), own, chunk);
+    state.received += chunk;
+    state.filled = 0;
+  }
+  if (state.received == piece.bytes) {
+    ++state.in;
+    state.received = 0;
+  }
+  return got > 0;
+}
+
+absl::Status TcpMesh::RunFlow(const MeshFlow& flow, Deadline& deadline) {
+  ELASTICDL_RETURN_IF_ERROR(abort_.Check());
+  chunk_.resize(kChunkBytes);
+  Spin spin;
+  FlowState state;
+  while (state.out < flow.out.size() || state.in < flow.in.size()) {
+    bool blocked = false;
+    ELASTICDL_ASSIGN_OR_RETURN(bool moved, SendFlow(flow, state, blocked));
+    std::vector<Awaited> awaited;
+    if (blocked) awaited.push_back({flow.to, POLLOUT});
+    if (state.in < flow.in.size()) {
+      ELASTICDL_ASSIGN_OR_RETURN(const bool got, ReceiveFlow(flow, state));
+      moved = moved || got;
+      awaited.push_back({flow.from, POLLIN});
     }
     if (spin.GoOn(moved)) continue;
     ELASTICDL_RETURN_IF_ERROR(WaitFor(awaited, deadline));

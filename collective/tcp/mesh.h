@@ -58,10 +58,26 @@ class TcpMesh final : public Mesh {
                     Deadline& deadline) override;
   absl::Status MoveInChunks(MeshSend send, const Incoming& incoming,
                             Deadline& deadline) override;
+  bool HasFlow() const override { return true; }
+  absl::Status RunFlow(const MeshFlow& flow, Deadline& deadline) override;
   // Closes all connections.
   void Abort(const absl::Status& why) override;
 
  private:
+  // How far a flow has come: pieces that are done, and bytes of the next.
+  struct FlowState {
+    size_t out = 0;
+    size_t sent = 0;
+    size_t in = 0;
+    size_t received = 0;
+    // Of the chunk that is added next.
+    size_t filled = 0;
+  };
+  // What can be moved now. True: something was. `blocked`: the next peer takes
+  // no more.
+  absl::StatusOr<bool> SendFlow(const MeshFlow& flow, FlowState& state,
+                                bool& blocked);
+  absl::StatusOr<bool> ReceiveFlow(const MeshFlow& flow, FlowState& state);
   // The number of bytes moved; 0 if it would block.
   absl::StatusOr<size_t> SendSome(MeshSend& send);
   absl::StatusOr<size_t> ReceiveSome(int rank, char* to, size_t bytes);

@@ -69,7 +69,7 @@ void AddWorkerFlags(JobFlags* f, FlagSet* set) {
                .Min(0)
                .Max(kMaxInt));
   set->Add("max_workers", &f->max_workers,
-           Info(kWorkers, "Maximum number of workers; 0 = 1024.")
+           Info(kWorkers, "Maximum number of workers; 0 = 65536.")
                .Min(0)
                .Max(kMaxInt));
   set->Add("num_threads", &f->num_threads,

@@ -3,6 +3,7 @@
 #include <algorithm>
 
 #include "absl/strings/numbers.h"
+#include "absl/strings/str_cat.h"
 #include "absl/strings/str_split.h"
 #include "absl/strings/string_view.h"
 #include "elasticdl/common/file.h"
@@ -26,11 +27,17 @@ int64_t SlurmAllocation::Workers(int64_t servers) const {
   return std::max<int64_t>(1, free);
 }
 
+std::string SlurmAllocation::Owner() const {
+  return absl::StrCat("job ", job_id, " of Slurm",
+                      cluster.empty() ? "" : " on ", cluster);
+}
+
 std::optional<SlurmAllocation> FindSlurmAllocation(
     const std::function<std::string(const std::string&)>& variable) {
   SlurmAllocation found;
   found.job_id = variable("SLURM_JOB_ID");
   if (found.job_id.empty()) return std::nullopt;
+  found.cluster = variable("SLURM_CLUSTER_NAME");
   const int64_t nodes =
       std::max<int64_t>(1, Number(variable("SLURM_JOB_NUM_NODES"), 1));
   // Without --ntasks there is one for each node.

@@ -29,7 +29,7 @@ absl::Status MoveIfThere(const std::string& from, const std::string& to) {
 // What the run before left: logs and events are kept once, the rest goes.
 absl::Status RotateOldRun(const JobDir& dir) {
   for (const char* stale :
-       {"address", "http_address", "pids", "token", "journal", "ps"}) {
+       {"address", "http_address", "pids", "token", "journal", "owner", "ps"}) {
     ELASTICDL_RETURN_IF_ERROR(RemoveTree(JoinPath(dir.path(), stale)));
   }
   if (!FileExists(dir.LogsDir()) && !FileExists(dir.EventsFile())) {
@@ -95,25 +95,33 @@ absl::StatusOr<JobLock> JobLock::Take(const JobDir& dir) {
   return JobLock(std::move(fd));
 }
 
-absl::Status JobLock::Prepare(const JobDir& dir) const {
+absl::Status JobLock::Prepare(const JobDir& dir,
+                              const std::string& owner) const {
   ELASTICDL_RETURN_IF_ERROR(RotateOldRun(dir));
   ELASTICDL_RETURN_IF_ERROR(MakeDirectories(dir.LogsDir(), 0700));
   ELASTICDL_RETURN_IF_ERROR(
       MakeDirectories(JoinPath(dir.path(), "pids"), 0700));
+  if (!owner.empty()) {
+    ELASTICDL_RETURN_IF_ERROR(WriteFileAtomic(dir.OwnerFile(), owner));
+  }
   ELASTICDL_ASSIGN_OR_RETURN(const std::string token, NewToken());
   return dir.WriteToken(token);
 }
 
-absl::StatusOr<JobLock> JobLock::Acquire(const JobDir& dir) {
+absl::StatusOr<JobLock> JobLock::Acquire(const JobDir& dir,
+                                         const std::string& owner) {
   ELASTICDL_ASSIGN_OR_RETURN(JobLock lock, Take(dir));
-  ELASTICDL_RETURN_IF_ERROR(lock.Prepare(dir));
+  ELASTICDL_RETURN_IF_ERROR(lock.Prepare(dir, owner));
   return lock;
 }
 
-absl::StatusOr<JobLock> JobLock::AcquireAgain(const JobDir& dir) {
+absl::StatusOr<JobLock> JobLock::AcquireAgain(const JobDir& dir,
+                                              const std::string& owner) {
   ELASTICDL_ASSIGN_OR_RETURN(JobLock lock, Take(dir));
-  if (!FileExists(dir.JournalFile())) {
-    ELASTICDL_RETURN_IF_ERROR(lock.Prepare(dir));
+  // Another job may have used the name meanwhile, and its data is not ours.
+  const bool ours = ReadFile(dir.OwnerFile()).value_or("") == owner;
+  if (!ours || !FileExists(dir.JournalFile())) {
+    ELASTICDL_RETURN_IF_ERROR(lock.Prepare(dir, owner));
   }
   return lock;
 }

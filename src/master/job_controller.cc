@@ -125,6 +125,12 @@ void JobController::OnMessage(absl::Time now, ConnectionId connection,
     case v1::WorkerMessage::kIdle:
     case v1::WorkerMessage::kSaved:
       OnWorldMessage(now, worker, message);
+      // Thousands of them form a world, and until it is level nothing follows
+      // for the tasks.
+      if (message.has_offer() || message.has_connected() ||
+          message.has_loading()) {
+        return;
+      }
       break;
     case v1::WorkerMessage::kHello:
     case v1::WorkerMessage::kServerHello:
@@ -132,6 +138,7 @@ void JobController::OnMessage(absl::Time now, ConnectionId connection,
     case v1::WorkerMessage::kServerMoved:
     case v1::WorkerMessage::kPartState:
     case v1::WorkerMessage::kTelemetry:
+    case v1::WorkerMessage::kPrepareAgain:
     case v1::WorkerMessage::MESSAGE_NOT_SET:
       LogWarning("worker ", worker.id, " sent an unknown message");
       break;
@@ -215,6 +222,7 @@ void JobController::OnReady(absl::Time now, ConnectionId connection,
   // Its tasks would be sent, and trained, a second time.
   if (worker.ready) return;
   worker.ready = true;
+  worker.nccl = ready.nccl();
   if (stopping_.has_value() && !resumption_.waiting()) {
     Stop(connection, worker, stopping_->reason, 0);
     return;

@@ -177,7 +177,8 @@ class JobController {
   // second time nobody waits for that. With `suspend`, the journal has no
   // outcome: a master that reads it goes on from the newest checkpoint.
   void StopJob(absl::Time now, const std::string& reason, bool suspend = false);
-  // There are workers, and all of them have announced to leave.
+  // There are workers that are ready, and all of them have announced to leave.
+  // Those that are removed do not count.
   bool AllLeaving() const;
   void OnTimer(absl::Time now);
   // When OnTimer wants to be called next.
@@ -189,6 +190,9 @@ class JobController {
 
   // Set once every worker is told and gone.
   std::optional<JobResult> result() const;
+  // The result when nobody waits for the rest: `missing` says what is not
+  // there.
+  JobResult ResultWithout(const std::string& missing) const;
   // The job is ending: no worker shall be relaunched. (While workers save the
   // model of a job that is to stop, it is not ending yet.)
   bool ending() const { return ending_.has_value(); }

@@ -31,10 +31,15 @@ void JobController::StopJob(absl::Time now, const std::string& reason,
 }
 
 bool JobController::AllLeaving() const {
-  const auto& workers = registry_.workers();
-  return !workers.empty() &&
-         std::all_of(workers.begin(), workers.end(),
-                     [](const auto& entry) { return entry.second.leaving; });
+  bool some = false;
+  for (const auto& [connection, worker] : registry_.workers()) {
+    // A worker that starts has nothing to save, and one that is removed was
+    // asked to leave by this master.
+    if (!worker.ready || !worker.removed_reason.empty()) continue;
+    if (!worker.leaving) return false;
+    some = true;
+  }
+  return some;
 }
 
 void JobController::FinishStop() {
@@ -93,6 +98,17 @@ std::optional<JobResult> JobController::result() const {
     absl::StrAppend(&result.message, "; ", SavedAtStop());
   }
   if (suspended_) result.exit_code = kExitSuspended;
+  return result;
+}
+
+JobResult JobController::ResultWithout(const std::string& missing) const {
+  JobResult result =
+      this->result().value_or(JobResult{kExitJobFailed, missing});
+  // What was saved is saved, whoever is still there.
+  if (suspended_ && !registry_.empty()) {
+    result = {kExitSuspended,
+              absl::StrCat(ending_->message, "; ", SavedAtStop())};
+  }
   return result;
 }
 

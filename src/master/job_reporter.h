@@ -79,6 +79,7 @@ class JobReporter : public JobObserver {
   void Ledger(const LedgerCounts& counts) { status_.ledger = counts; }
   // What goes on while no data is worked on (Progress::activity).
   void Activity(std::string text);
+  void Draw(absl::Time now) { display_->Tick(now); }
   // Publishes when it is due, and draws.
   void Tick(absl::Time now, const TaskProgress& tasks,
             const std::optional<EvaluationProgress>& evaluation,

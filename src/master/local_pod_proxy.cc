@@ -86,6 +86,8 @@ void LocalPodBackend::Loop::KillProxy(Pod& pod) {
   kill(pod.process.pid, SIGTERM);
   kill(pod.process.pid, SIGCONT);
   pod.killing = true;
+  // Nobody is told any more, so nobody must be woken for it.
+  pod.waits_at = absl::InfiniteFuture();
   pod.kill_at = Clock::Real().Now() + kProxyPatience;
 }
 

@@ -89,8 +89,8 @@ int MasterImpl::Run() {
     ShortenJournal(now);
     if (controller_->ending() && !give_up_.has_value()) BeginEnding(now);
   }
-  JobResult result = controller_->result().value_or(
-      JobResult{kExitJobFailed, "some workers did not end in time"});
+  JobResult result =
+      controller_->ResultWithout("some workers did not end in time");
   servers_->StopAll();
   ShutDown();
   if (predicts()) {
@@ -137,12 +137,16 @@ void MasterImpl::OnTimers(absl::Time now) {
   }
   ReplaceHangingServers(now);
   servers_->OnTimer(now);
-  reporter_->Activity(controller_->Activity());
-  if (reporter_->due(now)) reporter_->Ledger(controller_->ledger_counts());
-  reporter_->Tick(now, controller_->progress(),
-                  controller_->evaluation_progress(),
-                  controller_->num_ready_workers(),
-                  pods_ == nullptr ? std::vector<PodInfo>() : pods_->pods());
+  // Not after every message: it looks at all workers.
+  if (reporter_->due(now)) {
+    reporter_->Activity(controller_->Activity());
+    reporter_->Ledger(controller_->ledger_counts());
+    reporter_->Tick(now, controller_->progress(),
+                    controller_->evaluation_progress(),
+                    controller_->num_ready_workers(),
+                    pods_ == nullptr ? std::vector<PodInfo>() : pods_->pods());
+  }
+  reporter_->Draw(now);
 }
 
 absl::Time MasterImpl::NextWake() const {
@@ -222,6 +226,8 @@ void MasterImpl::OnGone(absl::Time now, ConnectionId connection,
   if (servers_->OnClosed(now, connection, status)) return;
   controller_->OnClosed(now, connection, status);
   worker_of_.erase(connection);
+  // It may have been the only one that had not announced it.
+  SuspendIfAllLeave(now);
 }
 
 void MasterImpl::NoteLeaving(absl::Time now, ConnectionId connection) {
@@ -229,7 +235,11 @@ void MasterImpl::NoteLeaving(absl::Time now, ConnectionId connection) {
   if (pods_ != nullptr && found != worker_of_.end()) {
     pods_->NoteLeaving(found->second);
   }
-  // Nobody has asked all of them to leave: Slurm has (preemption, --signal).
+  SuspendIfAllLeave(now);
+}
+
+// Nobody has asked all of them to leave: Slurm has (preemption, --signal).
+void MasterImpl::SuspendIfAllLeave(absl::Time now) {
   if (options_.slurm.has_value() && controller_->AllLeaving()) {
     OnSuspend(now, "Slurm ends the allocation");
   }

@@ -123,6 +123,7 @@ class MasterImpl : public Master,
   void OnGone(absl::Time now, ConnectionId connection,
               const absl::Status& status);
   void NoteLeaving(absl::Time now, ConnectionId connection);
+  void SuspendIfAllLeave(absl::Time now);
   void Execute(const std::vector<PodDecision>& decisions);
   void CreatePod(const PodDecision& decision);
   void DeletePod(const PodDecision& decision);

@@ -19,6 +19,8 @@ struct Worker {
   int64_t id = 0;
   int64_t pid = 0;
   bool ready = false;
+  // It has a GPU and NCCL.
+  bool nccl = false;
   // Waits for EvaluationDone.
   bool waiting = false;
   // The world in which it was told that training is over.

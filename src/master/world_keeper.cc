@@ -5,6 +5,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_format.h"
+#include "elasticdl/collective/topology.h"
 #include "elasticdl/common/text.h"
 
 namespace elasticdl::master {
@@ -36,8 +37,7 @@ LoadStage StageOf(const v1::Loading& loading) {
 }  // namespace
 
 bool WorldKeeper::IsMember(int64_t worker_id) const {
-  return generation() > 0 &&
-         membership_.CheckActive(worker_id, generation()).ok();
+  return membership_.IsActive(worker_id);
 }
 
 void WorldKeeper::StartAfter(int64_t generation) {
@@ -81,11 +81,8 @@ bool WorldKeeper::Announce(const MembershipDecision& decision) {
   v1::MasterMessage message;
   switch (decision.kind) {
     case MembershipDecision::Kind::kOffers:
-      message.mutable_offers()->set_generation(decision.generation);
-      for (const std::string& offer : decision.offers) {
-        message.mutable_offers()->add_offers(offer);
-      }
-      break;
+      SendOffers(decision);
+      return true;
     case MembershipDecision::Kind::kSwitch:
       message.mutable_switch_()->set_generation(decision.generation);
       break;
@@ -97,6 +94,34 @@ bool WorldKeeper::Announce(const MembershipDecision& decision) {
   }
   SendTo(decision.to, std::move(message));
   return true;
+}
+
+void WorldKeeper::SendOffers(const MembershipDecision& decision) {
+  std::vector<std::string> hosts;
+  hosts.reserve(decision.members.size());
+  for (const WorldMember& member : decision.members) {
+    hosts.push_back(member.host);
+  }
+  const std::vector<std::vector<int>> needed =
+      collective::NeededOffers(hosts, offered_);
+  v1::MasterMessage message;
+  if (needed.empty()) {
+    message.mutable_offers()->set_generation(decision.generation);
+    for (const std::string& offer : decision.offers) {
+      message.mutable_offers()->add_offers(offer);
+    }
+    return SendTo(decision.to, std::move(message));
+  }
+  for (size_t rank = 0; rank < hosts.size(); ++rank) {
+    v1::Offers& offers = *message.mutable_offers();
+    offers.set_generation(decision.generation);
+    for (const int peer : needed[rank]) {
+      offers.add_ranks(static_cast<uint32_t>(peer));
+      offers.add_offers(decision.offers[static_cast<size_t>(peer)]);
+    }
+    SendTo({decision.members[rank].worker_id}, std::move(message));
+    message.Clear();
+  }
 }
 
 v1::Prepare WorldKeeper::BeginPrepare(const MembershipDecision& decision) {
@@ -111,7 +136,11 @@ v1::Prepare WorldKeeper::BeginPrepare(const MembershipDecision& decision) {
     v1::Member& added = *prepare.add_members();
     added.set_worker_id(member.worker_id);
     added.set_host(member.host);
+    const Worker* const worker = registry_.FindById(member.worker_id);
+    if (worker != nullptr && worker->nccl) prepare.set_nccl(true);
   }
+  const bool may_use_nccl = collective_ == "auto" || collective_ == "nccl";
+  offered_ = may_use_nccl && prepare.nccl() ? "nccl" : collective_;
   return prepare;
 }
 

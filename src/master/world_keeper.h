@@ -21,9 +21,12 @@ namespace elasticdl::master {
 class WorldKeeper {
  public:
   // `registry` and `port` must outlive this.
+  // `collective`: the backend of the job's worlds (--collective).
   WorldKeeper(const rendezvous::MembershipOptions& options,
-              WorkerRegistry& registry, WorkerPort& port)
+              const std::string& collective, WorkerRegistry& registry,
+              WorkerPort& port)
       : options_(options),
+        collective_(collective.empty() ? "auto" : collective),
         registry_(registry),
         port_(port),
         membership_(options) {}
@@ -80,11 +83,16 @@ class WorldKeeper {
 
  private:
   void SendTo(const std::vector<int64_t>& workers, v1::MasterMessage message);
+  // To each member what it needs.
+  void SendOffers(const rendezvous::MembershipDecision& decision);
 
   const rendezvous::MembershipOptions options_;
+  const std::string collective_;
   WorkerRegistry& registry_;
   WorkerPort& port_;
   rendezvous::Membership membership_;
+  // What the members of the world that is being made offer.
+  std::string offered_;
   size_t size_ = 0;
   int64_t idle_generation_ = 0;
   // The newest world in which a step was reported.

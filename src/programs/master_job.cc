@@ -74,11 +74,15 @@ absl::StatusOr<int> RunJob(const flags::JobFlags& flags,
   return master->Run();
 }
 
-// Its journal, if there is one, is of this job.
-bool GoesOn(const flags::JobFlags& flags) {
-  if (flags.pod_backend != "slurm") return flags.master_timeout > 0;
+// A master before this one may have left a journal to go on with.
+absl::StatusOr<jobdir::JobLock> Lock(const flags::JobFlags& flags,
+                                     const jobdir::JobDir& dir) {
+  if (flags.pod_backend != "slurm") {
+    return LockJob(dir, flags.master_timeout > 0, /*owner=*/"");
+  }
   const auto allocation = flags::FindSlurmAllocation();
-  return allocation.has_value() && allocation->restarts > 0;
+  if (!allocation.has_value()) return LockJob(dir, /*go_on=*/false, "");
+  return LockJob(dir, allocation->restarts > 0, allocation->Owner());
 }
 
 }  // namespace
@@ -94,8 +98,7 @@ absl::StatusOr<int> RunMaster(const flags::JobFlags& flags,
   const jobdir::JobDir dir(
       flags.state_dir.empty() ? flags::DefaultStateDir() : flags.state_dir,
       flags.job_name);
-  ELASTICDL_ASSIGN_OR_RETURN(const jobdir::JobLock lock,
-                             LockJob(dir, GoesOn(flags)));
+  ELASTICDL_ASSIGN_OR_RETURN(const jobdir::JobLock lock, Lock(flags, dir));
   if (!flags.log_file_path.empty()) {
     ELASTICDL_ASSIGN_OR_RETURN(
         copier, LogCopier::Start(dir.LogsDir(), flags.log_file_path));

@@ -28,15 +28,16 @@ absl::Status InitLogFromFlags(const std::string& tag,
 
 bool StartedByHand() { return flags::GetEnv(jobdir::kLockFdVariable).empty(); }
 
-absl::StatusOr<jobdir::JobLock> LockJob(const jobdir::JobDir& dir, bool go_on) {
+absl::StatusOr<jobdir::JobLock> LockJob(const jobdir::JobDir& dir, bool go_on,
+                                        const std::string& owner) {
   int fd = -1;
   if (absl::SimpleAtoi(flags::GetEnv(jobdir::kLockFdVariable), &fd)) {
     // The descriptor is this process's alone, whatever it starts.
     unsetenv(jobdir::kLockFdVariable);
     return jobdir::JobLock::Adopt(dir, fd);
   }
-  return go_on ? jobdir::JobLock::AcquireAgain(dir)
-               : jobdir::JobLock::Acquire(dir);
+  return go_on ? jobdir::JobLock::AcquireAgain(dir, owner)
+               : jobdir::JobLock::Acquire(dir, owner);
 }
 
 std::string ExecutablePath() {

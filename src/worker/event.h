@@ -2,6 +2,7 @@
 // other.
 #pragma once
 
+#include <atomic>
 #include <cstdint>
 #include <functional>
 #include <limits>
@@ -50,10 +51,17 @@ class EventQueue {
   virtual bool empty() const = 0;
 
   void PushKind(Event::Kind kind) {
+    if (kind == Event::Kind::kLeave) asked_to_leave_ = true;
     Event event;
     event.kind = kind;
     Push(std::move(event));
   }
+  // True before the event is handled: whatever fails from then on may fail
+  // because everything around this process ends, too.
+  bool asked_to_leave() const { return asked_to_leave_; }
+
+ private:
+  std::atomic<bool> asked_to_leave_ = false;
 };
 
 // Between threads of one process.

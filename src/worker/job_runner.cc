@@ -294,7 +294,10 @@ absl::Status JobRunner::HandleMessage(const Event& event) {
 void JobRunner::Leave() {
   const bool first = !std::exchange(leaving_, true);
   // A trainer says it when it has reported its last step.
-  if (trainer_ != nullptr || !first) return;
+  if (trainer_ == nullptr && first) SendLeaving();
+}
+
+void JobRunner::SendLeaving() {
   v1::WorkerMessage message;
   message.mutable_leaving()->set_reason("SIGTERM");
   deps_.send(std::move(message));
@@ -319,6 +322,7 @@ void JobRunner::RepeatReports() {
 void JobRunner::SendReady(v1::Ready ready) {
   ready.set_step(replica_->step());
   ready.set_host(collective::LocalHost());
+  ready.set_nccl(deps_.link.backend.nccl != nullptr);
   v1::WorkerMessage message;
   *message.mutable_ready() = std::move(ready);
   deps_.send(std::move(message));
@@ -332,6 +336,12 @@ void JobRunner::SendFatal() {
 
 void JobRunner::Fail(const absl::Status& status) {
   LogError(status.message());
+  if (deps_.events.asked_to_leave()) {
+    // Not the job's fault, as far as anybody can tell: it just goes.
+    SendLeaving();
+    exit_code_ = 0;
+    return;
+  }
   failure_ = std::string(status.message());
   SendFatal();
 }

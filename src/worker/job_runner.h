@@ -79,6 +79,7 @@ class JobRunner {
   // Tells a new master what the old one may not have heard.
   void RepeatReports();
   void SendReady(v1::Ready ready);
+  void SendLeaving();
   void SendFatal();
   void SendStuck(const std::string& where, absl::Duration age);
   void Fail(const absl::Status& status);

@@ -250,6 +250,11 @@ int WorkerImpl::RunJob(const v1::Welcome& welcome) {
 int WorkerImpl::ReportSetUpFailure(const absl::Status& status) {
   LogError(status.message());
   v1::WorkerMessage message;
+  if (events_.asked_to_leave()) {
+    message.mutable_leaving()->set_reason("SIGTERM");
+    master_.Send(std::move(message));
+    return 0;
+  }
   message.mutable_fatal()->set_message(std::string(status.message()));
   master_.Send(std::move(message));
   // Wait for Stop, so that the message is known to have arrived.

@@ -51,10 +51,11 @@ TEST(ControlWordTest, OneWishIsEnough) {
 }
 
 TEST(ControlWordTest, TheLargestWorldFits) {
-  std::vector<MemberWord> members(kMaxWorldSize);
-  members.back().records = 5;
-  const RoundSummary summary =
-      ReadControlWord(Sum(members).data(), kMaxWorldSize);
+  std::vector<float> word(ControlWordSize(kMaxWorldSize));
+  MemberWord last;
+  last.records = 5;
+  FillControlWord(last, kMaxWorldSize - 1, kMaxWorldSize, word.data());
+  const RoundSummary summary = ReadControlWord(word.data(), kMaxWorldSize);
   EXPECT_EQ(summary.records.back(), 5);
   EXPECT_EQ(summary.total_records, 5);
 }
@@ -66,7 +67,7 @@ TEST(ControlWordTest, RefusesWhatItHasNoRoomFor) {
   const absl::Status world = CheckControlWord(word, kMaxWorldSize + 1);
   EXPECT_EQ(world.code(), absl::StatusCode::kResourceExhausted);
   EXPECT_THAT(std::string(world.message()),
-              testing::HasSubstr("a world of 1025 workers"));
+              testing::HasSubstr("a world of 65537 workers"));
   word.records = kMaxRecordsPerStep + 1;
   const absl::Status step = CheckControlWord(word, 1);
   EXPECT_EQ(step.code(), absl::StatusCode::kResourceExhausted);

@@ -41,6 +41,19 @@ TEST(SlurmAllocationTest, TasksAndCpus) {
   EXPECT_EQ(found->Workers(9), 1);
 }
 
+TEST(SlurmAllocationTest, OwnersAreJobsOfAClusterHoweverOftenStarted) {
+  const auto owner = [](const std::string& job, const std::string& cluster,
+                        const std::string& restarts) {
+    return Find({{"SLURM_JOB_ID", job},
+                 {"SLURM_CLUSTER_NAME", cluster},
+                 {"SLURM_RESTART_COUNT", restarts}})
+        ->Owner();
+  };
+  EXPECT_EQ(owner("12", "a", ""), owner("12", "a", "2"));
+  EXPECT_NE(owner("12", "a", "1"), owner("13", "a", "1"));
+  EXPECT_NE(owner("12", "a", "1"), owner("12", "b", "1"));
+}
+
 TEST(SlurmAllocationTest, WithoutNtasksOnePerNode) {
   const auto found = Find({{"SLURM_JOB_ID", "1"},
                            {"SLURM_JOB_NUM_NODES", "3"},

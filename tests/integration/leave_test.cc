@@ -104,6 +104,21 @@ class LeaveTest : public ChaosTest {
   int64_t trained_ = 0;
 };
 
+// Whatever goes wrong in a worker that was asked to leave, it only leaves.
+TEST_F(LeaveTest, AFailureWhileLeavingFailsNothing) {
+  const auto job = StartThree({"--failpoints=1:worker.stop=error"});
+  Signal(*job, 1, SIGTERM);
+  ASSERT_TRUE(job->WaitUntil("the end of worker 1", [](const auto& events) {
+    const Json& last = events.back();
+    return last.at("event") == "pod_ended" && last.at("id") == 1;
+  }));
+  Finish(*job);
+  const Json ended = job->Events("pod_ended").front();
+  EXPECT_EQ(ended.at("failure"), false) << ended;
+  EXPECT_THAT(ended.at("reason").get<std::string>(), HasSubstr("exit code 0"));
+  EXPECT_THAT(job->Log("1"), HasSubstr("worker.stop"));
+}
+
 TEST_F(LeaveTest, SigtermOfAllAtOnceSavesTheModel) {
   const auto job = StartThree();
   TermAll(*job);

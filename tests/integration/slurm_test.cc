@@ -36,7 +36,7 @@ class SlurmTest : public ChaosTest {
     argv.insert(argv.begin(), {"env", slurm_->variable()});
     const Flags flags = {"--job_name=slurm",
                          "--model_zoo=" + Zoo(),
-                         "--model_def=linear.custom_model",
+                         "--model_def=" + model_,
                          "--model_params=pace=" + pace(),
                          "--training_data=" + chaos_csv(),
                          absl::StrCat("--num_epochs=", kEpochs),
@@ -45,14 +45,16 @@ class SlurmTest : public ChaosTest {
                          "--event_log=" + Path("events"),
                          "--ledger_audit=" + Path("audit")};
     argv.insert(argv.end(), flags.begin(), flags.end());
+    argv.insert(argv.end(), more_.begin(), more_.end());
     return argv;
   }
 
   // The job as Slurm numbers it; it requeues itself.
-  void Submit() {
+  void Submit(int tasks = 2) {
     const auto submit =
-        Run("submit", Command({Program("elasticdl"), "train",
-                               "--slurm=--ntasks=2 --requeue"}));
+        Run("submit",
+            Command({Program("elasticdl"), "train",
+                     absl::StrCat("--slurm=--requeue --ntasks=", tasks)}));
     ASSERT_EQ(submit->Wait(), 0) << submit->err();
     const std::string out = submit->out();
     const size_t at = out.find(" is job ");
@@ -108,6 +110,9 @@ class SlurmTest : public ChaosTest {
     StartAgain();
     const Json first = WaitForEvent("first_step");
     EXPECT_EQ(first.value("step", -1), step + 1) << Said();
+    ExpectItEnds();
+  }
+  void ExpectItEnds() {
     const Json end = WaitForEvent("job_end");
     EXPECT_EQ(end.value("exit_code", -1), 0) << Said();
     ExpectExactLedger();
@@ -135,6 +140,8 @@ class SlurmTest : public ChaosTest {
 
   std::unique_ptr<OneNodeSlurm> slurm_;
   std::string id_;
+  std::string model_ = "linear.custom_model";
+  Flags more_;
 
  private:
   std::unique_ptr<LineFollower> events_;
@@ -205,6 +212,36 @@ TEST_F(SlurmTest, NoticeToTheBatchScript) {
   const Json saved = WaitForEvent("checkpoint");
   WaitForEvent("job_end");
   ExpectItGoesOnFrom(saved.value("version", -1));
+}
+
+// Servers are steps, too. A killed server and a killed worker are replaced; the
+// notice saves the model, and the requeued job starts servers that read it.
+TEST_F(SlurmTest, ParameterServers) {
+  model_ = "tally.custom_model";
+  more_ = {"--distribution_strategy=ParameterServerStrategy",
+           "--num_ps_pods=2"};
+  Walk();
+  Submit(4);
+  WaitForCommit();
+  const auto steps =
+      slurm_->Run({"squeue", "--steps", "--noheader", "--format=%j"});
+  ASSERT_TRUE(steps.ok()) << steps.status();
+  for (const char* pod : {"elasticdl-ps-slurm-1", "elasticdl-worker-slurm-1"}) {
+    EXPECT_THAT(*steps, HasSubstr(pod));
+    const std::string pid = Contents(absl::StrCat(JobDir(), "/pids/", pod));
+    ASSERT_EQ(kill(std::stoi(pid), SIGKILL), 0) << pid;
+    WaitForEvent("pod_ended",
+                 [&](const Json& event) { return event.at("pod") == pod; });
+    WaitForEvent("pod_created");
+  }
+  WaitForEvent("worker_ready");
+  ASSERT_TRUE(slurm_->Run({"scancel", "--signal=TERM", "--batch", id_}).ok());
+  WaitForEvent("checkpoint");
+  const Json end = WaitForEvent("job_end");
+  EXPECT_EQ(end.value("exit_code", -1), 5) << Said();
+  Go();
+  StartAgain();
+  ExpectItEnds();
 }
 
 TEST_F(SlurmTest, BadOptionsAreToldBySbatch) {

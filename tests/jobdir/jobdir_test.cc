@@ -116,6 +116,29 @@ TEST_F(JobDirTest, NextRunRotatesAndRenews) {
   }
 }
 
+TEST_F(JobDirTest, OnlyTheOwnerGoesOnWithAJournal) {
+  const auto run = [&](auto acquire, const std::string& owner) {
+    const auto lock = acquire(dir_, owner);
+    ASSERT_TRUE(lock.ok()) << lock.status();
+  };
+  run(&JobLock::Acquire, "job 7 of Slurm");
+  ASSERT_TRUE(WriteFileAtomic(dir_.JournalFile(), "of 7").ok());
+  const std::string token = *dir_.ReadToken();
+  run(&JobLock::AcquireAgain, "job 7 of Slurm");
+  EXPECT_EQ(*ReadFile(dir_.JournalFile()), "of 7");
+  EXPECT_EQ(*dir_.ReadToken(), token);
+  // Another job took the name, and the first one is requeued after it.
+  run(&JobLock::Acquire, "job 8 of Slurm");
+  ASSERT_TRUE(WriteFileAtomic(dir_.JournalFile(), "of 8").ok());
+  run(&JobLock::AcquireAgain, "job 7 of Slurm");
+  EXPECT_FALSE(FileExists(dir_.JournalFile()));
+  EXPECT_EQ(*ReadFile(dir_.OwnerFile()), "job 7 of Slurm");
+  ASSERT_TRUE(WriteFileAtomic(dir_.JournalFile(), "of 7").ok());
+  run(&JobLock::AcquireAgain, "");
+  EXPECT_FALSE(FileExists(dir_.JournalFile()));
+  EXPECT_FALSE(FileExists(dir_.OwnerFile()));
+}
+
 TEST_F(JobDirTest, LockOfAKilledProcessIsFree) {
   int ready[2];
   ASSERT_EQ(pipe(ready), 0);

@@ -966,6 +966,37 @@ TEST_F(LastWorldTest, WhoIsScaledAwayIsSaidToBe) {
   EXPECT_THAT(output_.lost, testing::ElementsAre("1: scaled away"));
 }
 
+TEST_F(LastWorldTest, AllLeaveWhenAllThatCountDo) {
+  EXPECT_FALSE(controller_->AllLeaving());
+  Leave(1);
+  EXPECT_FALSE(controller_->AllLeaving());
+  // Whoever is not ready has nothing to save.
+  v1::WorkerMessage hello;
+  hello.mutable_hello()->set_worker_id(2);
+  Say(3, hello);
+  Break(2);
+  EXPECT_TRUE(controller_->AllLeaving());
+  // It was asked by the master.
+  controller_->NoteRemoved(0, "scaled away");
+  EXPECT_FALSE(controller_->AllLeaving());
+}
+
+TEST_F(LastWorldTest, SuspendedThoughAStreamStaysOpen) {
+  controller_->StopJob(now_, "Slurm ends the allocation", /*suspend=*/true);
+  Form();
+  Checkpoint(1);
+  SayWorldSaved(1);
+  Break(1);
+  ASSERT_TRUE(controller_->ending());
+  EXPECT_FALSE(controller_->result().has_value());
+  const JobResult early = controller_->ResultWithout("one did not end");
+  EXPECT_EQ(early.exit_code, kExitSuspended);
+  EXPECT_THAT(early.message, HasSubstr("a requeued job continues"));
+  Break(2);
+  ASSERT_TRUE(controller_->result().has_value());
+  EXPECT_EQ(controller_->ResultWithout("").exit_code, kExitSuspended);
+}
+
 TEST_F(LastWorldTest, WhenAllLeaveTheJobGoesOnWhereTheyStopped) {
   Leave(1);
   Leave(2);

@@ -9,6 +9,9 @@
 #include <utility>
 #include <vector>
 
+#include "absl/strings/str_cat.h"
+#include "elasticdl/collective/topology.h"
+
 namespace elasticdl::master {
 namespace {
 
@@ -27,6 +30,7 @@ class Outbox : public WorkerPort {
             v1::MasterMessage message) override {
     for (const ConnectionId connection : connections) {
       sent[connection].push_back(message.message_case());
+      if (message.has_offers()) offers[connection] = message.offers();
     }
   }
   void SendToServer(int, v1::MasterMessage) override {}
@@ -34,6 +38,7 @@ class Outbox : public WorkerPort {
   void KillWorker(int64_t, const std::string&) override {}
 
   std::map<ConnectionId, std::vector<Case>> sent;
+  std::map<ConnectionId, v1::Offers> offers;
 };
 
 class WorldKeeperTest : public ::testing::Test {
@@ -65,7 +70,8 @@ class WorldKeeperTest : public ::testing::Test {
 
   WorkerRegistry registry_;
   Outbox outbox_;
-  WorldKeeper world_{rendezvous::MembershipOptions(), registry_, outbox_};
+  WorldKeeper world_{rendezvous::MembershipOptions(), "auto", registry_,
+                     outbox_};
   WorldChange change_;
 };
 
@@ -99,6 +105,58 @@ TEST_F(WorldKeeperTest, AnnouncesToThoseThatAreConcerned) {
   EXPECT_THAT(Sent(0), IsEmpty());
   decision.kind = Kind::kEvict;
   EXPECT_FALSE(world_.Announce(decision));
+}
+
+// A world in which not everybody is connected to everybody.
+class LargeWorldTest : public WorldKeeperTest {
+ protected:
+  static constexpr int64_t kMembers = 200;
+
+  LargeWorldTest() {
+    for (int64_t id = 0; id < kMembers; ++id) {
+      Worker worker;
+      worker.id = id;
+      worker.ready = true;
+      registry_.Add(10 + id, worker);
+      decision_.members.push_back({id, absl::StrCat("host-", id)});
+      decision_.offers.push_back(absl::StrCat("offer of ", id));
+      decision_.to.push_back(id);
+    }
+    decision_.generation = 3;
+  }
+  v1::Prepare Announce() {
+    decision_.kind = Kind::kPrepare;
+    v1::Prepare prepare = world_.BeginPrepare(decision_);
+    decision_.kind = Kind::kOffers;
+    EXPECT_TRUE(world_.Announce(decision_));
+    return prepare;
+  }
+
+  rendezvous::MembershipDecision decision_;
+};
+
+TEST_F(LargeWorldTest, MembersGetTheOffersThatTheyNeed) {
+  EXPECT_FALSE(Announce().nccl());
+  for (int64_t id = 0; id < kMembers; ++id) {
+    const v1::Offers& offers = outbox_.offers[10 + id];
+    EXPECT_EQ(offers.generation(), 3);
+    const std::vector<int> peers =
+        collective::Peers(kMembers, static_cast<int>(id));
+    EXPECT_THAT(offers.ranks(), testing::ElementsAreArray(peers));
+    ASSERT_EQ(offers.offers_size(), offers.ranks_size());
+    for (int i = 0; i < offers.ranks_size(); ++i) {
+      EXPECT_EQ(offers.offers(i), absl::StrCat("offer of ", offers.ranks(i)));
+    }
+  }
+}
+
+TEST_F(LargeWorldTest, AllIfSomebodyHasNccl) {
+  registry_.FindById(77)->nccl = true;
+  EXPECT_TRUE(Announce().nccl());
+  for (int64_t id = 0; id < kMembers; ++id) {
+    EXPECT_THAT(outbox_.offers[10 + id].ranks(), IsEmpty());
+    EXPECT_EQ(outbox_.offers[10 + id].offers_size(), kMembers);
+  }
 }
 
 TEST_F(WorldKeeperTest, OnlyMembersAtRestAreWokenOrToldThatTrainingIsDone) {

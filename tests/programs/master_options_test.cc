@@ -62,9 +62,9 @@ TEST(MasterOptionsTest, RelaunchingCanBeSwitchedOff) {
 
 // A world has a largest size; what is no world has none.
 TEST(MasterOptionsTest, NoMoreWorkersThanCanTrainTogether) {
-  EXPECT_EQ(Make({})->max_workers, 1024);
+  EXPECT_EQ(Make({})->max_workers, 65536);
   EXPECT_EQ(Make({"--max_workers=8"})->max_workers, 8);
-  EXPECT_EQ(Make({"--num_workers=1024"})->max_workers, 1024);
+  EXPECT_EQ(Make({"--num_workers=1024"})->max_workers, 65536);
   EXPECT_FALSE(Make({"--num_workers=1025"}).ok());
   EXPECT_FALSE(Make({"--max_workers=1025"}).ok());
   const auto command = Make({"--job_command=x", "--num_workers=2000"});

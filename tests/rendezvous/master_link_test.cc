@@ -6,7 +6,9 @@
 
 #include <memory>
 #include <string>
+#include <vector>
 
+#include "absl/strings/str_cat.h"
 #include "elasticdl/common/queue.h"
 #include "elasticdl/common/thread.h"
 #include "elasticdl/rendezvous/stream_server.h"
@@ -157,6 +159,65 @@ TEST_F(MasterLinkTest, AnotherVersionIsRefusedAndToldWhatToDo) {
   }
   // Nothing of it reached the job.
   EXPECT_EQ(events_.size(), 0u);
+}
+
+// The members of each world arrive, whatever form of the list travels.
+TEST_F(MasterLinkTest, MembersAreToldByChanges) {
+  MasterLink link(Options());
+  ConnectionId connection = 0;
+  Thread master("master", [&] {
+    connection = AwaitHello(false);
+    Welcome(connection);
+  });
+  ASSERT_TRUE(link.Attach(-1).ok());
+  master.Join();
+  const std::vector<std::vector<int64_t>> worlds = {
+      {1, 2, 3}, {1, 3}, {1, 3, 4}, {4, 1}, {7}};
+  for (size_t i = 0; i < worlds.size(); ++i) {
+    v1::MasterMessage message;
+    message.mutable_prepare()->set_generation(static_cast<int64_t>(i) + 1);
+    for (const int64_t id : worlds[i]) {
+      v1::Member& member = *message.mutable_prepare()->add_members();
+      member.set_worker_id(id);
+      member.set_host(absl::StrCat("host-", id));
+    }
+    server_->Send({connection}, message);
+    const auto received = link.Receive(kLong);
+    ASSERT_TRUE(received.has_value() && received->has_prepare());
+    EXPECT_EQ(received->prepare().SerializeAsString(),
+              message.prepare().SerializeAsString());
+  }
+  link.End(kLong);
+}
+
+// Who has missed a list gets the newest one whole; an older one is of no use.
+TEST_F(MasterLinkTest, AListIsSentAgain) {
+  auto stream = StreamClient::Connect(Options());
+  ASSERT_TRUE(stream.ok()) << stream.status();
+  v1::WorkerMessage hello;
+  hello.mutable_hello()->set_worker_id(1);
+  (*stream)->Send(hello);
+  const ConnectionId connection = AwaitHello(false);
+  for (const int64_t generation : {1, 2}) {
+    v1::MasterMessage message;
+    message.mutable_prepare()->set_generation(generation);
+    message.mutable_prepare()->add_members()->set_worker_id(1);
+    server_->Send({connection}, message);
+    const auto received = (*stream)->Receive(kLong);
+    ASSERT_TRUE(received.has_value());
+    EXPECT_EQ(received->prepare().list().base(), generation - 1);
+  }
+  for (const int64_t generation : {1, 2}) {
+    v1::WorkerMessage again;
+    again.mutable_prepare_again()->set_generation(generation);
+    (*stream)->Send(again);
+  }
+  const auto received = (*stream)->Receive(kLong);
+  ASSERT_TRUE(received.has_value());
+  EXPECT_EQ(received->prepare().generation(), 2);
+  EXPECT_EQ(received->prepare().list().base(), 0);
+  EXPECT_EQ(received->prepare().list().ids_size(), 1);
+  (*stream)->Close(kLong);
 }
 
 }  // namespace

@@ -96,10 +96,11 @@ int RunLocalJob(const std::string& command, const flags::JobFlags& flags,
                 const flags::FlagSet& set, const std::string& master_program) {
   const jobdir::JobDir dir(flags.state_dir, flags.job_name);
   const auto allocation = flags::FindSlurmAllocation();
+  const std::string owner = allocation.has_value() ? allocation->Owner() : "";
   const absl::StatusOr<jobdir::JobLock> lock =
       allocation.has_value() && allocation->restarts > 0
-          ? jobdir::JobLock::AcquireAgain(dir)
-          : jobdir::JobLock::Acquire(dir);
+          ? jobdir::JobLock::AcquireAgain(dir, owner)
+          : jobdir::JobLock::Acquire(dir, owner);
   if (!lock.ok()) return Fail(command, lock.status());
   flags::KeyValues more = {
       {"job_name", flags.job_name},

@@ -10,6 +10,7 @@
 #include "absl/status/statusor.h"
 #include "absl/time/time.h"
 #include "elasticdl/common/mutex.h"
+#include "elasticdl/rendezvous/member_list.h"
 #include "elasticdl/rendezvous/stream_client.h"
 #include "elasticdl/v1/master.pb.h"
 
@@ -36,7 +37,8 @@ class MasterLink {
   // `worker_id`. Retries for up to `patience`, unless the error is permanent.
   absl::Status Reattach(int64_t worker_id, absl::Duration patience);
 
-  // These use the last stream that got a Welcome; see StreamClient.
+  // These use the last stream that got a Welcome; see StreamClient. A Prepare
+  // that is received has all its members.
   void Send(v1::WorkerMessage message);
   std::optional<v1::MasterMessage> Receive(absl::Duration timeout);
   bool ended() const;
@@ -55,6 +57,8 @@ class MasterLink {
   absl::StatusOr<v1::Welcome> Open(const v1::WorkerMessage& hello,
                                    absl::Duration connect_timeout);
   StreamPtr stream() const;
+  // False: its members are not known here, and it was asked for again.
+  bool ReadMembers(v1::Prepare& prepare);
   // Registers `stream` so that End closes it; CANCELLED after End. `welcomed`:
   // Send and Receive use it from now on.
   absl::Status Take(const StreamPtr& stream, bool welcomed);
@@ -65,6 +69,8 @@ class MasterLink {
   StreamPtr stream_ ABSL_GUARDED_BY(mu_);
   StreamPtr opening_ ABSL_GUARDED_BY(mu_);
   bool ending_ ABSL_GUARDED_BY(mu_) = false;
+  // Of the stream in use.
+  MemberListReader members_ ABSL_GUARDED_BY(mu_);
 };
 
 }  // namespace elasticdl::rendezvous

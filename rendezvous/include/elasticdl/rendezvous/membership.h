@@ -180,6 +180,10 @@ class Membership {
   // The worker with this rank in the world of that generation, if it is the
   // active one or the one being formed; otherwise -1.
   int64_t MemberAt(int64_t generation, int64_t rank) const;
+  // The worker is a member of the active world.
+  bool IsActive(int64_t worker_id) const {
+    return active_ && active_->Has(worker_id);
+  }
   // FAILED_PRECONDITION unless the worker is a member of that active world.
   absl::Status CheckActive(int64_t worker_id, int64_t generation) const;
   // The active world is a last world.

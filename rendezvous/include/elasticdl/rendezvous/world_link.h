@@ -91,6 +91,7 @@ class WorldLink {
   // Shared with the thread that is connecting.
   std::shared_ptr<collective::Connector> connector_ ABSL_GUARDED_BY(mu_);
   int64_t connector_generation_ ABSL_GUARDED_BY(mu_) = 0;
+  size_t connector_size_ ABSL_GUARDED_BY(mu_) = 0;
   std::shared_ptr<collective::Communicator> made_ ABSL_GUARDED_BY(mu_);
   int64_t made_generation_ ABSL_GUARDED_BY(mu_) = 0;
   // Shared with the thread that trains.

@@ -11,6 +11,7 @@
 //     logs/<pod>.log            master.log is the master's
 //     events.jsonl
 //     journal                   of a job whose master may be restarted
+//     owner                     whose journal that is: the job of Slurm
 //     ps/                       logs of the parameter servers: their values
 //     previous/                 logs and events of the run before
 #pragma once
@@ -57,6 +58,7 @@ class JobDir {
   std::string LogFile(const std::string& pod) const;
   std::string EventsFile() const { return JoinPath(path_, "events.jsonl"); }
   std::string JournalFile() const { return JoinPath(path_, "journal"); }
+  std::string OwnerFile() const { return JoinPath(path_, "owner"); }
   std::string PsLogDir() const { return JoinPath(path_, "ps"); }
 
   // NOT_FOUND until the master has written them. The token's file must not be
@@ -94,11 +96,13 @@ class JobLock {
  public:
   // Prepares the folder for a new run: takes the lock, moves what an earlier
   // run left to previous/, writes a fresh token. ALREADY_EXISTS when a job of
-  // that name is running.
-  static absl::StatusOr<JobLock> Acquire(const JobDir& dir);
-  // The same, but a run that kept a journal is gone on with: nothing is moved
-  // and its token stays.
-  static absl::StatusOr<JobLock> AcquireAgain(const JobDir& dir);
+  // that name is running. `owner`: for whom, when names may be used again.
+  static absl::StatusOr<JobLock> Acquire(const JobDir& dir,
+                                         const std::string& owner = "");
+  // The same, but a run of that owner that kept a journal is gone on with:
+  // nothing is moved and its token stays.
+  static absl::StatusOr<JobLock> AcquireAgain(const JobDir& dir,
+                                              const std::string& owner = "");
 
   // Takes over the descriptor that the parent process passed on.
   // INVALID_ARGUMENT when it is not this job's lock.
@@ -109,7 +113,7 @@ class JobLock {
  private:
   explicit JobLock(Fd fd) : fd_(std::move(fd)) {}
   static absl::StatusOr<JobLock> Take(const JobDir& dir);
-  absl::Status Prepare(const JobDir& dir) const;
+  absl::Status Prepare(const JobDir& dir, const std::string& owner) const;
   Fd fd_;
 };
 

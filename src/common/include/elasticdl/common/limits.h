@@ -6,9 +6,9 @@
 namespace elasticdl {
 
 // How many workers can train together. Each step's all-reduce carries a few
-// numbers per worker (elasticdl/elastic/control_word.h); 24 KiB are reserved
-// for them next to the gradients. A larger world would need another format.
-inline constexpr int kMaxWorldSize = 1024;
+// numbers per worker (elasticdl/elastic/control_word.h): 1.75 MiB are reserved
+// for them in front of the gradients, and only those of the members are sent.
+inline constexpr int kMaxWorldSize = 65536;
 
 // How many records a worker can put into one step. They are counted in a float
 // of the control word, which is exact up to this number.

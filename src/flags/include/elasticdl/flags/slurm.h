@@ -10,6 +10,8 @@ namespace elasticdl::flags {
 
 struct SlurmAllocation {
   std::string job_id;
+  // The cluster that has numbered the job; may be empty.
+  std::string cluster;
   int64_t tasks = 1;
   int64_t cpus_per_task = 1;
   // All that the job has; 0 = none.
@@ -22,6 +24,8 @@ struct SlurmAllocation {
   // The name of the only node; empty when there are several.
   std::string only_node;
 
+  // Whose folder a job's is: the same after a requeue, and no other job's.
+  std::string Owner() const;
   // How many workers it has room for besides so many parameter servers: one
   // for each GPU, else for each task. At least 1.
   int64_t Workers(int64_t servers) const;
