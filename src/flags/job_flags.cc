@@ -346,9 +346,15 @@ void AddDevice(JobFlags* f, FlagSet* set) {
   set->Add("precision", &f->precision,
            Info(kWorkers,
                 "Type in which layers compute where that is safe; weights "
-                "are always fp32.")
+                "are always fp32. fp16 (GPUs only) scales the loss.")
                .Value("NAME")
-               .Choices({"fp32", "bf16"}));
+               .Choices({"fp32", "bf16", "fp16"}));
+  set->Add("memory_format", &f->memory_format,
+           Info(kWorkers,
+                "Order of images (batches with 4 dimensions) in memory; "
+                "convolutions on GPUs are often faster with channels_last.")
+               .Value("NAME")
+               .Choices({"contiguous", "channels_last"}));
 }
 
 void AddWorkers(JobFlags* f, FlagSet* set) {
@@ -571,6 +577,10 @@ void AddProgram(JobCommand command, JobFlags* f, FlagSet* set) {
                  .Value("TYPE")
                  .Choices({"", "training_only", "evaluation_only",
                            "prediction_only", "training_with_evaluation"}));
+    set->Add("show_devices", &f->show_devices,
+             Info(kWorkers,
+                  "Print the GPUs, libtorch and NCCL that this worker finds, "
+                  "as JSON lines, and end."));
     set->Add("compile_only", &f->compile_only,
              Info(kProgram, "Compile the model into the cache and end."));
   } else {
