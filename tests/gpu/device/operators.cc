@@ -174,9 +174,10 @@ Tensor HostOf(const OptionalTensor& tensor) {
 }
 
 // CPU kernels of 1.13 know little of half floats: they compute in floats, and
-// the result is rounded.
+// the result is rounded, as CUDA's do.
 bool IsHalf(const Tensor& tensor) {
-  return tensor.defined() && tensor.scalar_type() == at::kHalf;
+  return tensor.defined() && (tensor.scalar_type() == at::kHalf ||
+                              tensor.scalar_type() == at::kBFloat16);
 }
 Tensor Wide(const Tensor& tensor) {
   return IsHalf(tensor) ? tensor.to(at::kFloat) : tensor;
@@ -272,24 +273,25 @@ void CheckOperands(const c10::OperatorHandle& op,
   }
 }
 
-// The operands as floats. False: there were no half floats.
-bool Widen(torch::jit::Stack& stack, size_t num_arguments) {
-  bool changed = false;
+// The operands as floats. Nothing: there were no half floats; else their type.
+c10::optional<at::ScalarType> Widen(torch::jit::Stack& stack,
+                                    size_t num_arguments) {
+  c10::optional<at::ScalarType> type;
+  const auto wide = [&type](const Tensor& tensor) {
+    if (IsHalf(tensor)) type = tensor.scalar_type();
+    return Wide(tensor);
+  };
   for (size_t i = stack.size() - num_arguments; i < stack.size(); ++i) {
     c10::IValue& value = stack[i];
-    if (value.isTensor() && IsHalf(value.toTensor())) {
-      value = Wide(value.toTensor());
-      changed = true;
+    if (value.isTensor()) {
+      value = wide(value.toTensor());
     } else if (value.isTensorList()) {
-      std::vector<Tensor> wide;
-      for (const Tensor& tensor : value.toTensorVector()) {
-        changed = changed || IsHalf(tensor);
-        wide.push_back(Wide(tensor));
-      }
-      value = std::move(wide);
+      std::vector<Tensor> tensors = value.toTensorVector();
+      for (Tensor& tensor : tensors) tensor = wide(tensor);
+      value = std::move(tensors);
     }
   }
-  return changed;
+  return type;
 }
 
 // The operator in floats, if its operands are half floats; false if not.
@@ -297,7 +299,8 @@ bool FallbackInFloats(const c10::OperatorHandle& op, torch::jit::Stack* stack,
                       const torch::jit::Stack& operands) {
   const c10::FunctionSchema& schema = op.schema();
   *stack = operands;
-  if (!Widen(*stack, schema.arguments().size())) return false;
+  const auto type = Widen(*stack, schema.arguments().size());
+  if (!type) return false;
   const size_t below = stack->size() - schema.arguments().size();
   at::native::cpu_fallback(op, stack);
   for (size_t i = 0; i < schema.returns().size(); ++i) {
@@ -308,7 +311,7 @@ bool FallbackInFloats(const c10::OperatorHandle& op, torch::jit::Stack* stack,
     }
     const c10::AliasInfo* alias = schema.returns()[i].alias_info();
     if (alias == nullptr) {
-      value = value.toTensor().to(at::kHalf);
+      value = value.toTensor().to(*type);
       continue;
     }
     // What it writes to.

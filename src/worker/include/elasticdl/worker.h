@@ -72,7 +72,7 @@ class Worker {
 // Exit codes of a worker beside 0.
 inline constexpr int kExitFailed = 1;      // this job cannot work here
 inline constexpr int kExitMasterLost = 3;  // the stream to the master broke
-inline constexpr int kExitDevice = 5;      // its GPU failed; others may train
+inline constexpr int kExitDevice = 6;      // its GPU failed; others may train
 
 // Of this process, before it trains: a step allocates and frees the same large
 // buffers as the one before. By default their pages go back to the kernel each
