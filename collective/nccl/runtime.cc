@@ -61,7 +61,8 @@ absl::Status NcclRuntime::ToStatus(int result) const {
       // Most often the first sign of a death.
       return absl::AbortedError(absl::StrCat("NCCL: ", LastError(table_)));
     default:
-      return absl::InternalError(absl::StrCat("CUDA: ", LastError(table_)));
+      return absl::InternalError(
+          absl::StrCat("CUDA error: ", LastError(table_)));
   }
 }
 

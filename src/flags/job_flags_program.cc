@@ -62,6 +62,10 @@ void AddProgramFlags(JobCommand command, JobFlags* f, FlagSet* set) {
                  .Value("TYPE")
                  .Choices({"", "training_only", "evaluation_only",
                            "prediction_only", "training_with_evaluation"}));
+    set->Add("show_devices", &f->show_devices,
+             Info(kProgram,
+                  "Print the GPUs, libtorch and NCCL that this worker finds, "
+                  "as JSON lines, and end."));
     set->Add("compile_only", &f->compile_only,
              Info(kProgram, "Compile the model into the cache and end."));
   } else {

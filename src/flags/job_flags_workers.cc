@@ -45,9 +45,15 @@ void AddDevice(JobFlags* f, FlagSet* set) {
   set->Add("precision", &f->precision,
            Info(kWorkers,
                 "Type in which layers compute where that is safe; weights "
-                "are always fp32.")
+                "are always fp32. fp16 (GPUs only) scales the loss.")
                .Value("NAME")
-               .Choices({"fp32", "bf16"}));
+               .Choices({"fp32", "bf16", "fp16"}));
+  set->Add("memory_format", &f->memory_format,
+           Info(kWorkers,
+                "Order of images (batches with 4 dimensions) in memory; "
+                "convolutions on GPUs are often faster with channels_last.")
+               .Value("NAME")
+               .Choices({"contiguous", "channels_last"}));
 }
 
 }  // namespace

@@ -109,6 +109,22 @@ absl::Status FitToGpus(JobCommand command, JobFlags* f, FlagSet* set) {
   return absl::OkStatus();
 }
 
+absl::Status CheckDeviceFlags(const JobFlags& f) {
+  if (f.HasServers() && f.device != "auto" && f.device != "cpu") {
+    return BadFlag("--device=", f.device,
+                   " does not work with parameter servers yet; use "
+                   "--device=cpu");
+  }
+  if (f.precision == "fp16" && (f.device == "cpu" || f.HasServers())) {
+    return BadFlag("--precision=fp16 is for GPUs; on the CPU",
+                   f.HasServers() ? ", where jobs with parameter servers "
+                                    "compute,"
+                                  : "",
+                   " use --precision=bf16 or fp32");
+  }
+  return absl::OkStatus();
+}
+
 absl::Status CheckWorkers(JobFlags* f, FlagSet* set) {
   if (f->Strategy() == kLocal && f->num_workers != 1) {
     if (set->IsSet("num_workers")) {
@@ -140,12 +156,14 @@ absl::Status CheckWorkers(JobFlags* f, FlagSet* set) {
                    " does not work with parameter servers; use a larger "
                    "--minibatch_size");
   }
-  if (f->HasServers() && f->device != "auto" && f->device != "cpu") {
-    return BadFlag("--device=", f->device,
-                   " does not work with parameter servers yet; use "
-                   "--device=cpu");
+  if (f->minibatch_size > kMaxRecordsPerStep / f->accumulation_steps) {
+    return BadFlag("--minibatch_size=", f->minibatch_size,
+                   " times --accumulation_steps=", f->accumulation_steps,
+                   " are ", f->minibatch_size * f->accumulation_steps,
+                   " records in a step of one worker; at most ",
+                   kMaxRecordsPerStep, " can be counted");
   }
-  return absl::OkStatus();
+  return CheckDeviceFlags(*f);
 }
 
 absl::Status CheckBackup(const JobFlags& f) {

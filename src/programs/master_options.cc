@@ -71,6 +71,7 @@ v1::JobSpec MakeJobSpec(const flags::JobFlags& flags, v1::JobType type) {
   job.set_device(flags.device);
   job.set_gpu_sharing(flags.gpu_sharing);
   job.set_precision(flags.precision);
+  job.set_memory_format(flags.memory_format);
   job.set_step_timeout_seconds(flags.step_timeout);
   job.set_load_timeout_seconds(flags.load_timeout);
   constexpr double kMegabyte = 1e6;

@@ -5,6 +5,7 @@
 #include <cstdint>
 #include <cstdio>
 #include <iostream>
+#include <nlohmann/json.hpp>
 #include <string>
 #include <vector>
 
@@ -38,6 +39,18 @@ absl::StatusOr<int> Work(const flags::JobFlags& flags,
     ParseLogLevel(flags.log_level, level);
     InitLog(LogTag(worker_id), level);
   };
+  if (flags.show_devices) {
+    for (const worker::DeviceFact& fact : worker::DescribeDevices(options)) {
+      // Of the form of src/cli/doctor/finding.h.
+      const nlohmann::ordered_json line = {
+          {"state", fact.found ? "ok" : "note"},
+          {"name", fact.name},
+          {"detail", fact.detail},
+          {"advice", fact.found ? "" : fact.advice}};
+      std::cout << line.dump() << "\n";
+    }
+    return 0;
+  }
   if (flags.compile_only) {
     ELASTICDL_ASSIGN_OR_RETURN(const std::string path,
                                worker::CompileModel(options));
@@ -47,15 +60,16 @@ absl::StatusOr<int> Work(const flags::JobFlags& flags,
   ELASTICDL_ASSIGN_OR_RETURN(
       options.token,
       FindToken(flags.token_file, flags.state_dir, options.master_addr));
+  options.end_at_once = [](int code) {
+    WithdrawLifeSign();
+    std::fflush(nullptr);
+    _exit(code);
+  };
   const auto worker = worker::Worker::Create(options);
   signals.Start([&](int signal) { worker->Leave(); });
   const int code = worker->Run();
   // What MPI has registered for the end of a process waits for other ranks.
-  if (worker->used_mpi()) {
-    WithdrawLifeSign();
-    std::fflush(nullptr);
-    _exit(code);
-  }
+  if (worker->used_mpi()) options.end_at_once(code);
   return code;
 }
 

@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <utility>
 
+#include "device.h"
 #include "elasticdl/common/failpoint.h"
 #include "elasticdl/common/log.h"
 #include "elasticdl/common/status.h"
@@ -64,9 +65,13 @@ absl::Status AllReduceTrainer::SetUp() {
   options.accumulation_steps =
       std::max<int64_t>(1, deps_.job.accumulation_steps());
   options.compression = ToCompression(deps_.job.grad_compression());
-  session_ = std::make_unique<TrainingSession>(
-      options, TrainingSession::Deps{deps_.replica, *link_, deps_.send,
-                                     deps_.environment});
+  deps_.replica.SetWatchdog(deps_.watchdog);
+  ELASTICDL_RETURN_IF_ERROR(OnDevice("setting up training", [&] {
+    session_ = std::make_unique<TrainingSession>(
+        options, TrainingSession::Deps{deps_.replica, *link_, deps_.send,
+                                       deps_.environment});
+    return absl::OkStatus();
+  }));
   ELASTICDL_ASSIGN_OR_RETURN(
       source_,
       deps_.data.MakePipeline(deps_.job.training_data(), Mode::kTraining,
@@ -115,8 +120,7 @@ absl::Status AllReduceTrainer::Handle(const Event& event) {
       return absl::OkStatus();
     case Event::Kind::kSaveDone:
       checkpoints_->OnSaveDone();
-      SaveLast();
-      return absl::OkStatus();
+      return SaveLast();
     case Event::Kind::kLeave:
       Leave();
       return absl::OkStatus();
@@ -138,16 +142,16 @@ absl::Status AllReduceTrainer::HandleMessage(const v1::MasterMessage& message) {
     case v1::MasterMessage::kTask:
       return TrainEnd(message.task());
     case v1::MasterMessage::kTrainingDone:
-      if (session_->End(message.training_done().generation())) AfterHalt();
-      return absl::OkStatus();
+      return session_->End(message.training_done().generation())
+                 ? AfterHalt()
+                 : absl::OkStatus();
     case v1::MasterMessage::kEvaluateNow:
       session_->AskEvaluation();
       return absl::OkStatus();
     case v1::MasterMessage::kEvaluationDone:
       return OnEvaluationDone(message.evaluation_done());
     case v1::MasterMessage::kLedger:
-      OnLedger(message.ledger());
-      return absl::OkStatus();
+      return OnLedger(message.ledger());
     // The session knows already; the event only wakes the loop.
     case v1::MasterMessage::kNoMoreTasks:
       return absl::OkStatus();
@@ -173,10 +177,12 @@ absl::Status AllReduceTrainer::OnEvaluationDone(
   return absl::OkStatus();
 }
 
-void AllReduceTrainer::OnLedger(const v1::LedgerReply& reply) {
-  if (checkpoints_->OnLedger(reply)) return;
-  if (session_->over() && session_->halted()) AfterHalt();
-  SaveLast();
+absl::Status AllReduceTrainer::OnLedger(const v1::LedgerReply& reply) {
+  if (checkpoints_->OnLedger(reply)) return absl::OkStatus();
+  if (session_->over() && session_->halted()) {
+    ELASTICDL_RETURN_IF_ERROR(AfterHalt());
+  }
+  return SaveLast();
 }
 
 absl::Status AllReduceTrainer::TrainEnd(const v1::Task& task) {
@@ -228,11 +234,10 @@ absl::Status AllReduceTrainer::Work() {
   }
   ELASTICDL_ASSIGN_OR_RETURN(const WorkDone done,
                              session_->Work(learning_rate_));
-  if (done.entered) AfterEntering();
-  if (done.stepped) AfterStep(done);
+  if (done.entered) ELASTICDL_RETURN_IF_ERROR(AfterEntering());
+  if (done.stepped) ELASTICDL_RETURN_IF_ERROR(AfterStep(done));
   checkpoints_->OnRound();
-  if (done.halted) AfterHalt();
-  return absl::OkStatus();
+  return done.halted ? AfterHalt() : absl::OkStatus();
 }
 
 absl::Status AllReduceTrainer::BeginStep() {
@@ -246,19 +251,19 @@ absl::Status AllReduceTrainer::BeginStep() {
   return absl::OkStatus();
 }
 
-void AllReduceTrainer::AfterEntering() {
+absl::Status AllReduceTrainer::AfterEntering() {
   const rendezvous::World& world = *session_->world();
   deps_.replica.step_clock().BeginAfter(deps_.replica.step());
   checkpoints_->OnEntered(world);
   if (leaving_) Leave();
-  if (session_->halted()) AfterHalt();
-  if (!world.last) return;
+  if (session_->halted()) ELASTICDL_RETURN_IF_ERROR(AfterHalt());
+  if (!world.last) return absl::OkStatus();
   // Also who was not asked to leave: the whole job is to stop.
   session_->StopTakingData();
-  SaveLast();
+  return SaveLast();
 }
 
-void AllReduceTrainer::AfterStep(const WorkDone& done) {
+absl::Status AllReduceTrainer::AfterStep(const WorkDone& done) {
   const v1::JobSpec& job = deps_.job;
   const int64_t step = deps_.replica.step();
   trained_records_ += done.records;
@@ -273,7 +278,7 @@ void AllReduceTrainer::AfterStep(const WorkDone& done) {
   if (job.log_loss_steps() > 0 && step % job.log_loss_steps() == 0) {
     LogInfo("step ", step, " loss ", done.loss, " lr ", learning_rate_);
   }
-  checkpoints_->OnStep();
+  ELASTICDL_RETURN_IF_ERROR(checkpoints_->OnStep());
   AskStopIfWanted();
   if (job.max_step() > 0 && step >= job.max_step()) {
     session_->AskHalt(TrainingSession::Halt::kOver);
@@ -281,6 +286,7 @@ void AllReduceTrainer::AfterStep(const WorkDone& done) {
              step % job.evaluation_steps() == 0) {
     session_->AskHalt(TrainingSession::Halt::kEvaluation);
   }
+  return absl::OkStatus();
 }
 
 void AllReduceTrainer::AskStopIfWanted() {
@@ -289,23 +295,24 @@ void AllReduceTrainer::AskStopIfWanted() {
   }
 }
 
-void AllReduceTrainer::AfterHalt() {
+absl::Status AllReduceTrainer::AfterHalt() {
   if (!session_->over()) {
     v1::WorkerMessage message;
     message.mutable_evaluation_due()->set_step(deps_.replica.step());
     message.mutable_evaluation_due()->set_heard(heard_step_);
     deps_.send(std::move(message));
-    return;
+    return absl::OkStatus();
   }
   LogSpeed();
   // Who is still catching up has only a part of it.
-  if (session_->has_state()) LogModel();
-  if (!session_->is_reporter()) return;
+  if (session_->has_state()) ELASTICDL_RETURN_IF_ERROR(LogModel());
+  if (!session_->is_reporter()) return absl::OkStatus();
   if (!session_->stop_reason().empty()) SendStopTraining();
-  checkpoints_->SaveThis();
+  ELASTICDL_RETURN_IF_ERROR(checkpoints_->SaveThis());
   v1::WorkerMessage message;
   message.mutable_idle()->set_generation(session_->world()->generation);
   deps_.send(std::move(message));
+  return absl::OkStatus();
 }
 
 void AllReduceTrainer::SendStopTraining() {
@@ -314,18 +321,19 @@ void AllReduceTrainer::SendStopTraining() {
   deps_.send(std::move(message));
 }
 
-void AllReduceTrainer::SaveLast() {
+absl::Status AllReduceTrainer::SaveLast() {
   const rendezvous::World* world = session_->world();
   if (world == nullptr || !world->last || !session_->is_reporter() ||
       saved_generation_ == world->generation) {
-    return;
+    return absl::OkStatus();
   }
-  checkpoints_->SaveThis();
-  if (!checkpoints_->idle()) return;
+  ELASTICDL_RETURN_IF_ERROR(checkpoints_->SaveThis());
+  if (!checkpoints_->idle()) return absl::OkStatus();
   saved_generation_ = world->generation;
   v1::WorkerMessage message;
   message.mutable_saved()->set_generation(world->generation);
   deps_.send(std::move(message));
+  return absl::OkStatus();
 }
 
 void AllReduceTrainer::Finish() {
@@ -333,15 +341,19 @@ void AllReduceTrainer::Finish() {
   // way to the next world then, or whose last round broke because the others
   // had gone, has the same model and has not logged it yet.
   if (!leaving_ && has_state() && logged_step_ != deps_.replica.step()) {
-    LogModel();
+    const absl::Status logged = LogModel();
+    if (!logged.ok()) LogError(logged.message());
   }
   checkpoints_->Flush();
 }
 
-void AllReduceTrainer::LogModel() {
+absl::Status AllReduceTrainer::LogModel() {
+  ELASTICDL_ASSIGN_OR_RETURN(const uint32_t digest,
+                             deps_.replica.StateDigest());
   logged_step_ = deps_.replica.step();
   LogInfo("model of step ", logged_step_, ": digest ",
-          absl::Hex(deps_.replica.StateDigest(), absl::kZeroPad8));
+          absl::Hex(digest, absl::kZeroPad8));
+  return absl::OkStatus();
 }
 
 void AllReduceTrainer::LogSpeed() const {

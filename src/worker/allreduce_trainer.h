@@ -71,21 +71,21 @@ class AllReduceTrainer : public Trainer {
   absl::Status HandleMessage(const v1::MasterMessage& message);
   absl::Status OnEvaluationDone(const v1::EvaluationDone& done);
   absl::Status TrainEnd(const v1::Task& task);
-  void OnLedger(const v1::LedgerReply& reply);
+  absl::Status OnLedger(const v1::LedgerReply& reply);
   absl::Status BeginStep();
-  void AfterEntering();
-  void AfterStep(const WorkDone& done);
-  void AfterHalt();
+  absl::Status AfterEntering();
+  absl::Status AfterStep(const WorkDone& done);
+  absl::Status AfterHalt();
   // A callback of this worker wants no more training.
   void AskStopIfWanted();
   // In a last world, as its rank 0: sees to it that the model is saved, and
   // says so when it is. To be called again when a save is over.
-  void SaveLast();
+  absl::Status SaveLast();
   void Leave();
   void SendStopTraining();
   void LogSpeed() const;
   // Tests compare the lines of all members.
-  void LogModel();
+  absl::Status LogModel();
 
   const Deps deps_;
   std::optional<model::CallbackSet> callbacks_;

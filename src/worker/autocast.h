@@ -7,18 +7,20 @@
 
 namespace elasticdl::worker {
 
-enum class Precision { kFloat32, kBFloat16 };
+// kFloat16 is for devices only.
+enum class Precision { kFloat32, kBFloat16, kFloat16 };
 
 // Of one thread.
 class Autocast {
  public:
   Autocast(c10::Device device, Precision precision)
-      : on_(precision == Precision::kBFloat16), cpu_(device.is_cpu()) {
+      : on_(precision != Precision::kFloat32), cpu_(device.is_cpu()) {
     if (!on_) return;
     if (cpu_) {
       at::autocast::set_autocast_cpu_dtype(at::kBFloat16);
     } else {
-      at::autocast::set_autocast_gpu_dtype(at::kBFloat16);
+      at::autocast::set_autocast_gpu_dtype(
+          precision == Precision::kFloat16 ? at::kHalf : at::kBFloat16);
     }
     Enable(true);
     at::autocast::increment_nesting();

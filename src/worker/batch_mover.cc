@@ -27,6 +27,14 @@ Batch Pinned(const Batch& batch, c10::Device device) {
   });
 }
 
+Batch ChannelsLast(const Batch& batch) {
+  return ForTensors(batch, [](const torch::Tensor& tensor) {
+    return tensor.dim() == 4 && tensor.is_floating_point()
+               ? tensor.contiguous(torch::MemoryFormat::ChannelsLast)
+               : tensor;
+  });
+}
+
 BatchMover::Moving BatchMover::Start(Batch host) {
   const torch::NoGradGuard no_grad;
   const c10::StreamGuard guard(stream_);

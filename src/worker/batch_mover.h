@@ -12,6 +12,11 @@ namespace elasticdl::worker {
 // Tensors of pinned memory, for a device; as they are, for the CPU. Any thread.
 Batch Pinned(const Batch& batch, c10::Device device);
 
+// Images with their channels last in memory: what has four dimensions and is of
+// floats. Weights stay as they are; convolutions follow their input. Any
+// thread.
+Batch ChannelsLast(const Batch& batch);
+
 // Runs on the training thread.
 class BatchMover {
  public:

@@ -126,7 +126,7 @@ void BatchPipeline::ReadTask(std::shared_ptr<const v1::Task> task) {
 }
 
 void BatchPipeline::FeedMinibatches() {
-  UseDevice(options_.device);
+  const absl::Status usable = UseDevice(options_.device);
   while (std::optional<Raw> next = to_feed_.Pop()) {
     Minibatch& minibatch = *next->minibatch;
     absl::StatusOr<Batch> batch = [&] {
@@ -142,12 +142,13 @@ void BatchPipeline::FeedMinibatches() {
             " of ", minibatch.task().range().shard());
       }
       batch = Annotate(batch.status(), where);
-    } else if (!options_.device.is_cpu()) {
-      const absl::Status pinned = OnDevice("pinning a minibatch", [&] {
-        *batch = Pinned(*batch, options_.device);
-        return absl::OkStatus();
+    } else if (!options_.device.is_cpu() || options_.channels_last) {
+      const absl::Status laid_out = OnDevice("laying out a minibatch", [&] {
+        if (options_.channels_last) *batch = ChannelsLast(*batch);
+        if (usable.ok()) *batch = Pinned(*batch, options_.device);
+        return usable;
       });
-      if (!pinned.ok()) batch = pinned;
+      if (!laid_out.ok()) batch = laid_out;
     }
     minibatch.Set(std::move(batch));
   }

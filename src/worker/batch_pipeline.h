@@ -28,6 +28,8 @@ struct PipelineOptions {
   trace::Recorder* recorder = nullptr;
   // Tensors are pinned for this device.
   c10::Device device = c10::Device(c10::kCPU);
+  // Features of four dimensions have their channels last in memory.
+  bool channels_last = false;
 };
 
 // Thread-safe. Stop() makes every thread end; the destructor joins them.

@@ -5,6 +5,7 @@
 
 #include "absl/cleanup/cleanup.h"
 #include "elasticdl/common/log.h"
+#include "elasticdl/common/status.h"
 
 namespace elasticdl::worker {
 
@@ -33,8 +34,8 @@ void CheckpointCoordinator::OnEntered(const rendezvous::World& world) {
       world.cold ? world.saved_step : std::max(last_step_, world.saved_step);
 }
 
-void CheckpointCoordinator::OnStep() {
-  if (deps_.session.is_reporter() && Due()) Begin();
+absl::Status CheckpointCoordinator::OnStep() {
+  return deps_.session.is_reporter() && Due() ? Begin() : absl::OkStatus();
 }
 
 void CheckpointCoordinator::OnRound() {
@@ -60,18 +61,23 @@ bool CheckpointCoordinator::Due() const {
          std::max<int64_t>(0, last_step_) / deps_.interval;
 }
 
-void CheckpointCoordinator::SaveThis() {
-  if (saver_ != nullptr && last_step_ != deps_.replica.step()) Begin();
+absl::Status CheckpointCoordinator::SaveThis() {
+  return saver_ != nullptr && last_step_ != deps_.replica.step()
+             ? Begin()
+             : absl::OkStatus();
 }
 
-void CheckpointCoordinator::Begin() {
+absl::Status CheckpointCoordinator::Begin() {
   unsettled_step_ = last_step_ = deps_.replica.step();
   const trace::ScopedKind timed(deps_.replica.step_clock(),
                                 trace::Kind::kCheckpointCopy);
   // The copy is the pause of training; writing goes on beside it.
-  unsettled_ = checkpoint::OwnedSnapshot::Copy(deps_.replica.View());
+  ELASTICDL_ASSIGN_OR_RETURN(const checkpoint::Snapshot view,
+                             deps_.replica.View());
+  unsettled_ = checkpoint::OwnedSnapshot::Copy(view);
   unsettled_->snapshot.lineage.generation = deps_.session.lineage();
   OnRound();
+  return absl::OkStatus();
 }
 
 void CheckpointCoordinator::AskLedger() {

@@ -55,8 +55,9 @@ class CheckpointCoordinator {
   // ---- events ----
   // The worker is level in a new world.
   void OnEntered(const rendezvous::World& world);
-  // The model was updated.
-  void OnStep();
+  // The model was updated. An error is the device's: the model cannot be
+  // copied.
+  absl::Status OnStep();
   // After any round.
   void OnRound();
   // False: the copy was dropped, and a world that came since relies on it. What
@@ -67,7 +68,7 @@ class CheckpointCoordinator {
   void OnMasterBack();
 
   // Saves the model at hand, unless that is done.
-  void SaveThis();
+  absl::Status SaveThis();
   // Nothing is copied, asked for or being saved.
   bool idle() const {
     return !unsettled_.has_value() && waiting_.empty() && saves_under_way_ == 0;
@@ -77,7 +78,7 @@ class CheckpointCoordinator {
 
  private:
   bool Due() const;
-  void Begin();
+  absl::Status Begin();
   void AskLedger();
   void Submit(int64_t step, checkpoint::OwnedSnapshot snapshot);
 

@@ -41,6 +41,7 @@ absl::StatusOr<std::unique_ptr<MinibatchSource>> DataSources::MakePipeline(
       static_cast<int>(job_.global_batch_size() / job_.minibatch_size()));
   options.depth = std::max(options.depth, 2 * job_.accumulation_steps());
   options.device = device_;
+  options.channels_last = job_.memory_format() == "channels_last";
   return environment_.MakePipeline(
       options, model_, *reader,
       [&events = events_, kind](std::shared_ptr<Minibatch> minibatch) {
@@ -57,6 +58,7 @@ absl::StatusOr<Batch> DataSources::ReadOne(const v1::Task& task) {
   Queue<std::shared_ptr<Minibatch>> made(1);
   PipelineOptions options;
   options.minibatch_size = job_.minibatch_size();
+  options.channels_last = job_.memory_format() == "channels_last";
   const std::unique_ptr<MinibatchSource> pipeline = environment_.MakePipeline(
       options, model_, *reader,
       [&](std::shared_ptr<Minibatch> minibatch) { made.Push(minibatch); });

@@ -13,15 +13,21 @@
 
 namespace elasticdl::worker {
 
-// Calls f(); what it throws becomes INTERNAL: "`what`: …". An error that says
-// that a tensor is on another device, or that there is no memory left
-// (RESOURCE_EXHAUSTED), gets advice.
+// Calls f(); what it throws becomes INTERNAL: "`what`: …". Mistakes of users
+// get advice: a tensor on another device, no memory left (RESOURCE_EXHAUSTED,
+// IsOutOfDeviceMemory). Errors of the device itself, or of its libraries, are
+// marked (IsDeviceFailure).
 absl::Status OnDevice(const std::string& what,
                       absl::FunctionRef<absl::Status()> f);
 
+// The device failed, not the model or the data: this process can compute
+// nothing there any more, another one may. Survives Annotate.
+bool IsDeviceFailure(const absl::Status& status);
+bool IsOutOfDeviceMemory(const absl::Status& status);
+
 // Makes this thread's allocations of pinned memory, streams and events belong
 // to the device. Nothing on the CPU.
-void UseDevice(c10::Device device);
+absl::Status UseDevice(c10::Device device);
 
 // Copies of what is not there yet; waits for copies to the CPU.
 elasticdl::NamedTensors Moved(const elasticdl::NamedTensors& tensors,

@@ -13,6 +13,7 @@
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_split.h"
 #include "absl/strings/strip.h"
+#include "elasticdl/common/log.h"
 #include "elasticdl/common/status.h"
 
 namespace elasticdl::worker {
@@ -107,7 +108,17 @@ absl::StatusOr<DeviceLease> TakeDevice(const DeviceWish& wish) {
     return rest == "auto" ? absl::StatusOr<DeviceLease>(DeviceLease())
                           : NoGpu(wish);
   }
-  if (!named) return TakeFreeGpu(wish, count);
+  if (!named) {
+    absl::StatusOr<DeviceLease> lease = TakeFreeGpu(wish, count);
+    if (rest == "cuda" || !absl::IsResourceExhausted(lease.status())) {
+      return lease;
+    }
+    LogWarning(
+        lease.status().message(),
+        "; this worker computes on the CPU, which members with GPUs have "
+        "to wait for");
+    return DeviceLease();
+  }
   if (index >= count) {
     return absl::FailedPreconditionError(absl::StrCat(
         "--device=", wish.device, ": there ",

@@ -11,8 +11,9 @@
 namespace elasticdl::worker {
 
 struct DeviceWish {
-  // auto: a GPU if there is one; cpu; cuda: a GPU that no other worker has;
-  // cuda:N: that one, whoever else has it.
+  // auto: a GPU that no other worker has, else the CPU, with a warning if there
+  // are GPUs; cpu; cuda: a GPU that no other worker has; cuda:N: that one,
+  // whoever else has it.
   std::string device = "auto";
   // For auto and cuda: share a GPU if there is none left.
   bool sharing = false;
@@ -32,7 +33,7 @@ struct DeviceLease {
 
 // INVALID_ARGUMENT for a wish that is none, FAILED_PRECONDITION when there is
 // no such device here (with what was found and what to do), RESOURCE_EXHAUSTED
-// when other workers have all GPUs.
+// when other workers have all GPUs (cuda).
 absl::StatusOr<DeviceLease> TakeDevice(const DeviceWish& wish);
 
 }  // namespace elasticdl::worker

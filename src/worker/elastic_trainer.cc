@@ -1,12 +1,14 @@
 #include "elastic_trainer.h"
 
 #include <cmath>
+#include <limits>
 #include <utility>
 
-#include "absl/cleanup/cleanup.h"
+#include "absl/strings/str_cat.h"
 #include "device.h"
 #include "elasticdl/collective/device_communicator.h"
 #include "elasticdl/common/failpoint.h"
+#include "elasticdl/common/log.h"
 #include "elasticdl/common/status.h"
 
 namespace elasticdl::worker {
@@ -23,12 +25,14 @@ ElasticTrainer::ElasticTrainer(Replica& replica,
   }
 }
 
-ElasticTrainer::DeviceParts::DeviceParts(c10::Device device) : read(device) {
+ElasticTrainer::DeviceParts::DeviceParts(c10::Device device)
+    : read(device), computed(device), waiting(SideStream(device)) {
   const auto size =
       static_cast<int64_t>(elastic::ControlWordSize(kMaxWorldSize));
   const auto pinned = torch::TensorOptions(torch::kFloat32).pinned_memory(true);
   outgoing = torch::zeros({size}, pinned);
   incoming = torch::zeros({size}, pinned);
+  largest = torch::zeros({1}, pinned);
   loss_sum =
       torch::zeros({1}, torch::TensorOptions(torch::kFloat32).device(device));
 }
@@ -47,10 +51,34 @@ absl::StatusOr<Round> ElasticTrainer::Run(
   if (device_ == nullptr) return RunRound(batches, word, learning_rate);
   absl::StatusOr<Round> round;
   ELASTICDL_RETURN_IF_ERROR(OnDevice("a step on the device", [&] {
-    round = RunRound(batches, word, learning_rate);
+    round = RunScaled(batches, word, learning_rate);
     return round.status();
   }));
+  // A device that fails in a sum breaks this member, not the world.
+  if (IsDeviceFailure(round->world) || IsOutOfDeviceMemory(round->world)) {
+    return round->world;
+  }
   return round;
+}
+
+absl::StatusOr<Round> ElasticTrainer::RunScaled(
+    const std::vector<WeightedBatch>& batches, const elastic::MemberWord& word,
+    double learning_rate) {
+  loss_scale_ = replica_.loss_scale();
+  for (;;) {
+    const float scale = loss_scale_.value();
+    auto round = RunRound(batches, word, learning_rate);
+    if (!round.ok() || !round->overflow) return round;
+    if (!loss_scale_.Shrink()) {
+      return absl::AbortedError(absl::StrCat(
+          "the gradients are not finite at step ", replica_.step() + 1,
+          ", whatever the loss is scaled by; a smaller learning rate or "
+          "--precision=bf16 may help"));
+    }
+    LogInfo("step ", replica_.step() + 1,
+            ": gradients overflow with loss scale ", scale, "; again with ",
+            loss_scale_.value());
+  }
 }
 
 absl::StatusOr<Round> ElasticTrainer::RunRound(
@@ -67,30 +95,44 @@ absl::StatusOr<Round> ElasticTrainer::RunRound(
     return mine;
   }
   replica_.step_clock().Enter(trace::Kind::kCommunication);
-  round.world = device_ == nullptr ? Reduce(word, round.summary)
-                                   : ReduceOnDevice(word, round.summary);
+  round.world = OnDevice("summing gradients", [&] {
+    return device_ == nullptr ? Reduce(word, round.summary)
+                              : ReduceOnDevice(word, round.summary);
+  });
   replica_.step_clock().Enter(trace::Kind::kOther);
   if (!round.world.ok()) {
     buffers_.RollBack();
     return round;
   }
-  // On a device nobody has looked at the loss before.
-  if (device_ != nullptr && !std::isfinite(round.summary.mean_loss)) {
+  // Members on a device have not looked at their losses before. All members
+  // see the same sum, so none of them takes the step.
+  if (!std::isfinite(round.summary.mean_loss)) {
     buffers_.RollBack();
-    const auto at =
-        static_cast<int64_t>(elastic::LossSumIndex(communicator_->rank()));
-    const float mine = device_->incoming[at].item<float>();
+    const float mine = OwnLossSum();
     if (!std::isfinite(mine)) return LossError(mine, replica_.step() + 1);
     round.world = absl::AbortedError("the loss of another member is no number");
     return round;
   }
   const int64_t records = round.summary.total_records;
   if (records == 0) return round;
-  // Gradients were divided by the usual number before the real one was known.
-  if (records != usual_records_) {
-    Scale(static_cast<double>(usual_records_) / static_cast<double>(records));
+  if (replica_.scales_loss() &&
+      !std::isfinite(*device_->largest.data_ptr<float>())) {
+    buffers_.RollBack();
+    round.overflow = true;
+    return round;
   }
+  // Gradients were divided by the usual number before the real one was known.
+  double factor = 1;
+  if (records != usual_records_) {
+    factor = static_cast<double>(usual_records_) / static_cast<double>(records);
+  }
+  if (replica_.scales_loss()) factor /= loss_scale_.value();
+  if (factor != 1) Scale(factor);
   ELASTICDL_RETURN_IF_ERROR(Failpoint("worker.apply"));
+  if (replica_.scales_loss()) {
+    loss_scale_.OnStep();
+    replica_.SetLossScale(loss_scale_);
+  }
   replica_.ApplyGradients(learning_rate);
   buffers_.Commit();
   usual_records_ = records;
@@ -111,7 +153,8 @@ absl::Status ElasticTrainer::AddGradients(
     if (i + 1 == batches.size() && communicator_->size() > 1) {
       reducer_.BeginOverlap(communicator_);
     }
-    const double scale = records / static_cast<double>(usual_records_);
+    double scale = records / static_cast<double>(usual_records_);
+    if (replica_.scales_loss()) scale *= loss_scale_.value();
     word.records += batches[i].records;
     if (device_ != nullptr) {
       ELASTICDL_ASSIGN_OR_RETURN(
@@ -166,8 +209,11 @@ absl::Status ElasticTrainer::ReduceOnDevice(const elastic::MemberWord& word,
                 /*non_blocking=*/true);
   control.narrow(0, static_cast<int64_t>(elastic::LossSumIndex(rank)), 1)
       .copy_(device_->loss_sum);
+  device_->computed.Record(CurrentStream(replica_.device()));
   if (size == 1) {
     flat.CollectGradients();
+    EnqueueCheck();
+    AwaitOwnWork();
     ELASTICDL_RETURN_IF_ERROR(ReadWord(control, /*shared=*/false));
     summary =
         elastic::ReadControlWord(device_->incoming.data_ptr<float>(), size);
@@ -178,8 +224,14 @@ absl::Status ElasticTrainer::ReduceOnDevice(const elastic::MemberWord& word,
           .narrow(0, 0, static_cast<int64_t>(buffers_.size()));
   const auto usual = static_cast<double>(usual_records_);
   buffers_.Fill(static_cast<double>(word.records) / usual, statistics);
+  // Sums in host memory wait for the gradients in any case. Those of a device
+  // communicator are enqueued first, so that the device does not idle.
+  const bool by_device = communicator_->device() != nullptr;
+  if (!by_device) AwaitOwnWork();
   ELASTICDL_RETURN_IF_ERROR(
       reducer_.Finish(communicator_, words + buffers_.size()));
+  EnqueueCheck();
+  if (by_device) AwaitOwnWork();
   ELASTICDL_RETURN_IF_ERROR(ReadWord(control, /*shared=*/true));
   summary = elastic::ReadControlWord(device_->incoming.data_ptr<float>(), size);
   if (summary.total_records > 0) {
@@ -202,6 +254,38 @@ absl::Status ElasticTrainer::ReadWord(const torch::Tensor& control,
   return absl::OkStatus();
 }
 
+void ElasticTrainer::EnqueueCheck() {
+  if (!replica_.scales_loss()) return;
+  const torch::NoGradGuard no_grad;
+  // In one pass and without temporaries; what is no number stays none.
+  const torch::Tensor largest =
+      torch::linalg_vector_norm(replica_.parameters().gradient_tensor(),
+                                std::numeric_limits<double>::infinity());
+  device_->largest.copy_(largest.reshape({1}), /*non_blocking=*/true);
+}
+
+void ElasticTrainer::AwaitOwnWork() {
+  const elastic::Watchdog::Watch watch(watchdog_, "computing on the device",
+                                       replica_.step() + 1);
+  device_->computed.Block(device_->waiting);
+  Synchronize(device_->waiting);
+}
+
+float ElasticTrainer::OwnLossSum() {
+  const int size = communicator_->size();
+  const float* word = device_ != nullptr ? device_->incoming.data_ptr<float>()
+                                         : replica_.parameters().gradients() -
+                                               elastic::ControlWordSize(size);
+  return word[elastic::LossSumIndex(communicator_->rank())];
+}
+
+absl::Status ElasticTrainer::AcceptBuffers() {
+  return OnDevice("keeping the buffers of the model", [this] {
+    buffers_.Commit();
+    return absl::OkStatus();
+  });
+}
+
 void ElasticTrainer::Scale(double factor) {
   FlatParameters& flat = replica_.parameters();
   if (device_ != nullptr) {
@@ -214,11 +298,14 @@ void ElasticTrainer::Scale(double factor) {
 }
 
 absl::Status ElasticTrainer::WarmUp(const Batch& batch) {
-  const auto roll_back = absl::MakeCleanup([this] {
+  const elastic::Watchdog::Watch watch(watchdog_, "the first step");
+  const absl::Status added = replica_.AddGradients(batch, 1).status();
+  const absl::Status undone = OnDevice("undoing a step", [this] {
     buffers_.RollBack();
     replica_.parameters().ZeroGradients();
+    return absl::OkStatus();
   });
-  return replica_.AddGradients(batch, 1).status();
+  return added.ok() ? undone : added;
 }
 
 }  // namespace elasticdl::worker

@@ -28,6 +28,9 @@ struct Round {
   elastic::RoundSummary summary;
   // Somebody had data: the model was updated.
   bool stepped = false;
+  // The sum of the gradients is not finite: nothing was updated, the
+  // minibatches are not used.
+  bool overflow = false;
 };
 
 // A minibatch with its weight.
@@ -53,7 +56,8 @@ class ElasticTrainer {
 
   // Collective. `word` has this member's wishes; its records and loss are
   // filled in. An error is the user's (the model throws, the loss is not
-  // finite): the round is void and the job cannot go on.
+  // finite), and the job cannot go on, or the device's (IsDeviceFailure), and
+  // this worker cannot. The round is void.
   absl::StatusOr<Round> Run(const std::vector<WeightedBatch>& batches,
                             elastic::MemberWord word, double learning_rate);
 
@@ -62,7 +66,7 @@ class ElasticTrainer {
   absl::Status WarmUp(const Batch& batch);
 
   // The values of the buffers were replaced from outside.
-  void AcceptBuffers() { buffers_.Commit(); }
+  absl::Status AcceptBuffers();
 
  private:
   absl::Status AddGradients(const std::vector<WeightedBatch>& batches,
@@ -71,13 +75,25 @@ class ElasticTrainer {
                       elastic::RoundSummary& summary);
   absl::Status ReduceOnDevice(const elastic::MemberWord& word,
                               elastic::RoundSummary& summary);
+  // Waits for what this member itself has to compute, as long as the watchdog
+  // allows: other members are not to blame for it.
+  void AwaitOwnWork();
   // Copies the control word from the device. `shared`: it comes after sums of
   // the communicator.
   absl::Status ReadWord(const torch::Tensor& control, bool shared);
+  // From the summed control word.
+  float OwnLossSum();
   void Scale(double factor);
   absl::StatusOr<Round> RunRound(const std::vector<WeightedBatch>& batches,
                                  elastic::MemberWord word,
                                  double learning_rate);
+  // Rounds with an ever smaller scale of the loss, until none overflows.
+  absl::StatusOr<Round> RunScaled(const std::vector<WeightedBatch>& batches,
+                                  const elastic::MemberWord& word,
+                                  double learning_rate);
+  // Later work of this thread's stream: copies to the host whether the sum of
+  // the gradients is finite. To be followed by ReadWord.
+  void EnqueueCheck();
 
   // What a replica on a device needs in addition.
   struct DeviceParts {
@@ -86,9 +102,15 @@ class ElasticTrainer {
     // of a round that failed may come late.
     torch::Tensor outgoing;
     torch::Tensor incoming;
+    // Pinned: the largest gradient, with fp16.
+    torch::Tensor largest;
     // Loss times records of this step, known to the device only.
     torch::Tensor loss_sum;
     StreamEvent read;
+    // The gradients of this member are there; and a stream to wait for that
+    // alone.
+    StreamEvent computed;
+    c10::Stream waiting;
   };
 
   Replica& replica_;
@@ -100,6 +122,8 @@ class ElasticTrainer {
   // Gradients go into the sum divided by this, the number of records of the
   // step before. As a rule it is also this step's, and the sum is the mean.
   int64_t usual_records_ = 1;
+  // Of the attempt at hand; the replica's is that of the last step.
+  LossScale loss_scale_;
 };
 
 }  // namespace elasticdl::worker

@@ -11,6 +11,7 @@
 #include "absl/time/time.h"
 #include "device.h"
 #include "elasticdl/common/failpoint.h"
+#include "elasticdl/common/log.h"
 #include "elasticdl/common/status.h"
 
 namespace elasticdl::worker {
@@ -39,7 +40,12 @@ GradientReducer::GradientReducer(FlatParameters& flat,
 }
 
 GradientReducer::~GradientReducer() {
-  Cancel();
+  // Whoever ends because of a device that is broken has said so.
+  const absl::Status cancelled = OnDevice("ending a step", [this] {
+    Cancel();
+    return absl::OkStatus();
+  });
+  if (!cancelled.ok()) LogDebug(cancelled.message());
   jobs_.Close();
   if (thread_ != nullptr) thread_->Join();
 }
@@ -151,9 +157,9 @@ void GradientReducer::Cancel() {
 }
 
 void GradientReducer::Communicate() {
-  UseDevice(flat_.device());
+  const absl::Status usable = UseDevice(flat_.device());
   while (std::optional<Job> job = jobs_.Pop()) {
-    const absl::Status status = Reduce(*job);
+    const absl::Status status = usable.ok() ? Reduce(*job) : usable;
     {
       MutexLock lock(mu_);
       ++finished_;

@@ -28,15 +28,14 @@ const void* KeyOf(const torch::Tensor& tensor) {
 
 void HostMirror::Add(const torch::Tensor& tensor) {
   if (tensor.is_cpu() || tensor.numel() == 0) return;
-  pairs_.emplace(KeyOf(tensor), Pair{tensor.detach(), torch::Tensor()});
+  if (pairs_.count(KeyOf(tensor)) > 0) return;
+  pairs_.emplace(KeyOf(tensor), Pair{tensor.detach(), Bytes(tensor)});
 }
 
-HostMirror::Pair& HostMirror::Find(const torch::Tensor& view) const {
+const HostMirror::Pair& HostMirror::Find(const torch::Tensor& view) const {
   const auto found = pairs_.find(KeyOf(view));
   ELASTICDL_CHECK(found != pairs_.end());
-  Pair& pair = found->second;
-  if (!pair.host.defined()) pair.host = Bytes(pair.device);
-  return pair;
+  return found->second;
 }
 
 char* HostMirror::Data(const torch::Tensor& view) const {
@@ -52,7 +51,6 @@ void HostMirror::Fetch() {
   if (pairs_.empty()) return;
   const torch::NoGradGuard no_grad;
   for (auto& [storage, pair] : pairs_) {
-    if (!pair.host.defined()) pair.host = Bytes(pair.device);
     pair.host.copy_(AsBytes(pair.device), /*non_blocking=*/true);
   }
   Synchronize(CurrentStream(pairs_.begin()->second.device.device()));
@@ -62,7 +60,6 @@ void HostMirror::Store() {
   if (pairs_.empty()) return;
   const torch::NoGradGuard no_grad;
   for (auto& [storage, pair] : pairs_) {
-    if (!pair.host.defined()) continue;
     AsBytes(pair.device).copy_(pair.host, /*non_blocking=*/true);
   }
   // The host may write the bytes again.

@@ -11,8 +11,9 @@ namespace elasticdl::worker {
 // Runs on the training thread.
 class HostMirror {
  public:
-  // Tensors whose whole storage is to be mirrored; views of them need not be
-  // added.
+  // A tensor whose whole storage is to be mirrored; views of it need not be
+  // added. Allocates pinned memory, so that nothing else here can fail for want
+  // of it.
   void Add(const torch::Tensor& tensor);
 
   // Where the bytes of an added tensor, or of a view of it that is contiguous,
@@ -26,13 +27,13 @@ class HostMirror {
  private:
   struct Pair {
     torch::Tensor device;
-    // Bytes; pinned, made by the first call that needs them.
+    // Bytes; pinned.
     torch::Tensor host;
   };
-  Pair& Find(const torch::Tensor& view) const;
+  const Pair& Find(const torch::Tensor& view) const;
 
   // By the storage's address.
-  mutable std::map<const void*, Pair> pairs_;
+  std::map<const void*, Pair> pairs_;
 };
 
 }  // namespace elasticdl::worker

@@ -4,6 +4,7 @@
 
 #include "allreduce_trainer.h"
 #include "checkpoint_rows.h"
+#include "device.h"
 #include "elasticdl/common/failpoint.h"
 #include "elasticdl/common/log.h"
 #include "elasticdl/common/status.h"
@@ -221,12 +222,11 @@ int JobRunner::Run() {
     const std::optional<Event> event = NextEvent(work);
     replica_->step_clock().Enter(trace::Kind::kOther);
     telemetry_.Tick(deps_.environment.clock().Now());
-    absl::Status status;
-    if (event.has_value()) {
-      status = Handle(*event);
-    } else if (work) {
-      status = trainer_->Work();
-    }
+    // Each part guards its own work on the device, with better words.
+    const absl::Status status = OnDevice("working", [&]() -> absl::Status {
+      if (event.has_value()) return Handle(*event);
+      return work ? trainer_->Work() : absl::OkStatus();
+    });
     if (!status.ok()) Fail(status);
   }
   return *exit_code_;
@@ -340,6 +340,13 @@ void JobRunner::Fail(const absl::Status& status) {
     // Not the job's fault, as far as anybody can tell: it just goes.
     SendLeaving();
     exit_code_ = 0;
+    return;
+  }
+  // A model that does not fit before its first step fits nowhere. Later, it is
+  // about this worker's GPU, or about the data at hand.
+  if (IsDeviceFailure(status) ||
+      (IsOutOfDeviceMemory(status) && replica_->step() > 0)) {
+    exit_code_ = kExitDevice;
     return;
   }
   failure_ = std::string(status.message());

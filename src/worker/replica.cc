@@ -50,6 +50,30 @@ v1::DataType ToDataType(torch::ScalarType type) {
   }
 }
 
+// The optimizer's state has no parameter of this name: names of parameters
+// that PyTorch knows have no brackets.
+constexpr char kLossScale[] = "[fp16]";
+
+// Autocast leaves outputs in the type of the last layer.
+Outputs InFloats(const Outputs& outputs, Precision precision) {
+  if (precision == Precision::kFloat32) return outputs;
+  elasticdl::NamedTensors floats;
+  for (const auto& [name, tensor] : outputs.items()) {
+    const bool is_half = tensor.scalar_type() == torch::kBFloat16 ||
+                         tensor.scalar_type() == torch::kFloat16;
+    floats.Add(name, is_half ? tensor.to(torch::kFloat32) : tensor);
+  }
+  return floats;
+}
+
+void CopyTensors(const NamedTensors& from, const NamedTensors& to) {
+  const torch::NoGradGuard no_grad;
+  for (size_t i = 0; i < to.size(); ++i) {
+    torch::Tensor target = to[i].second;
+    target.copy_(from[i].second);
+  }
+}
+
 absl::Span<const char> Bytes(const void* data, size_t size) {
   return absl::MakeConstSpan(static_cast<const char*>(data), size);
 }
@@ -76,12 +100,18 @@ absl::StatusOr<std::unique_ptr<Replica>> Replica::Create(
     return with_optimizer ? replica->SetUpOptimizer() : absl::OkStatus();
   };
   ELASTICDL_RETURN_IF_ERROR(OnDevice("setting up the model", set_up));
-  for (const NamedTensors* tensors :
-       {&replica->network_->parameters(), &replica->network_->buffers()}) {
-    for (const auto& [name, tensor] : *tensors) replica->mirror_.Add(tensor);
-  }
-  for (const torch::Tensor& slot : replica->slots_) replica->mirror_.Add(slot);
+  ELASTICDL_RETURN_IF_ERROR(OnDevice("making a copy on the host", [&] {
+    replica->FillMirror();
+    return absl::OkStatus();
+  }));
   return replica;
+}
+
+void Replica::FillMirror() {
+  for (const auto* tensors : {&network_->parameters(), &network_->buffers()}) {
+    for (const auto& [name, tensor] : *tensors) mirror_.Add(tensor);
+  }
+  for (const torch::Tensor& slot : slots_) mirror_.Add(slot);
 }
 
 absl::Status Replica::MoveToDevice() {
@@ -166,7 +196,8 @@ absl::Status Replica::Backward(const torch::Tensor& loss, double scale) {
     if (scale == 1) {
       loss.backward();
     } else {
-      (loss * scale).backward();
+      // A scaled loss may be too large for a smaller type.
+      (loss.to(torch::kFloat32) * scale).backward();
     }
   } catch (const std::exception& error) {
     return absl::InternalError(absl::StrCat("backward: ", error.what()));
@@ -227,12 +258,13 @@ absl::StatusOr<Outputs> Replica::Predict(const Features& features) {
   SetTraining(false);
   torch::NoGradGuard no_grad;
   const Autocast autocast(device(), execution_.precision);
-  if (on_cpu()) return network_->Forward(features);
   Outputs outputs;
   const auto predict = [&]() -> absl::Status {
-    ELASTICDL_ASSIGN_OR_RETURN(const Outputs made,
-                               network_->Forward(Moved(features, device())));
-    outputs = Moved(made, c10::Device(c10::kCPU));
+    ELASTICDL_ASSIGN_OR_RETURN(
+        const Outputs made,
+        network_->Forward(on_cpu() ? features : Moved(features, device())));
+    outputs = InFloats(on_cpu() ? made : Moved(made, c10::Device(c10::kCPU)),
+                       execution_.precision);
     return absl::OkStatus();
   };
   ELASTICDL_RETURN_IF_ERROR(OnDevice("computing outputs", predict));
@@ -254,8 +286,8 @@ std::vector<checkpoint::NamedTensor> Replica::Variables() const {
   return variables;
 }
 
-checkpoint::Snapshot Replica::ViewWithoutSlots() {
-  mirror_.Fetch();
+absl::StatusOr<checkpoint::Snapshot> Replica::ViewWithoutSlots() {
+  ELASTICDL_RETURN_IF_ERROR(FetchState());
   return Describe();
 }
 
@@ -268,8 +300,8 @@ checkpoint::Snapshot Replica::Describe() const {
   return snapshot;
 }
 
-checkpoint::Snapshot Replica::View() {
-  checkpoint::Snapshot snapshot = ViewWithoutSlots();
+absl::StatusOr<checkpoint::Snapshot> Replica::View() {
+  ELASTICDL_ASSIGN_OR_RETURN(checkpoint::Snapshot snapshot, ViewWithoutSlots());
   if (optimizer_ == nullptr) return snapshot;
   for (size_t i = 0; i < slots_.size(); ++i) {
     for (const FlatParameters::Slice& slice : flat_->slices()) {
@@ -281,6 +313,13 @@ checkpoint::Snapshot Replica::View() {
                          slice.size * bytes);
       snapshot.slots.push_back(std::move(slot));
     }
+  }
+  if (scales_loss()) {
+    checkpoint::NamedTensor slot;
+    slot.name = checkpoint::SlotName(kLossScale, "loss_scale");
+    slot.shape = {LossScale::kNumbers};
+    slot.bytes = loss_scale_.bytes();
+    snapshot.slots.push_back(std::move(slot));
   }
   return snapshot;
 }
@@ -329,10 +368,13 @@ absl::Status Replica::Restore(checkpoint::Loaded& loaded) {
   }
   step_ = loaded.version;
   if (optimizer_ != nullptr) RestoreSlots(loaded);
+  RestoreLossScale(loaded);
   return StoreState();
 }
 
 absl::Status Replica::FetchState() {
+  if (on_cpu()) return absl::OkStatus();
+  const elastic::Watchdog::Watch watch(watchdog_, "copying from the device");
   return OnDevice("copying the model from the device", [this] {
     mirror_.Fetch();
     return absl::OkStatus();
@@ -340,6 +382,8 @@ absl::Status Replica::FetchState() {
 }
 
 absl::Status Replica::StoreState() {
+  if (on_cpu()) return absl::OkStatus();
+  const elastic::Watchdog::Watch watch(watchdog_, "copying to the device");
   return OnDevice("copying the model to the device", [this] {
     mirror_.Store();
     return absl::OkStatus();
@@ -351,34 +395,28 @@ absl::Status Replica::Export(const std::string& dir) {
   // Files for everybody: tensors of a device could be loaded only where there
   // is one.
   ELASTICDL_ASSIGN_OR_RETURN(const auto copy, model_.CreateNetwork({seed_}));
-  const torch::NoGradGuard no_grad;
-  for (const auto& [from, to] :
-       {std::pair(&network_->parameters(), &copy->parameters()),
-        std::pair(&network_->buffers(), &copy->buffers())}) {
-    for (size_t i = 0; i < to->size(); ++i) {
-      torch::Tensor target = (*to)[i].second;
-      target.copy_((*from)[i].second);
-    }
-  }
+  const elastic::Watchdog::Watch watch(watchdog_, "copying from the device");
+  ELASTICDL_RETURN_IF_ERROR(OnDevice("copying the model to be exported", [&] {
+    CopyTensors(network_->parameters(), copy->parameters());
+    CopyTensors(network_->buffers(), copy->buffers());
+    return absl::OkStatus();
+  }));
   return model::ExportTo(dir, *copy);
 }
 
 absl::Status Replica::StartAnew() {
   ELASTICDL_ASSIGN_OR_RETURN(const auto fresh, model_.CreateNetwork({seed_}));
-  torch::NoGradGuard no_grad;
-  const auto copy = [](const NamedTensors& from, const NamedTensors& to) {
-    for (size_t i = 0; i < to.size(); ++i) {
-      torch::Tensor target = to[i].second;
-      target.copy_(from[i].second);
-    }
-  };
-  copy(fresh->parameters(), network_->parameters());
-  copy(fresh->buffers(), network_->buffers());
-  for (size_t i = 0; i < slots_.size(); ++i) {
-    slots_[i].fill_(optimizer_->initial_slot_value(i));
-  }
   step_ = 0;
-  return absl::OkStatus();
+  loss_scale_ = LossScale();
+  return OnDevice("going back to the first weights", [&] {
+    const torch::NoGradGuard no_grad;
+    CopyTensors(fresh->parameters(), network_->parameters());
+    CopyTensors(fresh->buffers(), network_->buffers());
+    for (size_t i = 0; i < slots_.size(); ++i) {
+      slots_[i].fill_(optimizer_->initial_slot_value(i));
+    }
+    return absl::OkStatus();
+  });
 }
 
 std::vector<absl::Span<char>> Replica::State() {
@@ -394,11 +432,12 @@ std::vector<absl::Span<char>> Replica::State() {
   for (const torch::Tensor& parameter : Untrained()) {
     add(parameter);
   }
+  if (scales_loss()) state.push_back(loss_scale_.bytes());
   return state;
 }
 
-uint32_t Replica::StateDigest() {
-  mirror_.Fetch();
+absl::StatusOr<uint32_t> Replica::StateDigest() {
+  ELASTICDL_RETURN_IF_ERROR(FetchState());
   uint32_t digest = 0;
   for (const absl::Span<char>& span : State()) {
     digest = ExtendCrc32c(digest, absl::string_view(span.data(), span.size()));
@@ -408,11 +447,21 @@ uint32_t Replica::StateDigest() {
 
 uint64_t Replica::LayoutDigest() const {
   std::string text = optimizer_spec_;
+  if (scales_loss()) absl::StrAppend(&text, ";", kLossScale);
   for (const checkpoint::NamedTensor& variable : Variables()) {
     absl::StrAppend(&text, ";", variable.name, ":", variable.dtype, ":",
                     absl::StrJoin(variable.shape, "x"));
   }
   return Fnv1a(text);
+}
+
+void Replica::RestoreLossScale(const checkpoint::Loaded& loaded) {
+  loss_scale_ = LossScale();
+  const auto* saved = loaded.FindSlot(kLossScale, "loss_scale");
+  const absl::Span<char> bytes = loss_scale_.bytes();
+  if (saved == nullptr || saved->bytes.size() != bytes.size()) return;
+  memcpy(bytes.data(), saved->bytes.data(), bytes.size());
+  loss_scale_.Check();
 }
 
 void Replica::RestoreSlots(const checkpoint::Loaded& loaded) {

@@ -13,11 +13,13 @@
 #include "autocast.h"
 #include "elasticdl/checkpoint/snapshot.h"
 #include "elasticdl/elastic/state_stream.h"
+#include "elasticdl/elastic/watchdog.h"
 #include "elasticdl/model/loader.h"
 #include "elasticdl/optim.h"
 #include "elasticdl/trace/step_clock.h"
 #include "flat_parameters.h"
 #include "host_mirror.h"
+#include "loss_scale.h"
 
 namespace elasticdl::worker {
 
@@ -56,7 +58,16 @@ class Replica {
   // One update with the flat gradients; step() grows by one.
   void ApplyGradients(double learning_rate);
 
-  // Output of the network in evaluation mode, without gradients; on the CPU.
+  // Under fp16 the loss is multiplied by this before backward. Whoever
+  // multiplies it sets what the step ends with, before ApplyGradients.
+  bool scales_loss() const {
+    return execution_.precision == Precision::kFloat16;
+  }
+  const LossScale& loss_scale() const { return loss_scale_; }
+  void SetLossScale(const LossScale& scale) { loss_scale_ = scale; }
+
+  // Output of the network in evaluation mode, without gradients; on the CPU,
+  // and never in a type smaller than float.
   absl::StatusOr<Outputs> Predict(const Features& features);
 
   int64_t step() const { return step_; }
@@ -83,9 +94,9 @@ class Replica {
 
   // A view of the state, valid until the next update. Without a ledger. Waits
   // for a device.
-  checkpoint::Snapshot View();
+  absl::StatusOr<checkpoint::Snapshot> View();
   // The optimizer's state is elsewhere.
-  checkpoint::Snapshot ViewWithoutSlots();
+  absl::StatusOr<checkpoint::Snapshot> ViewWithoutSlots();
   // Takes over variables, optimizer state (when it is of the same optimizer;
   // else it starts anew, with a warning) and step. Tables are converted in
   // `loaded` if they are of another strategy (table_fit.h); rows that live on
@@ -104,10 +115,13 @@ class Replica {
   // Same for replicas whose State() means the same.
   uint64_t LayoutDigest() const;
   // Of the bytes of State().
-  uint32_t StateDigest();
+  absl::StatusOr<uint32_t> StateDigest();
   // After the bytes of State() were replaced.
   void SetStep(int64_t step) { step_ = step; }
   const NamedTensors& buffers() const { return network_->buffers(); }
+  // Sees to it that the device answers; null = nobody. Must outlive the
+  // replica.
+  void SetWatchdog(elastic::Watchdog* watchdog) { watchdog_ = watchdog; }
   // Where the time of the training thread goes.
   trace::StepClock& step_clock() { return step_clock_; }
 
@@ -134,12 +148,14 @@ class Replica {
         seed_(seed),
         execution_(execution) {}
   absl::Status MoveToDevice();
+  void FillMirror();
   absl::Status SetUpOptimizer();
   // The loss of a batch, which is moved to the device if it is not there.
   absl::StatusOr<torch::Tensor> Loss(const Batch& batch);
   absl::Status Backward(const torch::Tensor& loss, double scale);
   absl::Status FitTables(checkpoint::Loaded& loaded) const;
   void RestoreSlots(const checkpoint::Loaded& loaded);
+  void RestoreLossScale(const checkpoint::Loaded& loaded);
   void SetTraining(bool training);
   // Of the mirror.
   std::vector<checkpoint::NamedTensor> Variables() const;
@@ -164,7 +180,10 @@ class Replica {
   // Nothing: a new network is in whatever mode its maker left it.
   std::optional<bool> training_;
   int64_t step_ = 0;
+  // Used if scales_loss().
+  LossScale loss_scale_;
   trace::StepClock step_clock_;
+  elastic::Watchdog* watchdog_ = nullptr;
   std::optional<elastic::StateStream::Part> part_;
 };
 

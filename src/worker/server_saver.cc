@@ -67,9 +67,10 @@ absl::StatusOr<ServerSaver::Model> ServerSaver::ReadDense() {
   // This worker's own copy gets the newest values: parameters that are not
   // trained, and buffers that the servers do not have, are saved from there.
   deps_.dense.SetValues(arrays[0]);
+  ELASTICDL_ASSIGN_OR_RETURN(const checkpoint::Snapshot view,
+                             deps_.replica.ViewWithoutSlots());
   Model model;
-  model.owned =
-      checkpoint::OwnedSnapshot::Copy(deps_.replica.ViewWithoutSlots());
+  model.owned = checkpoint::OwnedSnapshot::Copy(view);
   model.owned.snapshot.optimizer_step = version;
   for (size_t i = 0; i < slots.size(); ++i) {
     const absl::Span<const char> bytes =

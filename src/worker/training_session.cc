@@ -211,7 +211,12 @@ absl::StatusOr<std::vector<WeightedBatch>> TrainingSession::TakeBatches(
         return absl::OkStatus();
       }));
     }
-    if (mover_ != nullptr) mover_->Arrive(*next.moving);
+    if (mover_ != nullptr) {
+      ELASTICDL_RETURN_IF_ERROR(OnDevice("waiting for a minibatch", [&] {
+        mover_->Arrive(*next.moving);
+        return absl::OkStatus();
+      }));
+    }
     batches.push_back({&*next.batch, next.minibatch->records()});
     // Who still has tasks to read needs no more yet.
     word.report_wanted |=
@@ -311,7 +316,7 @@ absl::Status TrainingSession::PassState(const elastic::RoundSummary& summary) {
   const absl::StatusOr<bool> level =
       rests ? catch_up_.PassRest(communicator)
             : catch_up_.Pass(communicator, summary.piece, environment_.clock());
-  if (was_behind) trainer_.AcceptBuffers();
+  if (was_behind) ELASTICDL_RETURN_IF_ERROR(trainer_.AcceptBuffers());
   ELASTICDL_RETURN_IF_ERROR(level.status());
   if (!*level) return absl::OkStatus();
   has_state_ = true;

@@ -3,6 +3,7 @@
 #include <utility>
 
 #include "absl/strings/str_cat.h"
+#include "device.h"
 #include "elasticdl/common/failpoint.h"
 #include "elasticdl/common/log.h"
 #include "elasticdl/common/status.h"
@@ -38,7 +39,12 @@ absl::StatusOr<WorkDone> TrainingSession::EnterWorld() {
   // What others give it is written over what it has.
   if (!has_state_) fresh_ = false;
   auto levelled = BringLevel(*communicator, report);
-  if (absl::IsFailedPrecondition(levelled.status())) return levelled.status();
+  // What ails this member would ail it in the next world, too.
+  if (absl::IsFailedPrecondition(levelled.status()) ||
+      IsDeviceFailure(levelled.status()) ||
+      IsOutOfDeviceMemory(levelled.status())) {
+    return levelled.status();
+  }
   if (!levelled.ok()) {
     catch_up_.Forget();
     BreakWorld(levelled.status());
@@ -55,7 +61,7 @@ absl::StatusOr<WorkDone> TrainingSession::EnterWorld() {
                        environment_.clock().Now());
   // From here on the state is the donor's, even if the world breaks now: its
   // totals must be taken over with it.
-  trainer_.AcceptBuffers();
+  ELASTICDL_RETURN_IF_ERROR(trainer_.AcceptBuffers());
   ELASTICDL_RETURN_IF_ERROR(Adopt(donor));
   totals_.EnterWorld(donor.totals(), world);
   link_.ForgetFormer();

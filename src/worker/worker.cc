@@ -86,6 +86,8 @@ class WorkerImpl : public Worker {
   absl::StatusOr<Execution> MakeExecution(const v1::JobSpec& job);
   int RunJob(const v1::Welcome& welcome);
   int ReportSetUpFailure(const absl::Status& status);
+  // Ends the process: nothing that is on the device can be destroyed.
+  int EndWithDevice();
   // The same for the model: only what the master named is the whole job's
   // matter.
   int ReportModelFailure(const absl::Status& status);
@@ -129,6 +131,7 @@ absl::StatusOr<rendezvous::WorldLink::Options> WorkerImpl::LinkOptions(
 absl::StatusOr<Execution> WorkerImpl::MakeExecution(const v1::JobSpec& job) {
   Execution execution;
   if (job.precision() == "bf16") execution.precision = Precision::kBFloat16;
+  if (job.precision() == "fp16") execution.precision = Precision::kFloat16;
   DeviceWish wish;
   Override(job.device(), &wish.device);
   Override(options_.device, &wish.device);
@@ -151,9 +154,14 @@ absl::StatusOr<Execution> WorkerImpl::MakeExecution(const v1::JobSpec& job) {
   }
   ELASTICDL_ASSIGN_OR_RETURN(lease_, TakeDevice(wish));
   execution.device = lease_.device;
+  if (job.precision() == "fp16" && execution.device.is_cpu()) {
+    return absl::FailedPreconditionError(
+        "--precision=fp16 is for GPUs, and this worker computes on the CPU; "
+        "use --precision=bf16, or --device=cuda to see why there is no GPU");
+  }
   if (!execution.device.is_cpu()) {
     LogInfo("computing on ", execution.device.str());
-    UseDevice(execution.device);
+    ELASTICDL_RETURN_IF_ERROR(UseDevice(execution.device));
   }
   return execution;
 }
@@ -239,9 +247,16 @@ int WorkerImpl::RunJob(const v1::Welcome& welcome) {
   auto runner = JobRunner::Create(
       welcome, JobRunner::Deps{**model, events_, send, *link,
                                Environment::Real(), *execution});
+  if (IsDeviceFailure(runner.status()) ||
+      IsOutOfDeviceMemory(runner.status())) {
+    // Others may have better GPUs.
+    LogError(runner.status().message());
+    return EndWithDevice();
+  }
   if (!runner.ok()) return ReportSetUpFailure(runner.status());
   Thread receiver("receiver", [&] { ReceiveMessages(welcome, **runner); });
   const int code = (*runner)->Run();
+  if (code == kExitDevice) return EndWithDevice();
   master_.End(kCloseTimeout);
   receiver.Join();
   return code;
@@ -262,6 +277,12 @@ int WorkerImpl::ReportSetUpFailure(const absl::Status& status) {
     if (answer->has_stop()) break;
   }
   return kExitFailed;
+}
+
+int WorkerImpl::EndWithDevice() {
+  // What the other members wait for, and the stream, end with the process.
+  options_.end_at_once(kExitDevice);
+  return kExitDevice;
 }
 
 int WorkerImpl::ReportModelFailure(const absl::Status& status) {

@@ -25,7 +25,13 @@ class DoctorTest : public ::testing::Test {
           "elasticdl-ckpt", "elasticdl-cluster"}) {
       EXPECT_TRUE(WriteFileAtomic(dir_.Path(name), "").ok());
     }
-    EXPECT_TRUE(MakeDirectories(dir_.Path("proc")).ok());
+    EXPECT_TRUE(MakeDirectories(dir_.Path("proc/driver/nvidia")).ok());
+    EXPECT_TRUE(
+        WriteFileAtomic(dir_.Path("proc/driver/nvidia/version"),
+                        "NVRM version: NVIDIA UNIX x86_64 Kernel Module  "
+                        "535.104.05  Sat Aug 19 01:15:15 UTC 2023\n"
+                        "GCC version:  gcc version 12.2.0\n")
+            .ok());
     EXPECT_TRUE(WriteFileAtomic(dir_.Path("proc/meminfo"),
                                 "MemTotal: 9000000 kB\n"
                                 "MemAvailable:    8000000 kB\n")
@@ -63,8 +69,11 @@ class DoctorTest : public ::testing::Test {
   DoctorHost host_;
   std::map<std::string, std::string> answers_ = {
       {"c++", "g++ 12.2\n"},
-      {"nvidia-smi", "A100, 535\n"},
-      {"ldconfig", "\tlibnccl.so.2 => /usr/lib/libnccl.so.2\n"},
+      {"nvidia-smi", "A100, 40960 MiB\nA100, 40960 MiB\n"},
+      {"elasticdl-worker",
+       R"({"state":"ok","name":"libtorch","detail":"2.6.0 with CUDA"})"
+       "\n"
+       R"({"state":"ok","name":"NCCL plugin","detail":"NCCL 2.22.3"})"},
       {"mpirun", "mpirun (Open MPI) 4.1.4\n"},
       {"elasticdl-cluster",
        R"({"state":"ok","name":"cluster","detail":"https://x","advice":""})"
@@ -84,7 +93,9 @@ TEST_F(DoctorTest, AHealthyMachineHasNoProblem) {
   }
   const std::string text = DescribeFindings(findings);
   EXPECT_THAT(text, HasSubstr("cores           4 cores\n"));
-  EXPECT_THAT(text, HasSubstr("GPU             A100, 535\n"));
+  EXPECT_THAT(text, HasSubstr("driver          NVIDIA 535.104.05\n"));
+  EXPECT_THAT(text, HasSubstr("GPU             A100, 40960 MiB; A100, "));
+  EXPECT_THAT(text, HasSubstr("NCCL plugin     NCCL 2.22.3\n"));
   EXPECT_THAT(text, HasSubstr("memory          7.6 GiB available\n"));
 }
 
@@ -92,8 +103,10 @@ TEST_F(DoctorTest, WhatIsMissingComesWithAdvice) {
   answers_.clear();
   host_.cluster_configured = false;
   EXPECT_TRUE(RemoveTree(dir_.Path("elasticdl-worker")).ok());
+  EXPECT_TRUE(RemoveTree(dir_.Path("proc/driver")).ok());
   EXPECT_EQ(Find("compiler").state, State::kNote);
   EXPECT_EQ(Find("GPU").state, State::kNote);
+  EXPECT_EQ(Find("driver").state, State::kNote);
   EXPECT_EQ(Find("MPI").state, State::kNote);
   EXPECT_EQ(Find("cluster").state, State::kNote);
   EXPECT_THAT(Find("programs").detail, HasSubstr("without elasticdl-worker"));
@@ -126,6 +139,23 @@ TEST_F(DoctorTest, TheClusterSpeaksForItself) {
   EXPECT_THAT(DescribeFindings(RunChecks(host_)), HasSubstr("-> ask\n"));
   answers_["elasticdl-cluster"] = "Segmentation fault";
   EXPECT_EQ(Find("cluster").state, State::kProblem);
+}
+
+TEST_F(DoctorTest, ADriverWithoutItsToolsIsAProblem) {
+  answers_.erase("nvidia-smi");
+  EXPECT_EQ(Find("GPU").state, State::kProblem);
+  EXPECT_THAT(Find("GPU").advice, HasSubstr("the driver is loaded"));
+}
+
+TEST_F(DoctorTest, TheWorkerSaysWhatItCannotUse) {
+  answers_["elasticdl-worker"] =
+      R"({"state":"note","name":"NCCL plugin","detail":"no libnccl.so.2",)"
+      R"("advice":"install libnccl2"})";
+  EXPECT_EQ(Find("NCCL plugin").state, State::kNote);
+  EXPECT_THAT(DescribeFindings(RunChecks(host_)),
+              HasSubstr("-> install libnccl2\n"));
+  answers_["elasticdl-worker"] = "Illegal instruction";
+  EXPECT_EQ(Find("worker").state, State::kProblem);
 }
 
 TEST(FindingTest, JsonGoesBothWays) {

@@ -77,6 +77,46 @@ TEST_F(DeviceTest, ACheckpointMovesBetweenCpuAndDevice) {
   }
 }
 
+// One of two workers has the fault, and whoever replaces it does not. In the
+// middle of training, because a worker makes some hundred calls in a step.
+class FaultTest : public DeviceTest {
+ protected:
+  std::unique_ptr<Job> TrainWith(const std::string& fault, const Flags& more) {
+    setenv("TEST_CUDART_FAULT", fault.c_str(), /*overwrite=*/1);
+    setenv("TEST_CUDART_FAULT_ONCE", Path("once").c_str(), /*overwrite=*/1);
+    Flags flags = {"--device=cuda", "--num_workers=2", "--num_epochs=4",
+                   "--ledger_audit=" + Path("audit")};
+    flags.insert(flags.end(), more.begin(), more.end());
+    auto job = Train("fault", flags);
+    unsetenv("TEST_CUDART_FAULT");
+    unsetenv("TEST_CUDART_FAULT_ONCE");
+    return job;
+  }
+  static std::string AllLogs(Job& job) {
+    std::string logs;
+    for (const int64_t worker : job.WorkersWithLogs()) {
+      logs += job.Log(absl::StrCat(worker));
+    }
+    return logs;
+  }
+};
+
+TEST_F(FaultTest, ADeviceThatFailsEndsOnlyItsWorker) {
+  const auto job = TrainWith("break@2000", {});
+  ASSERT_EQ(job->Wait(), 0) << job->Output();
+  EXPECT_THAT(AllLogs(*job), HasSubstr("the device failed: "));
+  EXPECT_THAT(AllLogs(*job), HasSubstr("illegal memory access"));
+  // Two, and the one that replaced one of them.
+  EXPECT_THAT(job->WorkersWithLogs(), SizeIs(3));
+}
+
+TEST_F(FaultTest, AKernelThatHangsEndsOnlyItsWorker) {
+  const auto job = TrainWith("hang@2000", {"--step_timeout=2"});
+  ASSERT_EQ(job->Wait(), 0) << job->Output();
+  EXPECT_THAT(AllLogs(*job), HasSubstr("stuck in "));
+  EXPECT_THAT(job->WorkersWithLogs(), SizeIs(3));
+}
+
 TEST_F(DeviceTest, ADeviceThatIsNotThereIsTold) {
   const auto job =
       Train("nowhere", {"--device=cuda:99", "--relaunch_on_worker_failure=0"});

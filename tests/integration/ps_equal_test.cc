@@ -3,41 +3,21 @@
 // checkpoints. Compared with `elasticdl ckpt diff`.
 #include <algorithm>
 #include <memory>
-#include <random>
 #include <string>
 #include <vector>
 
 #include "absl/strings/str_cat.h"
-#include "elasticdl/common/check.h"
-#include "elasticdl/data/convert.h"
-#include "elasticdl/data/example.h"
 #include "gmock/gmock.h"
+#include "integration/example_data.h"
 #include "integration/job.h"
 
 namespace elasticdl::test {
 namespace {
 
 constexpr int64_t kRecords = 640;
-constexpr uint32_t kSeed = 5;
 
 class PsEqualTest : public JobTest {
  protected:
-  template <typename MakeRecord>
-  std::string WriteData(const MakeRecord& make) {
-    data::OutputOptions output;
-    output.directory = Path("data");
-    output.records_per_file = 200;
-    auto writer = data::DatasetWriter::Create(output);
-    ELASTICDL_CHECK(writer.ok());
-    std::mt19937 random(kSeed);
-    for (int64_t i = 0; i < kRecords; ++i) {
-      data::ExampleBuilder builder;
-      make(random, builder);
-      ELASTICDL_CHECK((*writer)->Write(builder.Serialize()).ok());
-    }
-    ELASTICDL_CHECK((*writer)->Close().ok());
-    return output.directory;
-  }
   // Trains an example to its end; the checkpoints are in the folder `name`.
   void TrainExample(const std::string& name, const std::string& model,
                     const Flags& more) {
@@ -80,16 +60,7 @@ Flags operator+(Flags a, const Flags& b) {
 }
 
 TEST_F(PsEqualTest, Mnist) {
-  WriteData([](std::mt19937& random, data::ExampleBuilder& builder) {
-    const auto label = static_cast<int64_t>(random() % 10);
-    std::vector<float> image(28 * 28);
-    for (size_t i = 0; i < image.size(); ++i) {
-      image[i] = static_cast<float>(random() % 50) +
-                 (static_cast<int64_t>(i) / 56 == label ? 200.0f : 0.0f);
-    }
-    builder.SetFloats("image", image);
-    builder.SetInt64("label", label);
-  });
+  WriteExamples(Path("data"), kRecords, MakeImage<28, 1>);
   // Momentum and weight decay: slots must be right, too.
   const Flags flags = {"--num_epochs=2", "--checkpoint_steps=15",
                        "--optimizer=SGD(lr=0.01,momentum=0.9,"
@@ -116,12 +87,7 @@ TEST_F(PsEqualTest, Mnist) {
 // their own is taken up by it again. Adagrad, because it leaves rows alone that
 // a minibatch does not have; Adam moves them all on a single machine.
 TEST_F(PsEqualTest, DeepFm) {
-  WriteData([](std::mt19937& random, data::ExampleBuilder& builder) {
-    std::vector<int64_t> ids(10);
-    for (int64_t& id : ids) id = 1 + static_cast<int64_t>(random() % 300);
-    builder.SetInt64s("feature", ids);
-    builder.SetInt64("label", ids[0] > 150 ? 1 : 0);
-  });
+  WriteExamples(Path("data"), kRecords, MakeIds);
   const Flags flags = {"--num_epochs=3", "--checkpoint_steps=10",
                        "--optimizer=Adagrad(lr=0.05)"};
   const std::string model = "deepfm.deepfm.custom_model";

@@ -60,7 +60,7 @@ class CheckpointCoordinatorTest : public testing::Test {
     next_ += 4;
     const auto done = WorkTogether(members);
     ASSERT_TRUE(done[0].ok()) << done[0].status();
-    if (done[0]->stepped) checkpoints_->OnStep();
+    if (done[0]->stepped) EXPECT_TRUE(checkpoints_->OnStep().ok());
     checkpoints_->OnRound();
   }
   // The step that a ledger is asked for; -1 = none.
@@ -154,7 +154,7 @@ TEST_F(CheckpointCoordinatorTest, ACopyWhoseWorldEndsIsDroppedAndMadeAgain) {
   EnterWorld(2, {&a_});
   EXPECT_TRUE(checkpoints_->idle());
   // It is due still, though no step was due in between.
-  checkpoints_->SaveThis();
+  ASSERT_TRUE(checkpoints_->SaveThis().ok());
   EXPECT_EQ(Asked(), 1);
 }
 
@@ -182,7 +182,7 @@ TEST_F(CheckpointCoordinatorTest, ARefusedLedgerDropsTheCopy) {
   EXPECT_TRUE(Answer(1, /*granted=*/false)) << "the world is the same";
   EXPECT_TRUE(checkpoints_->idle());
   EXPECT_TRUE(saves_.empty());
-  checkpoints_->SaveThis();
+  ASSERT_TRUE(checkpoints_->SaveThis().ok());
   EXPECT_EQ(Asked(), 1) << "it is to be saved again";
 }
 
@@ -211,7 +211,7 @@ TEST_F(CheckpointCoordinatorTest, ANewMasterIsAskedAnew) {
   EXPECT_TRUE(checkpoints_->idle());
   EXPECT_TRUE(Answer(1));
   EXPECT_TRUE(saves_.empty());
-  checkpoints_->SaveThis();
+  ASSERT_TRUE(checkpoints_->SaveThis().ok());
   EXPECT_EQ(Asked(), 1);
 }
 
@@ -220,7 +220,7 @@ TEST_F(CheckpointCoordinatorTest, TheSameStepIsSavedOnce) {
   EnterWorld(1, {&a_});
   Step({&a_});
   EXPECT_EQ(Asked(), 1);
-  checkpoints_->SaveThis();
+  ASSERT_TRUE(checkpoints_->SaveThis().ok());
   EXPECT_EQ(Asked(), -1);
 }
 
@@ -232,7 +232,7 @@ TEST_F(CheckpointCoordinatorTest, WithoutAFolderNothingIsSaved) {
       nullptr);
   EnterWorld(1, {&a_});
   Step({&a_});
-  checkpoints_->SaveThis();
+  ASSERT_TRUE(checkpoints_->SaveThis().ok());
   checkpoints_->Flush();
   EXPECT_TRUE(checkpoints_->idle());
 }

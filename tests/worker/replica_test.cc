@@ -85,12 +85,12 @@ TEST_F(ReplicaTest, ANewReplicaPredictsInEvaluationMode) {
 
 TEST_F(ReplicaTest, AStepChangesModeWeightsAndStep) {
   Make();
-  const uint32_t before = replica_->StateDigest();
+  const uint32_t before = *replica_->StateDigest();
   ASSERT_TRUE(replica_->AddGradients(Batch(), 1).ok());
   EXPECT_TRUE(model_.network->training);
   replica_->ApplyGradients(1.0);
   EXPECT_EQ(replica_->step(), 1);
-  EXPECT_NE(replica_->StateDigest(), before);
+  EXPECT_NE(*replica_->StateDigest(), before);
   ASSERT_TRUE(replica_->Predict(Features()).ok());
   EXPECT_FALSE(model_.network->training);
 }
@@ -116,11 +116,11 @@ TEST_F(ReplicaTest, ARestoredModelIsTheOneThatWasSaved) {
   Make();
   ASSERT_TRUE(replica_->AddGradients(Batch(), 1).ok());
   replica_->ApplyGradients(1.0);
-  const auto saved = checkpoint::OwnedSnapshot::Copy(replica_->View());
-  const uint32_t digest = replica_->StateDigest();
+  const auto saved = checkpoint::OwnedSnapshot::Copy(*replica_->View());
+  const uint32_t digest = *replica_->StateDigest();
   ASSERT_TRUE(replica_->StartAnew().ok());
   EXPECT_EQ(replica_->step(), 0);
-  EXPECT_NE(replica_->StateDigest(), digest);
+  EXPECT_NE(*replica_->StateDigest(), digest);
   checkpoint::Loaded loaded;
   loaded.version = saved.snapshot.version;
   loaded.variables = saved.snapshot.variables;
@@ -132,7 +132,7 @@ TEST_F(ReplicaTest, ARestoredModelIsTheOneThatWasSaved) {
   }
   loaded.optimizer = saved.snapshot.optimizer;
   ASSERT_EQ(replica_->Restore(loaded), absl::OkStatus());
-  EXPECT_EQ(replica_->StateDigest(), digest);
+  EXPECT_EQ(*replica_->StateDigest(), digest);
   // Of another optimizer, or without a slot: weights only.
   loaded.slots.clear();
   ASSERT_TRUE(replica_->Restore(loaded).ok());

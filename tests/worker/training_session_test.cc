@@ -55,7 +55,7 @@ TEST_F(TrainingSessionTest, ARoundTrainsTheRecordsOfAllMembers) {
     EXPECT_EQ(done->records, 4);
   }
   EXPECT_THAT(a_.Trained(), ElementsAre(0, 1, 2, 3, 4, 5, 6, 7));
-  EXPECT_EQ(a_.replica->StateDigest(), b_.replica->StateDigest());
+  EXPECT_EQ(*a_.replica->StateDigest(), *b_.replica->StateDigest());
   EXPECT_EQ(a_.released, 1);
   // With others, a step is settled by the round after it.
   EXPECT_EQ(a_.session->settled_step(), 0);
@@ -92,11 +92,11 @@ TEST_F(TrainingSessionTest, AMemberWithoutDataTakesPart) {
 TEST_F(TrainingSessionTest, AFailureInAReduceLeavesModelAndDataAsTheyWere) {
   Enter(1, {&a_, &b_}, Cold());
   a_.Give(0, 4);
-  const uint32_t before = a_.replica->StateDigest();
+  const uint32_t before = *a_.replica->StateDigest();
   const auto done = WorkTogether({&a_}, [this] { network_.Lost(b_.id); });
   ASSERT_TRUE(done[0].ok()) << done[0].status();
   EXPECT_FALSE(done[0]->stepped);
-  EXPECT_EQ(a_.replica->StateDigest(), before);
+  EXPECT_EQ(*a_.replica->StateDigest(), before);
   EXPECT_EQ(a_.released, 0);
   const auto failed = a_.Take(v1::WorkerMessage::kWorldFailed);
   ASSERT_NE(failed, nullptr);
@@ -142,7 +142,7 @@ TEST_F(TrainingSessionTest, WhatADonorHasTrainedIsDropped) {
   b_.Give(8, 12);
   WorkTogether({&a_, &b_, &c});
   EXPECT_EQ(c.Trained().size(), 12u);
-  EXPECT_EQ(c.replica->StateDigest(), b_.replica->StateDigest());
+  EXPECT_EQ(*c.replica->StateDigest(), *b_.replica->StateDigest());
 }
 
 TEST_F(TrainingSessionTest, TheModelsErrorNamesItsRecords) {
@@ -185,7 +185,7 @@ TEST_F(TrainingSessionTest, ACutBackDropsWhatWasRead) {
   a_.Give(0, 4);
   ASSERT_TRUE(a_.session->Work(1.0).ok());
   a_.environment.checkpoints["v1"] =
-      checkpoint::OwnedSnapshot::Copy(a_.replica->View());
+      checkpoint::OwnedSnapshot::Copy(*a_.replica->View());
   a_.Give(4, 12);
   ASSERT_TRUE(a_.session->Work(1.0).ok());
   EXPECT_EQ(a_.Trained().size(), 8u);
@@ -423,7 +423,7 @@ TEST_F(CatchUpTest, AJoinerGetsTheStateWhileTheOthersTrain) {
   WorkTogether({&p_, &q_});
   ASSERT_NE(q_.Take(v1::WorkerMessage::kCaughtUp), nullptr);
   EXPECT_TRUE(q_.session->has_state());
-  EXPECT_EQ(q_.replica->StateDigest(), p_.replica->StateDigest());
+  EXPECT_EQ(*q_.replica->StateDigest(), *p_.replica->StateDigest());
 }
 
 TEST_F(CatchUpTest, WhatItHasIsTrainedAndIsLevelAfterOneTurn) {
@@ -442,9 +442,9 @@ TEST_F(CatchUpTest, WhatItHasIsTrainedAndIsLevelAfterOneTurn) {
   EXPECT_GE(rounds, 16);
   ASSERT_TRUE(b.session->has_state());
   EXPECT_NE(b.Take(v1::WorkerMessage::kCaughtUp), nullptr);
-  EXPECT_EQ(b.replica->StateDigest(), a.replica->StateDigest());
+  EXPECT_EQ(*b.replica->StateDigest(), *a.replica->StateDigest());
   Round(b, {&a, &b});
-  EXPECT_EQ(b.replica->StateDigest(), a.replica->StateDigest());
+  EXPECT_EQ(*b.replica->StateDigest(), *a.replica->StateDigest());
 }
 
 TEST_F(CatchUpTest, APartIsKeptInTheNextWorldOfTheSameStep) {
@@ -457,8 +457,8 @@ TEST_F(CatchUpTest, APartIsKeptInTheNextWorldOfTheSameStep) {
   EXPECT_EQ(r_.replica->part()->begin, 5u);
   for (int i = 0; i < 5; ++i) Round(p_, {&p_, &q_, &r_});
   WorkTogether({&p_, &q_, &r_});
-  EXPECT_EQ(q_.replica->StateDigest(), p_.replica->StateDigest());
-  EXPECT_EQ(r_.replica->StateDigest(), p_.replica->StateDigest());
+  EXPECT_EQ(*q_.replica->StateDigest(), *p_.replica->StateDigest());
+  EXPECT_EQ(*r_.replica->StateDigest(), *p_.replica->StateDigest());
 }
 
 TEST_F(CatchUpTest, TheShareOfAStepIsThatOfTheMembersThatTrain) {

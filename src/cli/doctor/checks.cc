@@ -15,6 +15,7 @@
 #include "absl/strings/str_join.h"
 #include "absl/strings/str_split.h"
 #include "cluster_exec.h"
+#include "doctor/device_checks.h"
 #include "elasticdl/common/file.h"
 #include "elasticdl/common/status.h"
 #include "elasticdl/common/text.h"
@@ -167,25 +168,6 @@ std::vector<Finding> Disk(const DoctorHost& host) {
   return findings;
 }
 
-std::vector<Finding> Gpus(const DoctorHost& host) {
-  const auto gpus = Ask(host, {"nvidia-smi", "--query-gpu=name,driver_version",
-                               "--format=csv,noheader"});
-  if (!gpus.ok()) {
-    return {{State::kNote, "GPU", "none: nvidia-smi is not there or fails",
-             "workers train on the CPU; that is fine without GPUs"}};
-  }
-  std::vector<Finding> findings = {{State::kOk, "GPU", *gpus, ""}};
-  const auto libraries = host.run({"ldconfig", "-p"});
-  const bool nccl =
-      libraries.ok() && absl::StrContains(libraries->output, "libnccl.so");
-  findings.push_back(
-      nccl ? Finding{State::kOk, "NCCL", "libnccl.so is installed", ""}
-           : Finding{State::kNote, "NCCL", "no libnccl.so",
-                     "GPUs exchange gradients through memory without it: "
-                     "install libnccl2"});
-  return findings;
-}
-
 std::vector<Finding> Mpi(const DoctorHost& host) {
   const auto version = Ask(host, {"mpirun", "--version"});
   if (version.ok()) return {{State::kOk, "MPI", *version, ""}};
@@ -215,9 +197,9 @@ std::vector<Finding> Cluster(const DoctorHost& host) {
 }  // namespace
 
 const std::vector<Check>& AllChecks() {
-  static const auto* checks =
-      new std::vector<Check>{Programs,     Libraries, Compiler, Cores, Memory,
-                             SharedMemory, Disk,      Gpus,     Mpi,   Cluster};
+  static const auto* checks = new std::vector<Check>{
+      Programs,     Libraries, Compiler,     Cores, Memory,
+      SharedMemory, Disk,      CheckDevices, Mpi,   Cluster};
   return *checks;
 }
 

@@ -126,6 +126,14 @@ void test_cudart_break(int error) {
   test_cudart::BreakDevices(static_cast<cudaError_t>(error));
 }
 
+void test_cudart_break_after(long calls, int error) {
+  test_cudart::BreakDevicesAfter(calls, static_cast<cudaError_t>(error));
+}
+
+long test_cudart_calls(void) {
+  return static_cast<long>(test_cudart::NumCalls());
+}
+
 cudaError_t cudaGetDeviceCount(int* count) {
   const cudaError_t error = Enter(__func__);
   // As the real one: without a device the count is not written.

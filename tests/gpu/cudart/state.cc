@@ -1,11 +1,15 @@
 #include "state.h"
 
+#include <fcntl.h>
 #include <unistd.h>
 
 #include <atomic>
 #include <cstdio>
+#include <cstdlib>
+#include <limits>
 #include <map>
 #include <mutex>
+#include <string>
 
 #include "memory.h"
 
@@ -20,9 +24,16 @@ namespace {
 thread_local cudaError_t last_error = cudaSuccess;
 thread_local int current_device = 0;
 
+constexpr int64_t kNever = std::numeric_limits<int64_t>::max();
+
 struct State {
   const pid_t pid = getpid();
   std::atomic<cudaError_t> broken{cudaSuccess};
+  std::atomic<int64_t> calls{0};
+  // When all calls begin to fail, and with what.
+  std::atomic<int64_t> break_at{kNever};
+  std::atomic<cudaError_t> break_with{cudaSuccess};
+  std::atomic<int64_t> hang_at{kNever};
   std::mutex mu;
   // Guarded by mu.
   std::map<cudaStream_t, std::shared_ptr<Stream>> streams;
@@ -30,10 +41,51 @@ struct State {
   std::map<cudaEvent_t, std::shared_ptr<Event>> events;
 };
 
+// TEST_CUDART_FAULT.
+void ReadFault(State& state) {
+  const char* const text = std::getenv("TEST_CUDART_FAULT");
+  if (text == nullptr || *text == '\0') return;
+  const std::string fault = text;
+  const size_t at = fault.find('@');
+  const std::string kind = fault.substr(0, at);
+  if (at == std::string::npos || (kind != "break" && kind != "hang")) {
+    std::fprintf(stderr, "test cudart: TEST_CUDART_FAULT=%s is no fault\n",
+                 text);
+    std::abort();
+  }
+  const int64_t call = std::atoll(fault.c_str() + at + 1);
+  state.break_with = cudaErrorIllegalAddress;
+  (kind == "break" ? state.break_at : state.hang_at) = call;
+}
+
 // Never destroyed: streams may outlive main.
 State& GetState() {
-  static auto* const state = new State;
+  static auto* const state = [] {
+    auto* const made = new State;
+    ReadFault(*made);
+    return made;
+  }();
   return *state;
+}
+
+// May this process have the fault? Asked when it is due.
+bool HasFault() {
+  static const bool has = [] {
+    const char* const once = std::getenv("TEST_CUDART_FAULT_ONCE");
+    if (once == nullptr) return true;
+    const int file = open(once, O_CREAT | O_EXCL | O_WRONLY | O_CLOEXEC, 0600);
+    if (file >= 0) close(file);
+    return file >= 0;
+  }();
+  return has;
+}
+
+void CountCall(State& state) {
+  const int64_t call = ++state.calls;
+  if (call >= state.break_at && HasFault()) {
+    state.broken = state.break_with.load();
+  }
+  if (call == state.hang_at && HasFault()) HangStreams();
 }
 
 std::shared_ptr<Stream> NullStream(int device) {
@@ -69,7 +121,8 @@ typename Map::mapped_type Remove(Map State::*map,
 }  // namespace
 
 cudaError_t Enter(const char* call) {
-  const State& state = GetState();
+  State& state = GetState();
+  CountCall(state);
   if (IsOnStream()) {
     return Misuse(cudaErrorNotPermitted, call,
                   "host functions of a stream must not call CUDA");
@@ -103,7 +156,18 @@ cudaError_t TakeLastError() {
   return error;
 }
 
-void BreakDevices(cudaError_t error) { GetState().broken = error; }
+void BreakDevices(cudaError_t error) {
+  GetState().break_at = kNever;
+  GetState().broken = error;
+}
+
+void BreakDevicesAfter(int64_t calls, cudaError_t error) {
+  State& state = GetState();
+  state.break_with = error;
+  state.break_at = state.calls + calls + 1;
+}
+
+int64_t NumCalls() { return GetState().calls; }
 
 int CurrentDevice() { return current_device; }
 void SetCurrentDevice(int device) { current_device = device; }

@@ -4,6 +4,7 @@
 
 #include <cuda_runtime_api.h>
 
+#include <cstdint>
 #include <memory>
 #include <vector>
 
@@ -21,6 +22,8 @@ cudaError_t PeekLastError();
 // And forgets it, unless the device is broken.
 cudaError_t TakeLastError();
 void BreakDevices(cudaError_t error);
+void BreakDevicesAfter(int64_t calls, cudaError_t error);
+int64_t NumCalls();
 
 int CurrentDevice();
 void SetCurrentDevice(int device);

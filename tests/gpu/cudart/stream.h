@@ -15,6 +15,8 @@ namespace test_cudart {
 
 // The rule for all streams. Wakes those that may run now.
 void SetSchedule(TestCudartSchedule schedule);
+// From now on no stream does anything, as after a kernel that does not end.
+void HangStreams();
 
 // A queue of work with a thread of its own. Thread-safe. Shared by its handle,
 // by the events recorded in it and by its thread, which runs everything that

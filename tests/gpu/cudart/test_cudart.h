@@ -25,6 +25,12 @@
 //   TEST_CUDART_SCHEDULE  eager (default), null, side, all: what is lazy
 //   TEST_CUDART_DEVICES   how many devices there are, default 1; 0 = none
 //   TEST_CUDART_MEMORY    bytes of each device, default 8 GiB
+//   TEST_CUDART_FAULT     break@N: from the Nth call on every call fails with
+//                         cudaErrorIllegalAddress; hang@N: streams do nothing
+//                         any more
+//   TEST_CUDART_FAULT_ONCE  a file: whoever can make it has the fault, others
+//   do
+//                         not
 #pragma once
 
 #include <stddef.h>
@@ -58,6 +64,9 @@ size_t test_cudart_allocated(void);
 // From now on every call fails with this cudaError_t, as after a crashed
 // kernel. 0 ends it, which no real device does.
 void test_cudart_break(int error);
+// The same after so many more calls of any function. Calls so far.
+void test_cudart_break_after(long calls, int error);
+long test_cudart_calls(void);
 
 #ifdef __cplusplus
 }  // extern "C"

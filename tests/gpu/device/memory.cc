@@ -61,11 +61,19 @@ c10::DataPtr DeviceAllocator::allocate(size_t bytes) const {
       free_.erase(found);
     }
   }
-  if (address == nullptr && cudaMalloc(&address, rounded) != cudaSuccess) {
-    cudaGetLastError();
-    // libtorch's words.
-    TORCH_CHECK(false, "CUDA out of memory. Tried to allocate ", rounded,
-                " bytes");
+  if (address == nullptr) {
+    const cudaError_t error = cudaMalloc(&address, rounded);
+    if (error == cudaErrorMemoryAllocation) {
+      cudaGetLastError();
+      size_t left = 0;
+      size_t total = 0;
+      cudaMemGetInfo(&left, &total);
+      // libtorch's words.
+      TORCH_CHECK(false, "CUDA out of memory. Tried to allocate ", rounded,
+                  " bytes (GPU ", index, "; ", total, " bytes total capacity; ",
+                  left, " bytes free)");
+    }
+    Check(error, "cudaMalloc");
   }
   return {address, new Block{address, rounded, index, stream, {}}, &Free,
           device};
@@ -112,7 +120,9 @@ class PinnedAllocator final : public c10::Allocator {
 }  // namespace
 
 void Check(cudaError_t error, const char* call) {
-  TORCH_CHECK(error == cudaSuccess, call, ": ", cudaGetErrorString(error));
+  // libtorch's words, with the call.
+  TORCH_CHECK(error == cudaSuccess, "CUDA error: ", cudaGetErrorString(error),
+              " (", call, ")");
 }
 
 c10::Allocator& DeviceMemory() { return Instance(); }

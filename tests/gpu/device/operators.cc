@@ -160,10 +160,10 @@ bool IsPinnedTensor(const Tensor& tensor, c10::optional<at::Device>) {
 }
 
 Tensor PinMemory(const Tensor& tensor, c10::optional<at::Device>) {
-  Tensor pinned =
-      at::detail::empty_generic(tensor.sizes(), &PinnedMemory(),
-                                c10::DispatchKeySet(c10::DispatchKey::CPU),
-                                tensor.scalar_type(), c10::nullopt);
+  // The order in memory is kept, as libtorch does.
+  Tensor pinned = at::detail::empty_strided_generic(
+      tensor.sizes(), tensor.strides(), &PinnedMemory(),
+      c10::DispatchKeySet(c10::DispatchKey::CPU), tensor.scalar_type());
   return pinned.copy_(tensor);
 }
 
@@ -171,6 +171,16 @@ Tensor PinMemory(const Tensor& tensor, c10::optional<at::Device>) {
 
 Tensor HostOf(const OptionalTensor& tensor) {
   return tensor.has_value() && tensor->defined() ? tensor->cpu() : Tensor();
+}
+
+// CPU kernels of 1.13 know little of half floats: they compute in floats, and
+// the result is rounded, as CUDA's do.
+bool IsHalf(const Tensor& tensor) {
+  return tensor.defined() && (tensor.scalar_type() == at::kHalf ||
+                              tensor.scalar_type() == at::kBFloat16);
+}
+Tensor Wide(const Tensor& tensor) {
+  return IsHalf(tensor) ? tensor.to(at::kFloat) : tensor;
 }
 
 // CUDA refuses operands of several devices; the fallback would take them. A
@@ -194,9 +204,10 @@ Tensor Convolution(const Tensor& x, const Tensor& weight,
   c10::optional<at::Device> device;
   RefuseOtherDevices(x, device, "convolution");
   RefuseOtherDevices(weight, device, "convolution");
-  return at::convolution(x.cpu(), weight.cpu(), HostOf(bias), stride, padding,
-                         dilation, transposed, output_padding, groups)
-      .to(x.device());
+  return at::convolution(Wide(x.cpu()), Wide(weight.cpu()), Wide(HostOf(bias)),
+                         stride, padding, dilation, transposed, output_padding,
+                         groups)
+      .to(x.options());
 }
 
 std::tuple<Tensor, Tensor, Tensor> ConvolutionBackward(
@@ -205,10 +216,10 @@ std::tuple<Tensor, Tensor, Tensor> ConvolutionBackward(
     at::IntArrayRef padding, at::IntArrayRef dilation, bool transposed,
     at::IntArrayRef output_padding, int64_t groups, std::array<bool, 3> mask) {
   const auto [dx, dw, db] = at::convolution_backward(
-      gradient.cpu(), x.cpu(), weight.cpu(), bias_sizes, stride, padding,
-      dilation, transposed, output_padding, groups, mask);
+      Wide(gradient.cpu()), Wide(x.cpu()), Wide(weight.cpu()), bias_sizes,
+      stride, padding, dilation, transposed, output_padding, groups, mask);
   const auto back = [&](const Tensor& tensor) {
-    return tensor.defined() ? tensor.to(x.device()) : tensor;
+    return tensor.defined() ? tensor.to(x.options()) : tensor;
   };
   return {back(dx), back(dw), back(db)};
 }
@@ -220,14 +231,14 @@ std::tuple<Tensor, Tensor, Tensor> BatchNorm(
     double momentum, double epsilon) {
   const Tensor host_mean = HostOf(mean);
   const Tensor host_variance = HostOf(variance);
-  const auto [y, saved_mean, saved_variance] =
-      at::native_batch_norm(x.cpu(), HostOf(weight), HostOf(bias), host_mean,
-                            host_variance, training, momentum, epsilon);
+  const auto [y, saved_mean, saved_variance] = at::native_batch_norm(
+      Wide(x.cpu()), HostOf(weight), HostOf(bias), host_mean, host_variance,
+      training, momentum, epsilon);
   if (training && host_mean.defined()) {
     mean->copy_(host_mean);
     variance->copy_(host_variance);
   }
-  return {y.to(x.device()), saved_mean.to(x.device()),
+  return {y.to(x.options()), saved_mean.to(x.device()),
           saved_variance.to(x.device())};
 }
 
@@ -262,6 +273,58 @@ void CheckOperands(const c10::OperatorHandle& op,
   }
 }
 
+// The operands as floats. Nothing: there were no half floats; else their type.
+c10::optional<at::ScalarType> Widen(torch::jit::Stack& stack,
+                                    size_t num_arguments) {
+  c10::optional<at::ScalarType> type;
+  const auto wide = [&type](const Tensor& tensor) {
+    if (IsHalf(tensor)) type = tensor.scalar_type();
+    return Wide(tensor);
+  };
+  for (size_t i = stack.size() - num_arguments; i < stack.size(); ++i) {
+    c10::IValue& value = stack[i];
+    if (value.isTensor()) {
+      value = wide(value.toTensor());
+    } else if (value.isTensorList()) {
+      std::vector<Tensor> tensors = value.toTensorVector();
+      for (Tensor& tensor : tensors) tensor = wide(tensor);
+      value = std::move(tensors);
+    }
+  }
+  return type;
+}
+
+// The operator in floats, if its operands are half floats; false if not.
+bool FallbackInFloats(const c10::OperatorHandle& op, torch::jit::Stack* stack,
+                      const torch::jit::Stack& operands) {
+  const c10::FunctionSchema& schema = op.schema();
+  *stack = operands;
+  const auto type = Widen(*stack, schema.arguments().size());
+  if (!type) return false;
+  const size_t below = stack->size() - schema.arguments().size();
+  at::native::cpu_fallback(op, stack);
+  for (size_t i = 0; i < schema.returns().size(); ++i) {
+    c10::IValue& value = (*stack)[below + i];
+    if (!value.isTensor() || !value.toTensor().defined() ||
+        value.toTensor().scalar_type() != at::kFloat) {
+      continue;
+    }
+    const c10::AliasInfo* alias = schema.returns()[i].alias_info();
+    if (alias == nullptr) {
+      value = value.toTensor().to(*type);
+      continue;
+    }
+    // What it writes to.
+    for (size_t j = 0; j < schema.arguments().size(); ++j) {
+      const c10::AliasInfo* written = schema.arguments()[j].alias_info();
+      if (written == nullptr || !(*written == *alias)) continue;
+      Tensor target = operands[below + j].toTensor();
+      value = target.copy_(value.toTensor());
+    }
+  }
+  return true;
+}
+
 void Fallback(const c10::OperatorHandle& op, torch::jit::Stack* stack) {
   CheckOperands(op, *stack);
   // Indices: 1.13 leaves lists of optional tensors where they are. (CUDA takes
@@ -276,7 +339,12 @@ void Fallback(const c10::OperatorHandle& op, torch::jit::Stack* stack) {
     }
     value = std::move(host);
   }
-  at::native::cpu_fallback(op, stack);
+  const torch::jit::Stack operands = *stack;
+  try {
+    at::native::cpu_fallback(op, stack);
+  } catch (const c10::Error&) {
+    if (!FallbackInFloats(op, stack, operands)) throw;
+  }
 }
 
 TORCH_LIBRARY_IMPL(aten, CUDA, m) {

@@ -46,6 +46,9 @@ struct WorkerOptions {
   std::vector<std::string> environment;
   // For --collective=nccl: the library with which NCCL is used.
   std::string nccl_plugin;
+  // Ends the process without its destructors: they would use a device that
+  // failed. Called by Run; must be set.
+  std::function<void(int code)> end_at_once;
 };
 
 // Thread-safe.
@@ -69,12 +72,25 @@ class Worker {
 // Exit codes of a worker beside 0.
 inline constexpr int kExitFailed = 1;      // this job cannot work here
 inline constexpr int kExitMasterLost = 3;  // the stream to the master broke
+inline constexpr int kExitDevice = 6;      // its GPU failed; others may train
 
 // Of this process, before it trains: a step allocates and frees the same large
 // buffers as the one before. By default their pages go back to the kernel each
 // time and are cleared when they come again, which took a quarter of a
 // convolution's time.
 void KeepFreedMemory();
+
+// One thing that a worker can compute with.
+struct DeviceFact {
+  bool found = false;
+  std::string name;
+  // What was found, or why it cannot be used.
+  std::string detail;
+  // What to do if it was not found.
+  std::string advice;
+};
+// What workers with these options would find on this machine (--show_devices).
+std::vector<DeviceFact> DescribeDevices(const WorkerOptions& options);
 
 // Compiles the model and returns the path of the result (--compile_only).
 absl::StatusOr<std::string> CompileModel(const WorkerOptions& options);

@@ -101,6 +101,7 @@ struct JobFlags {
   std::string device = "auto";
   bool gpu_sharing = false;
   std::string precision = "fp32";
+  std::string memory_format = "contiguous";
   double worker_timeout = 30;
   double step_timeout = 300;
   double load_timeout = 120;
@@ -176,6 +177,7 @@ struct JobFlags {
   std::string ps_addrs;
   std::string job_type;
   bool compile_only = false;
+  bool show_devices = false;
   int64_t ps_id = 0;
   std::string opt_type = "unknown";
   std::string opt_args;

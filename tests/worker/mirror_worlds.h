@@ -1,0 +1,148 @@
+// A world of two whose other member has the same gradients, for tests of steps
+// on a device.
+#pragma once
+
+#include <cuda_runtime_api.h>
+#include <gtest/gtest.h>
+#include <test_cudart.h>
+#include <torch/types.h>
+
+#include <cstring>
+#include <limits>
+#include <memory>
+#include <string>
+
+#include "elasticdl/collective/device_communicator.h"
+#include "elasticdl/common/mutex.h"
+#include "elasticdl/common/status.h"
+
+namespace elasticdl::worker::test {
+
+using collective::DataType;
+
+class Mirror : public collective::Communicator {
+ public:
+  int rank() const override { return 1; }
+  int size() const override { return 2; }
+  absl::Status AllReduce(void* data, size_t count, DataType type,
+                         absl::Duration) override {
+    ELASTICDL_RETURN_IF_ERROR(Count());
+    const torch::ScalarType scalar =
+        type == DataType::kFloat32 ? torch::kFloat32 : torch::kBFloat16;
+    torch::from_blob(data, {static_cast<int64_t>(count)}, scalar).mul_(2);
+    MutexLock lock(mu_);
+    if (poisoned_ >= 0 && calls_ == poisoned_call_) {
+      static_cast<float*>(data)[poisoned_] =
+          std::numeric_limits<float>::quiet_NaN();
+    }
+    return absl::OkStatus();
+  }
+  absl::Status Broadcast(void*, size_t, int, absl::Duration) override {
+    return absl::UnimplementedError("");
+  }
+  absl::Status AllGather(const void*, void*, size_t, absl::Duration) override {
+    return absl::UnimplementedError("");
+  }
+  absl::Status ReduceScatter(void*, size_t, DataType, absl::Duration) override {
+    return absl::UnimplementedError("");
+  }
+  absl::Status Barrier(absl::Duration) override { return absl::OkStatus(); }
+  void Abort(const std::string&) override {
+    MutexLock lock(mu_);
+    aborted_ = true;
+  }
+
+  // Of the call-th sum from the beginning, the other member's part has a NaN.
+  void Poison(int call, int at) {
+    MutexLock lock(mu_);
+    poisoned_call_ = call;
+    poisoned_ = at;
+  }
+  // The next such call fails.
+  void FailAfter(int calls) {
+    MutexLock lock(mu_);
+    fail_after_ = calls;
+  }
+
+ protected:
+  absl::Status Count() {
+    MutexLock lock(mu_);
+    ++calls_;
+    if (aborted_ || fail_after_-- == 0) {
+      return absl::AbortedError("rank 0 is gone");
+    }
+    return absl::OkStatus();
+  }
+
+ private:
+  Mutex mu_;
+  bool aborted_ ABSL_GUARDED_BY(mu_) = false;
+  int fail_after_ ABSL_GUARDED_BY(mu_) = -1;
+  int calls_ ABSL_GUARDED_BY(mu_) = 0;
+  int poisoned_call_ ABSL_GUARDED_BY(mu_) = 0;
+  int poisoned_ ABSL_GUARDED_BY(mu_) = -1;
+};
+
+// The same on the device, as a library with a stream of its own does it.
+class DeviceMirror : public Mirror, public collective::DeviceCommunicator {
+ public:
+  DeviceMirror() {
+    EXPECT_EQ(cudaStreamCreateWithFlags(&stream_, cudaStreamNonBlocking),
+              cudaSuccess);
+  }
+  ~DeviceMirror() override {
+    cudaStreamSynchronize(stream_);
+    cudaStreamDestroy(stream_);
+  }
+  collective::DeviceCommunicator* device() override { return this; }
+  int device_index() const override { return 0; }
+  absl::Status AllReduce(void*, size_t, DataType, absl::Duration) override {
+    return absl::InternalError("gradients of a device are summed there");
+  }
+  absl::Status AllReduce(void* data, size_t count, DataType type,
+                         collective::DeviceEvent event,
+                         absl::Duration) override {
+    const absl::Status status = Count();
+    auto* const sum = new Sum{data, count, type, status.ok()};
+    failed_ = failed_ || !status.ok();
+    const auto cuda_event = static_cast<cudaEvent_t>(event);
+    EXPECT_EQ(cudaStreamWaitEvent(stream_, cuda_event, 0), cudaSuccess);
+    EXPECT_EQ(cudaLaunchHostFunc(stream_, &Run, sum), cudaSuccess);
+    EXPECT_EQ(cudaEventRecord(cuda_event, stream_), cudaSuccess);
+    return absl::OkStatus();
+  }
+  absl::Status Wait(collective::DeviceEvent event, absl::Duration) override {
+    EXPECT_EQ(cudaEventSynchronize(static_cast<cudaEvent_t>(event)),
+              cudaSuccess);
+    return failed_ ? absl::AbortedError("rank 0 is gone") : absl::OkStatus();
+  }
+
+ private:
+  struct Sum {
+    void* data;
+    size_t count;
+    DataType type;
+    bool valid;
+  };
+  static void Run(void* context) {
+    const std::unique_ptr<Sum> sum(static_cast<Sum*>(context));
+    void* host = test_cudart_host(sum->data);
+    const size_t bytes = sum->count * collective::SizeOf(sum->type);
+    // What is left in the buffer of a sum that failed is anything.
+    if (!sum->valid) memset(host, 0x7F, bytes);
+    if (!sum->valid) return;
+    for (size_t i = 0; i < sum->count; ++i) {
+      if (sum->type == DataType::kFloat32) {
+        static_cast<float*>(host)[i] *= 2;
+      } else {
+        auto* const value = static_cast<at::BFloat16*>(host) + i;
+        *value = static_cast<float>(*value) * 2;
+      }
+    }
+  }
+
+  cudaStream_t stream_ = nullptr;
+  bool failed_ = false;
+};
+
+}  // namespace elasticdl::worker::test
