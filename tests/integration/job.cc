@@ -92,7 +92,7 @@ bool Job::WaitUntil(
 
 pid_t Job::WaitForWorker(int64_t worker_id) {
   const Json started = WaitForEvent("pod_started", [&](const Json& json) {
-    return json.at("id") == worker_id;
+    return json.at("type") == "worker" && json.at("id") == worker_id;
   });
   WaitForEvent("worker_ready", [&](const Json& json) {
     return json.at("worker_id") == worker_id;
