@@ -282,6 +282,17 @@ void JobTest::OpenGate(const std::string& gate) {
   ELASTICDL_CHECK(write(fd.get(), "x", 1) == 1);
 }
 
+Flags PsAudits(const std::string& audit) {
+  const size_t slash = audit.rfind('/');
+  Flags flags;
+  for (const std::string& name : List(audit.substr(0, slash))) {
+    if (name.rfind(audit.substr(slash + 1) + ".", 0) == 0) {
+      flags.push_back("--ps_audit=" + audit.substr(0, slash + 1) + name);
+    }
+  }
+  return flags;
+}
+
 std::vector<int64_t> CutBacks(const Job& job) {
   std::vector<int64_t> steps;
   for (const std::string& line : Lines(job.audit())) {

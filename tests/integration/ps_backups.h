@@ -18,9 +18,6 @@ namespace elasticdl::test {
 
 class PsBackups : public PsChaosTest {
  protected:
-  // --ps_backup=1 has no audits.
-  PsBackups() { audited_ = false; }
-
   std::unique_ptr<Job> StartBackedUp(const std::string& name, int64_t servers,
                                      Flags flags) {
     flags.push_back("--ps_backup=1");
@@ -49,8 +46,7 @@ class PsBackups : public PsChaosTest {
             continue;
           }
           current = what == "ps_backup_current" &&
-                    std::set<int64_t>{event.at("server"),
-                                      event.at("backup")} ==
+                    std::set<int64_t>{event.at("server"), event.at("backup")} ==
                         std::set<int64_t>{part, (part + 1) % servers};
         }
         if (!current) return false;
