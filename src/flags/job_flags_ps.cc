@@ -84,7 +84,8 @@ void AddPsFlags(JobCommand command, JobFlags* f, FlagSet* set) {
   set->Add("ps_audit", &f->ps_audit,
            Info(kPs,
                 "Server i writes the pushes that it has applied to FILE.i, one "
-                "JSON object per line.")
+                "JSON object per line; with --ps_backup=1, its copy of part j "
+                "to FILE.j-on-i.")
                .Value("FILE"));
   // A server hears it from its master.
   if (command == JobCommand::kPs) return;

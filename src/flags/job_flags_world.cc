@@ -177,11 +177,6 @@ absl::Status CheckBackup(const JobFlags& f) {
         "--ps_backup=1 needs --num_ps_pods=2 or more: a server's backup "
         "is another server");
   }
-  if (!f.ps_audit.empty()) {
-    return BadFlag(
-        "--ps_audit cannot be used with --ps_backup=1: the audit of a part "
-        "would end when its backup takes over");
-  }
   return absl::OkStatus();
 }
 

@@ -219,10 +219,10 @@ void EventLog::Part(const PartChange& change) {
   const char* name = "ps_takeover";
   if (change.kind == PartChange::Kind::kCurrent) name = "ps_backup_current";
   if (change.kind == PartChange::Kind::kBackupLost) name = "ps_backup_lost";
-  Write(Line(name)
-            .Add("part", change.part)
-            .Add("server", change.server)
-            .Add("term", change.term));
+  Line line(name);
+  line.Add("part", change.part).Add("server", change.server);
+  if (change.backup >= 0) line.Add("backup", change.backup);
+  Write(line.Add("term", change.term));
 }
 
 void EventLog::Scaled(int64_t from, int64_t to) {

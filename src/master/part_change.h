@@ -20,6 +20,8 @@ struct PartChange {
   // Of the primary.
   int server = 0;
   int64_t term = 0;
+  // kCurrent: of the backup.
+  int backup = -1;
   // kCurrent: every part has a current backup now.
   bool all_current = false;
   // For people.

@@ -236,7 +236,8 @@ ServerBackups::Decisions ServerBackups::OnState(absl::Time now, int server,
       part.backup = state.current();
       out.records.push_back(RecordOf(number));
       out.changes.push_back(
-          {PartChange::Kind::kCurrent, number, server, part.term, AllCurrent(),
+          {PartChange::Kind::kCurrent, number, server, part.term,
+           ServerOf(number, 1 - part.primary), AllCurrent(),
            absl::StrCat("the backup of part ", number, " on server ",
                         ServerOf(number, 1 - part.primary),
                         " has everything")});
@@ -356,7 +357,7 @@ void ServerBackups::Promote(int number, int index, Decisions& out,
   if (!other) return;
   out.changes.push_back(
       {PartChange::Kind::kTakeover, number, ServerOf(number, index), part.term,
-       /*all_current=*/false,
+       /*backup=*/-1, /*all_current=*/false,
        absl::StrCat("server ", ServerOf(number, index), " takes part ", number,
                     " of the model over from server ",
                     ServerOf(number, 1 - index),
@@ -391,7 +392,7 @@ void ServerBackups::Degrade(int number, const std::string& why,
   out.records.push_back(RecordOf(number));
   out.changes.push_back(
       {PartChange::Kind::kBackupLost, number, PrimaryOf(number), part.term,
-       /*all_current=*/false,
+       /*backup=*/-1, /*all_current=*/false,
        absl::StrCat("part ", number, " of the model on server ",
                     PrimaryOf(number), " has no backup now: ", why)});
 }

@@ -172,10 +172,6 @@ std::vector<PsProcess::PartPtr> PsProcess::Parts() const {
 absl::StatusOr<std::vector<PsProcess::PartPtr>> PsProcess::Host(
     const std::vector<int>& wanted) {
   if (job_.run().empty()) return absl::InternalError("the master names no run");
-  if (backups_ && !options_.audit.empty()) {
-    return absl::FailedPreconditionError(
-        "--ps_audit cannot be used in a job with --ps_backup=1");
-  }
   for (const PartPtr& part : Parts()) {
     if (!absl::c_linear_search(wanted, part->part())) GiveUp(part->part());
   }
@@ -253,6 +249,11 @@ absl::StatusOr<PsProcess::PartPtr> PsProcess::StartPart(int part) {
   if (backups_) server.memory_limit /= 2;
   if (!options_.audit.empty()) {
     server.audit = absl::StrCat(options_.audit, ".", part);
+    server.run = job_.run();
+    // Another server has the other copy.
+    if (part != options_.server) {
+      absl::StrAppend(&server.audit, "-on-", options_.server);
+    }
   }
   server.replicated = backups_;
   server.tell = [this](const v1::PsPartState& state) {

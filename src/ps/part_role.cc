@@ -36,8 +36,13 @@ bool PartRole::Assign(const v1::PsAssignment& assignment) {
 }
 
 PartRole::Tell PartRole::OnAck(int64_t position) {
+  if (acked_ < 0) {
+    first_acked_ = position;
+    first_lag_ = appended_ - position;
+  }
   acked_ = position;
-  if (state_ == State::kAlone && appended_ - acked_ <= kNearlyAll) {
+  if (state_ == State::kAlone &&
+      (appended_ - acked_ <= kNearlyAll || MostAhead() <= kNearlyAll)) {
     state_ = State::kJoining;
     join_at_ = appended_;
   }
@@ -76,7 +81,11 @@ std::optional<absl::Status> PartRole::MayAcknowledge(int64_t term,
   if (term != term_ || !primary()) {
     return absl::UnavailableError("another copy has taken over");
   }
-  if (state_ == State::kAlone) return absl::OkStatus();
+  if (state_ == State::kAlone) {
+    if (acked_ < 0) return absl::OkStatus();
+    if (position - acked_ <= MostAhead()) return absl::OkStatus();
+    return std::nullopt;
+  }
   if (state_ != State::kAsking && acked_ >= position) return absl::OkStatus();
   return std::nullopt;
 }

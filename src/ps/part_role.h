@@ -15,7 +15,9 @@
 //   a primary  the backup knows a newer term         kFenced
 //
 // An entry is acknowledged: in kAlone, when it is in the log; in kJoining and
-// kCurrent, when the backup has it, too; in the other states never. A copy is
+// kCurrent, when the backup has it, too; in the other states never. In kAlone,
+// while a backup catches up, one that is too far ahead of it waits: otherwise a
+// backup that is as fast as its primary would never have everything. A copy is
 // synchronized only in kAlone: a backup that the master may still call upon is
 // never overwritten.
 #pragma once
@@ -95,12 +97,19 @@ class PartRole {
   absl::Status CheckFollow(int64_t term) const;
 
  private:
+  // How far entries may be ahead of a backup that catches up: one more for two
+  // that it has got.
+  int64_t MostAhead() const { return first_lag_ - (acked_ - first_acked_) / 2; }
+
   State state_ = State::kNone;
   int64_t term_ = 0;
   std::string backup_address_;
   int64_t appended_ = 0;
   // -1: unknown.
   int64_t acked_ = -1;
+  // What was acked first, and how far that was behind.
+  int64_t first_acked_ = 0;
+  int64_t first_lag_ = 0;
   uint64_t incarnation_ = 0;
   bool followed_ = false;
   // kJoining: entries before it were acknowledged without the backup.

@@ -192,12 +192,10 @@ absl::Status PushLog::Replay(const std::string& path, bool last,
       if (frame.number != position_) return bad("an entry is missing");
       ELASTICDL_RETURN_IF_ERROR(
           Annotate(state.Check(entry, frame.payload), path));
-      const int64_t before = state.version();
       ELASTICDL_RETURN_IF_ERROR(
           Annotate(state.Apply(entry, frame.payload), path));
       if (options_.replayed != nullptr) {
-        ELASTICDL_RETURN_IF_ERROR(
-            options_.replayed(position_, entry, before, state.version()));
+        ELASTICDL_RETURN_IF_ERROR(options_.replayed(position_, entry, state));
       }
       ++position_;
       bytes_ += static_cast<int64_t>(frame.bytes);

@@ -31,10 +31,10 @@ class PushLog {
     // A snapshot is due when so many bytes were appended since the last one,
     // and as many as that one has, or some GiB.
     int64_t snapshot_bytes = int64_t{256} << 20;
-    // Told of each entry that is applied from the log, with the state's
-    // versions before and after it. Null: nobody.
+    // Told of each entry that is applied from the log, with the state after it.
+    // Null: nobody.
     std::function<absl::Status(int64_t number, const v1::PsEntry& entry,
-                               int64_t before, int64_t after)>
+                               const ServerState& state)>
         replayed = nullptr;
   };
   // Opens or creates the folder and brings `state`, which is new, to the end of

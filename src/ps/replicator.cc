@@ -16,7 +16,10 @@ namespace {
 
 constexpr absl::Duration kConnectTimeout = absl::Seconds(5);
 constexpr absl::Duration kSendTimeout = absl::Seconds(10);
-// A backup reads a whole snapshot before it answers.
+// A backup frees what it has first, which may be many gigabytes.
+constexpr absl::Duration kForgetTimeout = absl::Minutes(1);
+// It writes and reads a whole snapshot before it answers; its disk may be slow.
+constexpr absl::Duration kPieceTimeout = absl::Minutes(1);
 constexpr absl::Duration kSynchronizeTimeout = absl::Minutes(10);
 // Something is sent at least so often, and answered at once: a host that is
 // gone is noticed.
@@ -241,7 +244,7 @@ absl::Status Replicator::Synchronize(net::Socket& socket, LogReader& log,
   follow.set_snapshot_bytes(log.snapshot_bytes());
   ELASTICDL_RETURN_IF_ERROR(WriteMessage(socket, request, {}, kSendTimeout));
   ELASTICDL_ASSIGN_OR_RETURN(const v1::PsReply begun,
-                             Expect(socket, term, kSendTimeout));
+                             Expect(socket, term, kForgetTimeout));
   {
     MutexLock lock(mu_);
     if (role_.term() != term) return absl::CancelledError("not wanted");
@@ -255,7 +258,7 @@ absl::Status Replicator::Synchronize(net::Socket& socket, LogReader& log,
     if (piece.size() == 0) break;
     ELASTICDL_RETURN_IF_ERROR(Failpoint("ps.synchronize"));
     ELASTICDL_RETURN_IF_ERROR(WriteMessage(
-        socket, request, {{piece.data(), piece.size()}}, kSendTimeout));
+        socket, request, {{piece.data(), piece.size()}}, kPieceTimeout));
   }
   return Expect(socket, term, kSynchronizeTimeout).status();
 }

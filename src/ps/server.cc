@@ -45,7 +45,8 @@ absl::Status ServerImpl::OpenLog() {
   WriterMutexLock lock(state_mu_);
   if (!options_.audit.empty()) {
     ELASTICDL_ASSIGN_OR_RETURN(
-        audit_, PushAudit::Open(options_.audit, options_.server));
+        audit_,
+        PushAudit::Open({options_.audit, options_.server, options_.run}));
   }
   if (!options_.log_dir.empty()) {
     PushLog::Options log;
@@ -55,8 +56,8 @@ absl::Status ServerImpl::OpenLog() {
       // What was logged but not audited when the last process ended.
       log.replayed = [audit = audit_.get()](int64_t number,
                                             const v1::PsEntry& entry,
-                                            int64_t before, int64_t after) {
-        return audit->Write(number, entry, before, after);
+                                            const ServerState& state) {
+        return audit->Write(number, entry, state.version(), state.effect());
       };
     }
     auto opened = PushLog::Open(log, StateOptions(options_), state_);
@@ -73,8 +74,10 @@ absl::Status ServerImpl::OpenLog() {
               state_.version(), ", ", log_->position(), " entries");
     }
   }
-  if (audit_ != nullptr && (log_ == nullptr || log_->position() == 0)) {
-    return audit_->Clear();
+  // One of two copies begins when it hears what it is.
+  if (audit_ != nullptr && !options_.replicated &&
+      (log_ == nullptr || log_->position() == 0)) {
+    return audit_->Begin(/*term=*/0, /*position=*/0);
   }
   return absl::OkStatus();
 }
@@ -432,14 +435,13 @@ absl::Status ServerImpl::LogAndApply(const v1::PsEntry& entry,
     }
     ELASTICDL_RETURN_IF_ERROR(logged);
   }
-  const int64_t before = state_.version();
   absl::Status applied = Failpoint("ps.apply");
   if (applied.ok()) applied = state_.Apply(entry, payload);
   if (applied.ok() && audit_ != nullptr) {
     applied = Failpoint("ps.audit");
     const int64_t number = log_ == nullptr ? entries_++ : log_->position() - 1;
     if (applied.ok()) {
-      applied = audit_->Write(number, entry, before, state_.version());
+      applied = audit_->Write(number, entry, state_.version(), state_.effect());
     }
   }
   if (!applied.ok()) {

@@ -75,6 +75,9 @@ class ServerImpl : public Server, private FollowedServer {
       ABSL_SHARED_LOCKS_REQUIRED(state_mu_);
 
   absl::Status OpenLog();
+  // A server that cannot write its audit ends.
+  void NoteAudit(const absl::Status& written)
+      ABSL_EXCLUSIVE_LOCKS_REQUIRED(state_mu_);
   void AcceptAll();
   void Serve(int64_t id, net::Socket& socket);
   absl::Status ServeOne(net::Socket& socket, Follower* follower,

@@ -50,6 +50,9 @@ void ServerImpl::Assign(const v1::PsAssignment& assignment) {
     begins = replicator_->Assign(assignment, log_->position()) &&
              assignment.primary() && assignment.term() > before;
     state.set_serving(state_.version());
+    if (begins && audit_ != nullptr) {
+      NoteAudit(audit_->Begin(assignment.term(), log_->position()));
+    }
   }
   // Whoever waits for a bucket may have to ask another copy.
   NoteMove();
@@ -70,6 +73,12 @@ v1::PsCopy ServerImpl::Describe() const {
   copy.set_incarnation(incarnation_);
   replicator_->Describe(copy);
   return copy;
+}
+
+void ServerImpl::NoteAudit(const absl::Status& written) {
+  if (written.ok()) return;
+  broken_ = true;
+  End(written);
 }
 
 // ---- what the primary says ----
@@ -99,7 +108,12 @@ absl::Status ServerImpl::Replace(int64_t connection, ServerState state,
   ELASTICDL_RETURN_IF_ERROR(CheckFollow(connection));
   ELASTICDL_RETURN_IF_ERROR(log_->Restart(snapshot, position));
   state_ = std::move(state);
-  return absl::OkStatus();
+  if (audit_ == nullptr) return absl::OkStatus();
+  // After the log: what a successor finds in it and not in the audit must be of
+  // the term that the audit ends with.
+  const absl::Status written = audit_->Follow(followed_term_, position);
+  NoteAudit(written);
+  return written;
 }
 
 absl::Status ServerImpl::Follow(int64_t connection, const v1::PsEntry& entry,

@@ -74,6 +74,7 @@ absl::Status ServerState::Check(const v1::PsEntry& entry,
 
 absl::Status ServerState::Apply(const v1::PsEntry& entry,
                                 absl::string_view payload) {
+  effect_ = EntryEffect();
   switch (entry.entry_case()) {
     case v1::PsEntry::kDefinition:
       return Define(entry.definition());

@@ -36,6 +36,7 @@
 #include "elasticdl/ps/dense_layout.h"
 #include "elasticdl/v1/ps.pb.h"
 #include "embedding_table.h"
+#include "entry_effect.h"
 #include "wire.h"
 
 namespace elasticdl::ps {
@@ -61,6 +62,8 @@ class ServerState {
   // Only after Check said OK. An error means that memory ran out half way: the
   // state is not to be used any more.
   absl::Status Apply(const v1::PsEntry& entry, absl::string_view payload);
+  // Of the last entry that was applied. Not a part of the state.
+  const EntryEffect& effect() const { return effect_; }
 
   // Same errors as Check. `payload` has the ids; the answer's payload is
   // written to `out`.
@@ -252,6 +255,7 @@ class ServerState {
   std::set<int> awaited_;
   std::map<int, Leaving> leaving_;
   std::map<Name, Staged> staged_;
+  EntryEffect effect_;
 };
 
 }  // namespace elasticdl::ps

@@ -62,14 +62,20 @@ absl::Status ServerState::SetMap(const v1::PsMap& map) {
                       {map.owners().begin(), map.owners().end()}));
   // They were cut for the map before; whoever restores begins again.
   DropRestored(std::nullopt);
-  if (map.moves()) {
-    for (int bucket = 0; bucket < kBuckets; ++bucket) {
-      const bool mine = next.owner(bucket) == options_.server;
-      // Without values there is nothing to keep.
-      const bool had = initialized_ && map_.owner(bucket) == options_.server;
-      if (had && !mine) TakeOut(bucket, next.version());
-      if (mine && !had) awaited_.insert(bucket);
+  for (int bucket = 0; bucket < kBuckets; ++bucket) {
+    const bool mine = next.owner(bucket) == options_.server;
+    if (!map.moves()) {
+      if (mine) effect_.buckets.push_back(bucket);
+      continue;
     }
+    const bool owned = !map_.empty() && map_.owner(bucket) == options_.server;
+    // Without values there is nothing to keep.
+    const bool had = initialized_ && owned;
+    if (had && !mine) TakeOut(bucket, next.version());
+    if (mine && !had) awaited_.insert(bucket);
+    if (owned && !(had && mine)) effect_.buckets.push_back(bucket);
+  }
+  if (map.moves()) {
     // They were cut for the map before.
     staged_.clear();
     initialized_ = true;

@@ -263,6 +263,10 @@ absl::Status ServerState::ApplyPush(const v1::PsPush& push,
   ForgetBefore(push.oldest_epoch());
   Presence presence;
   ELASTICDL_RETURN_IF_ERROR(CheckName(push, presence));
+  effect_.catch_up = presence.here;
+  for (const auto& [bucket, there] : presence.arrived) {
+    if (there != presence.here) effect_.buckets.push_back(bucket);
+  }
   Remember(push);
   double rate = push.has_learning_rate() ? push.learning_rate()
                                          : optimizer_->learning_rate();

@@ -473,8 +473,6 @@ TEST(ValidateTest, RulesBetweenFlags) {
       {{"--distribution_strategy=Local", "--num_workers=2"}, "one worker"},
       {{"--ps_backup=1"}, "--ps_backup=1 needs parameter servers"},
       {{"--ps_backup=1", "--num_ps_pods=1"}, "needs --num_ps_pods=2 or more"},
-      {{"--ps_backup=1", "--num_ps_pods=2", "--ps_audit=x"},
-       "--ps_audit cannot be used with --ps_backup=1"},
       {{"--yaml=x"}, "--yaml needs --image"},
       {{"--relaunch_timeout_worker=false", "--task_timeout_secs=9"},
        "--task_timeout_secs=9 contradicts --relaunch_timeout_worker=false"},

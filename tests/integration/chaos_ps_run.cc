@@ -124,6 +124,7 @@ std::unique_ptr<Job> PsRun::StartServed(const std::string& name,
                  absl::StrCat("--model_params=dense=3000;pace=", pace()),
                  "--worker_timeout=2",
                  "--worker_start_timeout=30",
+                 "--ps_audit=" + Path(name + "-applied"),
                  absl::StrCat("--seed=", seed() % 1000)};
   flags.push_back(grads_to_wait_ == 0
                       ? std::string("--use_async")
@@ -186,7 +187,8 @@ std::string PsRun::Continue() {
 }
 
 std::string PsRun::Examine(Job& job) {
-  const testing::AssertionResult ledger = ChaosLedgerIsExact(job, kManyEpochs);
+  const testing::AssertionResult ledger = ChaosLedgerIsExact(
+      job, kManyEpochs, PsAudits(Path(job.name() + "-applied")));
   if (!ledger) tally_.ledger_violations = 1;
   std::string complaint = absl::StrCat(ledger.message(), CheckTally(job));
   if (!CutBacks(job).empty()) {

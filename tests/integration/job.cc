@@ -92,7 +92,7 @@ bool Job::WaitUntil(
 
 pid_t Job::WaitForWorker(int64_t worker_id) {
   const Json started = WaitForEvent("pod_started", [&](const Json& json) {
-    return json.at("id") == worker_id;
+    return json.at("type") == "worker" && json.at("id") == worker_id;
   });
   WaitForEvent("worker_ready", [&](const Json& json) {
     return json.at("worker_id") == worker_id;
@@ -280,6 +280,17 @@ void JobTest::OpenGate(const std::string& gate) {
   // Waits for the model, which opens the other end.
   const Fd fd(open((gate + "/gate").c_str(), O_WRONLY | O_CLOEXEC));
   ELASTICDL_CHECK(write(fd.get(), "x", 1) == 1);
+}
+
+Flags PsAudits(const std::string& audit) {
+  const size_t slash = audit.rfind('/');
+  Flags flags;
+  for (const std::string& name : List(audit.substr(0, slash))) {
+    if (name.rfind(audit.substr(slash + 1) + ".", 0) == 0) {
+      flags.push_back("--ps_audit=" + audit.substr(0, slash + 1) + name);
+    }
+  }
+  return flags;
 }
 
 std::vector<int64_t> CutBacks(const Job& job) {

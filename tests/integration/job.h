@@ -138,6 +138,9 @@ class JobTest : public ::testing::Test {
   const TempDir dir_;
 };
 
+// The files that servers have written with this --ps_audit, as flags of
+// ledger_check.
+Flags PsAudits(const std::string& audit);
 // Steps to which the model fell back, from the audit.
 std::vector<int64_t> CutBacks(const Job& job);
 // Numbers of the complete versions in a checkpoint folder, ascending.

@@ -5,6 +5,7 @@
 
 #include <cstdint>
 #include <memory>
+#include <set>
 #include <string>
 #include <vector>
 
@@ -17,9 +18,6 @@ namespace elasticdl::test {
 
 class PsBackups : public PsChaosTest {
  protected:
-  // --ps_backup=1 has no audits.
-  PsBackups() { audited_ = false; }
-
   std::unique_ptr<Job> StartBackedUp(const std::string& name, int64_t servers,
                                      Flags flags) {
     flags.push_back("--ps_backup=1");
@@ -34,8 +32,10 @@ class PsBackups : public PsChaosTest {
     }
     return count;
   }
-  // Waits until every part has a current backup: after the last loss of one,
-  // or the last takeover.
+  // Waits until every part has a current backup, after the last loss of one or
+  // the last takeover, and both copies are where they belong with so many
+  // servers: when servers have gone, one part must get another backup, which
+  // begins after ps_scaled.
   static bool WaitForBackups(Job& job, int64_t servers) {
     return job.WaitUntil("current backups", [&](const auto& events) {
       for (int64_t part = 0; part < servers; ++part) {
@@ -45,7 +45,9 @@ class PsBackups : public PsChaosTest {
           if (what.rfind("ps_", 0) != 0 || event.value("part", -1) != part) {
             continue;
           }
-          current = what == "ps_backup_current";
+          current = what == "ps_backup_current" &&
+                    std::set<int64_t>{event.at("server"), event.at("backup")} ==
+                        std::set<int64_t>{part, (part + 1) % servers};
         }
         if (!current) return false;
       }

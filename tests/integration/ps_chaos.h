@@ -22,10 +22,6 @@ class PsChaosTest : public ChaosTest {
  protected:
   static constexpr int64_t kMinibatches = kRecords / 8 * kEpochs;
 
-  // Servers write what they apply. The audit of one that came later, or that
-  // went, does not have everything.
-  bool audited_ = true;
-
   std::unique_ptr<Job> StartPs(const std::string& name, int64_t servers,
                                int64_t workers, const Flags& more) {
     Flags flags = {"--distribution_strategy=ParameterServerStrategy",
@@ -38,7 +34,7 @@ class PsChaosTest : public ChaosTest {
                    "--minibatch_size=8",
                    "--relaunch_on_worker_failure=50",
                    "--model_params=pace=" + pace()};
-    if (audited_) flags.push_back("--ps_audit=" + Path(name + "-applied"));
+    flags.push_back("--ps_audit=" + Path(name + "-applied"));
     flags.insert(flags.end(), more.begin(), more.end());
     return Train(name, flags);
   }
@@ -63,9 +59,11 @@ class PsChaosTest : public ChaosTest {
   }
   static void Kill(Job& job, const std::string& type, int64_t id,
                    int signal = SIGKILL) {
-    const pid_t pid = PidOf(job, type, id);
-    ASSERT_GT(pid, 0);
-    EXPECT_EQ(kill(pid, signal), 0);
+    // The newest may have been killed before, and its successor not be there.
+    EXPECT_TRUE(job.WaitUntil("a process to kill", [&](const auto&) {
+      const pid_t pid = PidOf(job, type, id);
+      return pid > 0 && kill(pid, signal) == 0;
+    }));
   }
   static std::map<std::string, double> LastMetrics(Job& job) {
     const std::vector<Json> evaluations = job.Events("evaluation");
@@ -74,13 +72,7 @@ class PsChaosTest : public ChaosTest {
   }
   // By the ledger and by every server's own audit.
   testing::AssertionResult IsExact(Job& job, int64_t epochs = kEpochs) {
-    if (!audited_) return ChaosLedgerIsExact(job, epochs);
-    Flags audits;
-    for (int64_t i = 0;; ++i) {
-      const std::string audit = Path(absl::StrCat(job.name(), "-applied.", i));
-      if (!FileExists(audit)) break;
-      audits.push_back("--ps_audit=" + audit);
-    }
+    const Flags audits = PsAudits(Path(job.name() + "-applied"));
     if (audits.empty()) return testing::AssertionFailure() << "no audits";
     return ChaosLedgerIsExact(job, epochs, audits);
   }

@@ -16,12 +16,7 @@ namespace {
 
 using ::testing::HasSubstr;
 
-class MovingTest : public PsChaosTest {
- protected:
-  MovingTest() { audited_ = false; }
-};
-
-class PsMoveTest : public MovingTest,
+class PsMoveTest : public PsChaosTest,
                    public testing::WithParamInterface<Mode> {};
 INSTANTIATE_TEST_SUITE_P(Modes, PsMoveTest, testing::Values(kAsync, kSync),
                          [](const auto& info) { return info.param.name; });
@@ -108,7 +103,7 @@ TEST_P(PsMoveTest, CheckpointsAreMadeMeanwhile) {
 // A server dies again and again at one point of a move: the one that gets
 // buckets, and one that gives them away.
 class PsMoveKillTest
-    : public MovingTest,
+    : public PsChaosTest,
       public testing::WithParamInterface<std::tuple<Mode, const char*>> {};
 INSTANTIATE_TEST_SUITE_P(
     Points, PsMoveKillTest,
@@ -137,7 +132,7 @@ TEST_P(PsMoveKillTest, TheMoveGoesOn) {
   EXPECT_THAT(job->Events("pod_ended"), testing::Not(testing::IsEmpty()));
 }
 
-TEST_F(MovingTest, NumbersThatCannotBe) {
+TEST_F(PsChaosTest, NumbersThatCannotBe) {
   const auto job = StartPs("numbers", 1, 1, {"--use_async"});
   Stroll();
   ASSERT_TRUE(WaitForSteps(*job, 5));

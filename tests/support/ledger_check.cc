@@ -8,9 +8,10 @@
 // A line {"cut_back": S} makes void every earlier line of a step above S.
 // --set_aside: these records must not be there at all. --partial: records may
 // be missing (training stopped early), but none may be there twice. --ps_audit:
-// what one parameter server has applied; each record that was committed must be
-// there exactly once, and (unless --partial) no other. Exit code 0 when all is
-// well, 1 with one line per finding, 2 for a bad call.
+// what one parameter server has applied, once for each file; each record that
+// was committed must be in each bucket exactly once, and (unless --partial) no
+// other (ps_audit_check.h). Exit code 0 when all is well, 1 with one line per
+// finding, 2 for a bad call.
 #include <cstdint>
 #include <cstdio>
 #include <exception>
@@ -22,6 +23,10 @@
 #include <utility>
 #include <vector>
 
+#include "support/ledger_counts.h"
+#include "support/ps_audit_check.h"
+
+namespace elasticdl::test {
 namespace {
 
 struct Line {
@@ -46,19 +51,6 @@ struct Arguments {
   std::vector<Range> set_aside;
   std::vector<std::string> ps_audits;
   bool partial = false;
-};
-
-// What is wrong; the first ones are printed.
-class Findings {
- public:
-  template <typename... Args>
-  void Add(const Args&... args) {
-    if (++count_ <= 20) (std::cout << ... << args) << "\n";
-  }
-  int64_t count() const { return count_; }
-
- private:
-  int64_t count_ = 0;
 };
 
 // NAME:BEGIN:END; the name may hold colons itself.
@@ -132,10 +124,6 @@ std::vector<Line> ReadAudit(const std::string& path, Findings& findings) {
   return lines;
 }
 
-// How often each record of one epoch's shard must be there, and is.
-using Counts = std::map<std::pair<int64_t, std::string>,
-                        std::map<int64_t, std::pair<int, int>>>;
-
 Counts Expected(const Arguments& arguments) {
   Counts counts;
   for (int64_t epoch = 0; epoch < arguments.epochs; ++epoch) {
@@ -189,66 +177,17 @@ int64_t Compare(const Counts& counts, bool partial, Findings& findings) {
   return total;
 }
 
-// How often a server has applied each record.
-using Applied =
-    std::map<std::pair<int64_t, std::string>, std::map<int64_t, int>>;
-
-Applied ReadPsAudit(const std::string& path, Findings& findings) {
-  std::ifstream file(path);
-  if (!file) throw std::runtime_error("cannot read " + path);
-  Applied applied;
-  std::string text;
-  int64_t version = 0;
-  while (std::getline(file, text)) {
-    const nlohmann::json json = nlohmann::json::parse(text);
-    if (json.at("version") < version) {
-      findings.Add(path, ": version ", json.at("version"), " after ", version);
-    }
-    version = json.at("version");
-    // To buckets that came from a server that did not have it.
-    if (json.value("catch_up", false)) continue;
-    auto& records = applied[{json.at("epoch"), json.at("shard")}];
-    for (int64_t i = json.at("begin"); i < json.at("end"); ++i) ++records[i];
-  }
-  return applied;
-}
-
-void ComparePs(const std::string& path, const Counts& counts, bool partial,
-               Findings& findings) {
-  Applied applied = ReadPsAudit(path, findings);
-  for (const auto& [shard, records] : counts) {
-    auto& mine = applied[shard];
-    for (const auto& [record, count] : records) {
-      const int committed = count.second;
-      const int found = mine[record];
-      mine.erase(record);
-      if (found == committed || (partial && committed == 0 && found == 1)) {
-        continue;
-      }
-      findings.Add(path, ": record ", record, " of ", shard.second,
-                   " in epoch ", shard.first, " was applied ", found,
-                   " times and committed ", committed, " times");
-    }
-  }
-  for (const auto& [shard, records] : applied) {
-    for (const auto& [record, count] : records) {
-      findings.Add(path, ": record ", record, " of ", shard.second,
-                   " in epoch ", shard.first, " is unknown");
-    }
-  }
-}
-
-}  // namespace
-
-int main(int argc, char** argv) {
+int Check(int argc, char** argv) {
   try {
     const Arguments arguments = ParseArguments(argc, argv);
     Findings findings;
     Counts counts = Expected(arguments);
     Count(ReadAudit(arguments.audit, findings), counts, findings);
     const int64_t total = Compare(counts, arguments.partial, findings);
-    for (const std::string& path : arguments.ps_audits) {
-      ComparePs(path, counts, arguments.partial, findings);
+    PsAuditCheck servers(findings);
+    for (const std::string& path : arguments.ps_audits) servers.Read(path);
+    if (!arguments.ps_audits.empty()) {
+      servers.Compare(counts, arguments.partial);
     }
     std::cout << findings.count() << " findings, " << total
               << " records committed\n";
@@ -258,3 +197,8 @@ int main(int argc, char** argv) {
     return 2;
   }
 }
+
+}  // namespace
+}  // namespace elasticdl::test
+
+int main(int argc, char** argv) { return elasticdl::test::Check(argc, argv); }

@@ -32,6 +32,8 @@ struct ServerOptions {
   size_t memory_limit = 0;
   // A file for the names of the pushes that are applied; "" = none.
   std::string audit;
+  // Names the run of the job there.
+  std::string run;
   // The part has two copies, and this is one of them: it answers nobody before
   // Assign says what it is. A log that cannot be read is given up: the other
   // copy may have all of it. Needs a log_dir.
