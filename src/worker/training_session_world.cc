@@ -40,7 +40,6 @@ absl::StatusOr<WorkDone> TrainingSession::EnterWorld() {
   auto levelled = BringLevel(*communicator, report);
   if (absl::IsFailedPrecondition(levelled.status())) return levelled.status();
   if (!levelled.ok()) {
-    catch_up_.Forget();
     BreakWorld(levelled.status());
     return done;
   }
@@ -88,6 +87,7 @@ absl::StatusOr<elastic::Levelled> TrainingSession::BringLevel(
   state.spans = replica_.State();
   state.fetch = [this] { return replica_.FetchState(); };
   state.store = [this] { return replica_.StoreState(); };
+  state.overwrite = [this] { catch_up_.Forget(); };
   state.meta = MakeDonorState().SerializeAsString();
   // Who waits for an evaluation or for the end has the time, and a cold or last
   // world has nothing else to do.
