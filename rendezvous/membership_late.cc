@@ -61,19 +61,22 @@ void Membership::HandleLate(absl::Time now) {
 void Membership::LevelLate(absl::Time now) {
   const int64_t generation = try_->world.generation;
   std::vector<int64_t> silent, outside;
+  // Members that trained together finish their step together, also those that
+  // are behind. In a world that broke, those are not held up by anything.
+  const auto trains = [this](int64_t id) {
+    return active_ ? active_->Has(id) : IsLevel(id);
+  };
   bool trainer_entered = false;
   for (size_t rank = 0; rank < try_->loads.size(); ++rank) {
     const Load& load = try_->loads[rank];
     const int64_t id = try_->world.members[rank].worker_id;
-    trainer_entered |= load.entered && IsLevel(id);
+    trainer_entered |= load.entered && trains(id);
     if (now < MemberDeadline(load)) continue;
     (load.entered ? silent : outside).push_back(id);
   }
-  // Members that trained together finish their step together. If none of them
-  // has entered, the step may just be a long one.
+  // If none of them has entered, the step may just be a long one.
   if (!trainer_entered) {
-    outside.erase(std::remove_if(outside.begin(), outside.end(),
-                                 [this](int64_t id) { return IsLevel(id); }),
+    outside.erase(std::remove_if(outside.begin(), outside.end(), trains),
                   outside.end());
   }
   if (silent.empty() && outside.empty()) {

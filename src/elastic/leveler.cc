@@ -128,6 +128,7 @@ absl::Status MoveState(collective::Communicator& communicator,
   const bool giving = communicator.rank() == donor;
   const bool in_place = giving || (take && !state.has_state);
   if (giving && state.fetch) ELASTICDL_RETURN_IF_ERROR(state.fetch());
+  if (in_place && take && state.overwrite) state.overwrite();
   const int64_t total = TotalBytes(state.spans);
   size_t largest = 0;
   for (const absl::Span<char>& span : state.spans) {
@@ -151,6 +152,7 @@ absl::Status MoveState(collective::Communicator& communicator,
   }
   if (!take) return absl::OkStatus();
   offset = 0;
+  if (!in_place && state.overwrite) state.overwrite();
   for (const absl::Span<char>& span : state.spans) {
     if (in_place) break;
     memcpy(span.data(), staging.data() + offset, span.size());

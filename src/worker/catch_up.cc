@@ -104,25 +104,25 @@ int64_t CatchUp::NextPiece() const {
   return std::clamp<int64_t>(units / grain_, 1, elastic::kMostPiece);
 }
 
-absl::StatusOr<bool> CatchUp::Pass(collective::Communicator& communicator,
-                                   int64_t piece, const Clock& clock) {
+absl::Status CatchUp::Pass(collective::Communicator& communicator,
+                           int64_t piece, const Clock& clock) {
   const absl::Time begin = clock.Now();
   const auto most = static_cast<size_t>(piece * grain_);
-  ELASTICDL_ASSIGN_OR_RETURN(const bool level, PassUnits(communicator, most));
+  ELASTICDL_RETURN_IF_ERROR(PassUnits(communicator, most));
   const absl::Time end = clock.Now();
   // The last piece may be smaller than it was meant to be.
-  if (!active()) return level;
+  if (!active()) return absl::OkStatus();
   piece_size_.Add(begin - std::exchange(last_end_, end), end - begin,
                   static_cast<double>(most) * BytesPerUnit());
-  return level;
+  return absl::OkStatus();
 }
 
-absl::StatusOr<bool> CatchUp::PassRest(collective::Communicator& communicator) {
+absl::Status CatchUp::PassRest(collective::Communicator& communicator) {
   return PassUnits(communicator, std::numeric_limits<size_t>::max());
 }
 
-absl::StatusOr<bool> CatchUp::PassUnits(collective::Communicator& communicator,
-                                        size_t most) {
+absl::Status CatchUp::PassUnits(collective::Communicator& communicator,
+                                size_t most) {
   const bool was_behind = behind();
   const auto call = static_cast<size_t>(
       std::max(1.0, static_cast<double>(kCallBytes) / BytesPerUnit()));
@@ -146,7 +146,7 @@ absl::StatusOr<bool> CatchUp::PassUnits(collective::Communicator& communicator,
                                                         : "stream.watch"));
     most -= piece.size();
   }
-  return was_behind && !behind();
+  return absl::OkStatus();
 }
 
 absl::Status CatchUp::Give(collective::Communicator& communicator,

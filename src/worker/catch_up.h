@@ -8,7 +8,6 @@
 #include <vector>
 
 #include "absl/status/status.h"
-#include "absl/status/statusor.h"
 #include "absl/time/time.h"
 #include "elasticdl/collective/communicator.h"
 #include "elasticdl/common/clock.h"
@@ -72,14 +71,14 @@ class CatchUp {
   // The donor: how much follows the next round.
   int64_t NextPiece() const;
   // Collective. A round is over at `now`; a piece follows, or all that is left.
-  // True: this member is level now.
-  absl::StatusOr<bool> Pass(collective::Communicator& communicator,
-                            int64_t piece, const Clock& clock);
-  absl::StatusOr<bool> PassRest(collective::Communicator& communicator);
+  // This member may be level afterwards, also after an error: others were not
+  // given what they still need then.
+  absl::Status Pass(collective::Communicator& communicator, int64_t piece,
+                    const Clock& clock);
+  absl::Status PassRest(collective::Communicator& communicator);
 
  private:
-  absl::StatusOr<bool> PassUnits(collective::Communicator& communicator,
-                                 size_t most);
+  absl::Status PassUnits(collective::Communicator& communicator, size_t most);
   // All members get the bytes of rank 0, in place if they are behind.
   absl::Status Give(collective::Communicator& communicator,
                     const std::vector<absl::Span<char>>& spans);

@@ -114,8 +114,9 @@ void Replica::FillMirror() {
   for (const torch::Tensor& slot : slots_) mirror_.Add(slot);
 }
 
+// Makes the parameters contiguous, too: members on all devices have the same
+// bytes then.
 absl::Status Replica::MoveToDevice() {
-  if (on_cpu()) return absl::OkStatus();
   const torch::NoGradGuard no_grad;
   for (auto [name, parameter] : network_->parameters()) {
     if (parameter.layout() != torch::kStrided) {
@@ -123,9 +124,10 @@ absl::Status Replica::MoveToDevice() {
           absl::StrCat("parameter '", name, "' is ", parameter.toString(),
                        ", which cannot be on ", device().str()));
     }
+    if (on_cpu() && parameter.is_contiguous()) continue;
     parameter.set_data(parameter.detach().to(device()).contiguous());
   }
-  MoveBuffers(network_->buffers(), device());
+  if (!on_cpu()) MoveBuffers(network_->buffers(), device());
   return absl::OkStatus();
 }
 

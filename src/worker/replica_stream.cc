@@ -20,8 +20,7 @@ size_t UnitsOf(const torch::Tensor& tensor) {
 std::vector<torch::Tensor> Replica::Untrained() const {
   std::vector<torch::Tensor> untrained;
   for (const auto& [name, parameter] : network_->parameters()) {
-    if (parameter.requires_grad() || !parameter.is_contiguous()) continue;
-    untrained.push_back(parameter);
+    if (!parameter.requires_grad()) untrained.push_back(parameter);
   }
   return untrained;
 }

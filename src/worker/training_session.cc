@@ -313,18 +313,19 @@ absl::Status TrainingSession::PassState(const elastic::RoundSummary& summary) {
   const bool was_behind = catch_up_.behind();
   collective::Communicator& communicator = *trainer_.communicator();
   const bool rests = halted_ || idle_;
-  const absl::StatusOr<bool> level =
+  const absl::Status passed =
       rests ? catch_up_.PassRest(communicator)
             : catch_up_.Pass(communicator, summary.piece, environment_.clock());
   if (was_behind) ELASTICDL_RETURN_IF_ERROR(trainer_.AcceptBuffers());
-  ELASTICDL_RETURN_IF_ERROR(level.status());
-  if (!*level) return absl::OkStatus();
-  has_state_ = true;
-  LogInfo("world ", world()->generation, ": level at step ", replica_.step());
-  v1::WorkerMessage message;
-  message.mutable_caught_up()->set_generation(world()->generation);
-  send_(std::move(message));
-  return absl::OkStatus();
+  // Also if what followed for others broke off.
+  if (was_behind && !catch_up_.behind()) {
+    has_state_ = true;
+    LogInfo("world ", world()->generation, ": level at step ", replica_.step());
+    v1::WorkerMessage message;
+    message.mutable_caught_up()->set_generation(world()->generation);
+    send_(std::move(message));
+  }
+  return passed;
 }
 
 void TrainingSession::SendIdle() {

@@ -46,7 +46,6 @@ absl::StatusOr<WorkDone> TrainingSession::EnterWorld() {
     return levelled.status();
   }
   if (!levelled.ok()) {
-    catch_up_.Forget();
     BreakWorld(levelled.status());
     return done;
   }
@@ -94,6 +93,7 @@ absl::StatusOr<elastic::Levelled> TrainingSession::BringLevel(
   state.spans = replica_.State();
   state.fetch = [this] { return replica_.FetchState(); };
   state.store = [this] { return replica_.StoreState(); };
+  state.overwrite = [this] { catch_up_.Forget(); };
   state.meta = MakeDonorState().SerializeAsString();
   // Who waits for an evaluation or for the end has the time, and a cold or last
   // world has nothing else to do.

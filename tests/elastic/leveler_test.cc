@@ -23,6 +23,8 @@ struct Member {
   std::string meta;
   bool may_stream = false;
   StateStream::Part part;
+  // How often it was told that its state is overwritten.
+  int overwritten = 0;
   // What it was told of its progress: bytes of so many.
   std::vector<std::pair<int64_t, int64_t>> moved;
 };
@@ -56,6 +58,7 @@ std::vector<absl::StatusOr<Levelled>> Level(std::vector<Member>& members) {
       state.may_stream = member.may_stream;
       state.units = 100;
       state.part = member.part;
+      state.overwrite = [&member] { ++member.overwritten; };
       LevelOptions options;
       options.timeout = absl::Seconds(30);
       options.moved = [&member](int64_t bytes, int64_t total) {
@@ -190,6 +193,19 @@ TEST(LevelerTest, AStragglerIsNotMadeToWait) {
   EXPECT_EQ(members[2].weights, members[0].weights);
 }
 
+// A part is worth something until then.
+TEST(LevelerTest, AMemberIsToldBeforeItsStateIsOverwritten) {
+  std::vector<Member> members = {MakeMember(7, 'a', ""), MakeMember(6, 'b', ""),
+                                 MakeMember(7, 'c', ""),
+                                 MakeMember(7, 'a', "")};
+  members[2].has_state = false;
+  for (const auto& result : Level(members)) ASSERT_TRUE(result.ok());
+  EXPECT_EQ(members[0].overwritten, 0);
+  EXPECT_EQ(members[1].overwritten, 1);
+  EXPECT_EQ(members[2].overwritten, 1);
+  EXPECT_EQ(members[3].overwritten, 0) << "it is level";
+}
+
 TEST(LevelerTest, TheFirstMemberIsNeverBehind) {
   std::vector<Member> members = {MakeMember(0, 'a', ""),
                                  MakeMember(6, 'b', "")};
@@ -211,6 +227,7 @@ TEST(LevelerTest, HalfAStateIsNotTakenOver) {
   ASSERT_TRUE(InitFailpoints("").ok());
   EXPECT_FALSE(results[0].ok());
   EXPECT_FALSE(results[1].ok());
+  EXPECT_EQ(members[1].overwritten, 0);
   EXPECT_TRUE(members[1].weights == std::vector<char>(20 << 20, 'b'));
 }
 

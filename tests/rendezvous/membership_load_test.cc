@@ -106,6 +106,32 @@ TEST_F(MembershipLoadTest, NobodyIsEvictedForTheStepOfAll) {
   EXPECT_THAT(Kinds(), ElementsAre(Kind::kPrepare));
 }
 
+// Who is behind takes part in that step, too.
+TEST_F(MembershipLoadTest, NobodyWhoIsBehindIsEvictedForTheStepOfAll) {
+  StartWorld(1);
+  Ready(2);
+  Answer(2, {1, 2});
+  Level(1, 2, {2});
+  Ready(3);
+  Answer(3, {1, 2, 3});
+  Loaded({3}, 3);
+  Advance(kEnterTimeout);
+  EXPECT_THAT(Kinds(), ElementsAre(Kind::kPrepare));
+}
+
+// The step is over: one that is behind has come from it.
+TEST_F(MembershipLoadTest, WhoIsBehindTellsThatTheStepIsOver) {
+  StartWorld(1);
+  Ready(2);
+  Answer(2, {1, 2});
+  Level(1, 2, {2});
+  Ready(3);
+  Answer(3, {1, 2, 3});
+  Loaded({2, 3}, 3);
+  Advance(kEnterTimeout);
+  EXPECT_EQ(The(Kind::kEvict).worker_id, 1);
+}
+
 TEST_F(MembershipLoadTest, AnUrgentWorldIsEnteredBeforeAllAreConnected) {
   Make(2);
   Ready(1);

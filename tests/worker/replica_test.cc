@@ -5,6 +5,7 @@
 #include <gtest/gtest.h>
 
 #include <algorithm>
+#include <cstring>
 #include <functional>
 #include <memory>
 #include <string>
@@ -22,9 +23,9 @@ using testing::HasSubstr;
 // One weight, and buffers of three types.
 class SmallNetwork : public model::Network {
  public:
-  explicit SmallNetwork(const torch::Tensor& buffer)
+  SmallNetwork(const torch::Tensor& buffer, const torch::Tensor& fixed)
       : parameters_{{"w", torch::ones({2}).set_requires_grad(true)},
-                    {"fixed", torch::ones({1})}},
+                    {"fixed", fixed}},
         buffers_{{"b", buffer}} {}
   const Tensors& parameters() const override { return parameters_; }
   const Tensors& buffers() const override { return buffers_; }
@@ -51,7 +52,7 @@ class SmallModel : public FaultyModel {
   SmallModel() : FaultyModel(CountedData()) {}
   absl::StatusOr<std::unique_ptr<model::Network>> CreateNetwork(
       const model::NetworkOptions&) override {
-    auto made = std::make_unique<SmallNetwork>(make_buffer());
+    auto made = std::make_unique<SmallNetwork>(make_buffer(), fixed);
     network = made.get();
     return made;
   }
@@ -62,6 +63,7 @@ class SmallModel : public FaultyModel {
   }
 
   std::function<torch::Tensor()> make_buffer = [] { return torch::zeros({2}); };
+  torch::Tensor fixed = torch::ones({1});
   bool scalar_loss = true;
   SmallNetwork* network = nullptr;
 };
@@ -141,6 +143,22 @@ TEST_F(ReplicaTest, ARestoredModelIsTheOneThatWasSaved) {
   // Of another model.
   loaded.variables.clear();
   EXPECT_FALSE(replica_->Restore(loaded).ok());
+}
+
+// Otherwise it would be in the state of members on a device only.
+TEST_F(ReplicaTest, AParameterThatIsNotTrainedIsInTheStateHoweverItIsStored) {
+  model_.fixed = torch::arange(6, torch::kFloat32).view({2, 3}).t();
+  Make();
+  // Two weights and their slots, then six numbers.
+  EXPECT_EQ(replica_->NumUnits(), 2u + 6u);
+  const std::vector<absl::Span<char>> state = replica_->State();
+  ASSERT_EQ(state.back().size(), 6 * sizeof(float));
+  std::vector<float> values(6);
+  memcpy(values.data(), state.back().data(), state.back().size());
+  EXPECT_THAT(values, testing::ElementsAre(0, 3, 1, 4, 2, 5));
+  model_.fixed = torch::ones({2, 2}).to_sparse();
+  EXPECT_TRUE(absl::IsInvalidArgument(
+      Replica::Create(model_, {1}, /*with_optimizer=*/true).status()));
 }
 
 TEST_F(ReplicaTest, TheLayoutTellsModelsApart) {

@@ -10,6 +10,7 @@
 #include <string>
 #include <vector>
 
+#include "elasticdl/common/failpoint.h"
 #include "members.h"
 
 namespace elasticdl::worker::test {
@@ -459,6 +460,46 @@ TEST_F(CatchUpTest, APartIsKeptInTheNextWorldOfTheSameStep) {
   WorkTogether({&p_, &q_, &r_});
   EXPECT_EQ(*q_.replica->StateDigest(), *p_.replica->StateDigest());
   EXPECT_EQ(*r_.replica->StateDigest(), *p_.replica->StateDigest());
+}
+
+// A world that breaks before anything was given takes nothing away.
+TEST_F(CatchUpTest, APartIsKeptWhenEnteringAWorldBreaksOff) {
+  Enter(1, {&p_}, Cold());
+  Enter(2, {&p_, &q_});
+  for (int i = 0; i < 5; ++i) Round(p_, {&p_, &q_});
+  Connect(3, {&p_, &q_, &r_});
+  WorkTogether({&p_, &q_}, [this] { network_.Lost(13); });
+  EXPECT_NE(q_.Take(v1::WorkerMessage::kWorldFailed), nullptr);
+  Enter(4, {&p_, &q_});
+  EXPECT_EQ(q_.replica->part()->have, 5u);
+  Round(p_, {&p_, &q_});
+  WorkTogether({&p_, &q_});
+  EXPECT_EQ(q_.replica->StateDigest(), p_.replica->StateDigest());
+}
+
+// Its turn ends before another's, for whom the world breaks.
+TEST_F(CatchUpTest, WhoHasAllOfItIsLevelThoughTheRestBreaksOff) {
+  Enter(1, {&p_}, Cold());
+  Enter(2, {&p_, &q_});
+  for (int i = 0; i < 5; ++i) Round(p_, {&p_, &q_});
+  Enter(3, {&p_, &q_, &r_});
+  Round(p_, {&p_, &q_, &r_});
+  Member s(14, network_, data_, InPieces());
+  Enter(4, {&p_, &q_, &r_, &s});
+  // Three pieces are left: q needs one, r two, s all of them.
+  ASSERT_TRUE(InitFailpoints("stream.give=error@2").ok());
+  WorkTogether({&p_, &q_, &r_, &s});
+  ASSERT_TRUE(InitFailpoints("").ok());
+  EXPECT_TRUE(q_.session->has_state());
+  EXPECT_NE(q_.Take(v1::WorkerMessage::kCaughtUp), nullptr);
+  EXPECT_NE(q_.Take(v1::WorkerMessage::kWorldFailed), nullptr);
+  EXPECT_FALSE(s.session->has_state());
+  EXPECT_EQ(s.Take(v1::WorkerMessage::kCaughtUp), nullptr);
+  // The donor is gone.
+  Enter(5, {&q_, &s});
+  EXPECT_EQ(q_.replica->StateDigest(), p_.replica->StateDigest());
+  WorkTogether({&q_, &s});
+  EXPECT_EQ(s.replica->StateDigest(), p_.replica->StateDigest());
 }
 
 TEST_F(CatchUpTest, TheShareOfAStepIsThatOfTheMembersThatTrain) {

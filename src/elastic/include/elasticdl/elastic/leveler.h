@@ -35,6 +35,9 @@ struct MemberState {
   // of what is elsewhere (on a device). May be empty.
   std::function<absl::Status()> fetch;
   std::function<absl::Status()> store;
+  // Before the spans are written: what was there, or a part of it, is worth
+  // nothing from then on. May be empty.
+  std::function<void()> overwrite;
   // Other data that the donor sends to all; any length.
   std::string meta;
   // As the donor: members that have nothing may catch up later, while the
