@@ -1,7 +1,8 @@
 # The commands that a person types. Everything else is CMake (CMakePresets.json).
 #
 #   make demo      dependencies, build, real data, train MNIST, evaluate
-#   make test      dependencies, build, all tests that need no cluster
+#   make test      dependencies, build, the tests that need no cluster: minutes
+#   make test-long the rest of them, with more kills, networks, test GPUs, Slurm
 #   make build     the programs, in build/bin
 #   make install   PREFIX=/usr/local
 #   make deb       Debian packages in build/deb: elasticdl-client, elasticdl
@@ -19,7 +20,7 @@ JOBS ?= $(shell nproc)
 DATA_DIR ?= $(or $(XDG_CACHE_HOME),$(HOME)/.cache)/elasticdl/data
 CMAKE_FLAGS ?=
 
-.PHONY: all deps deps-dev configure build demo test test-gpu install deb lint format asan asan-ci tsan \
+.PHONY: all deps deps-dev configure build demo test test-long test-gpu install deb lint format asan asan-ci tsan \
         bench bench-gpu chaos fuzz clean page-pictures testbed testbed-down test-kube
 
 all: build
@@ -46,7 +47,13 @@ demo: build
 test: configure
 	@cmake --build build -j $(JOBS)
 	@ctest --test-dir build -j $(JOBS) --output-on-failure --no-tests=error \
-	  -LE 'kube|gpu'
+	  -LE 'kube|gpu|long'
+
+# More kills, more networks, Slurm, MPI, GPUs on test devices.
+test-long: configure
+	@cmake --build build -j $(JOBS)
+	@ctest --test-dir build -j $(JOBS) --output-on-failure --no-tests=error \
+	  -L long
 
 # On a machine with a GPU and a libtorch with CUDA; skipped tests are shown.
 test-gpu: configure
