@@ -12,7 +12,7 @@
 namespace elasticdl::cli {
 namespace {
 
-using Json = nlohmann::ordered_json;
+using OrderedJson = nlohmann::ordered_json;
 
 const char* StateName(Finding::State state) {
   switch (state) {
@@ -43,7 +43,7 @@ std::string DescribeFindings(const std::vector<Finding>& findings) {
 std::string FindingsToJson(const std::vector<Finding>& findings) {
   std::string text;
   for (const Finding& finding : findings) {
-    const Json json = {{"state", StateName(finding.state)},
+    const OrderedJson json = {{"state", StateName(finding.state)},
                        {"name", finding.name},
                        {"detail", finding.detail},
                        {"advice", finding.advice}};
@@ -55,7 +55,7 @@ std::string FindingsToJson(const std::vector<Finding>& findings) {
 std::vector<Finding> FindingsFromJson(const std::string& text) {
   std::vector<Finding> findings;
   for (absl::string_view line : absl::StrSplit(text, '\n')) {
-    const Json json = ParseOrderedJson(line);
+    const OrderedJson json = ParseOrderedJson(line);
     if (!json.is_object()) continue;
     const auto field = [&](const char* key) {
       const auto it = json.find(key);

@@ -20,7 +20,7 @@ namespace {
 // Enough to show an error and what led to it.
 constexpr size_t kLastLogLines = 10;
 
-int Fail(const std::string& command, const absl::Status& status) {
+int FailCommand(const std::string& command, const absl::Status& status) {
   std::fprintf(stderr, "elasticdl %s: %s\n", command.c_str(),
                std::string(status.message()).c_str());
   return 1;
@@ -101,7 +101,7 @@ int RunLocalJob(const std::string& command, const flags::JobFlags& flags,
       allocation.has_value() && allocation->restarts > 0
           ? jobdir::JobLock::AcquireAgain(dir, owner)
           : jobdir::JobLock::Acquire(dir, owner);
-  if (!lock.ok()) return Fail(command, lock.status());
+  if (!lock.ok()) return FailCommand(command, lock.status());
   flags::KeyValues more = {
       {"job_name", flags.job_name},
       {"state_dir", flags.state_dir},
@@ -110,7 +110,7 @@ int RunLocalJob(const std::string& command, const flags::JobFlags& flags,
   if (flags.detach) more.emplace_back("progress", "none");
   const absl::StatusOr<std::string> argument =
       flags::PackedMasterArgument(set, more);
-  if (!argument.ok()) return Fail(command, argument.status());
+  if (!argument.ok()) return FailCommand(command, argument.status());
   LaunchOptions launch;
   launch.program = master_program;
   launch.args = {*argument};
