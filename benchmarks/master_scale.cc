@@ -48,6 +48,13 @@ class Worlds {
     changed_.NotifyAll();
     return true;
   }
+  // True for the first member that asks: one reports for all.
+  bool ClaimLevel(int64_t generation) {
+    MutexLock lock(mu_);
+    if (generation <= claimed_) return false;
+    claimed_ = generation;
+    return true;
+  }
   // Waits until a world of `size`, newer than `after`, is level. Returns when
   // that was.
   absl::Time WaitFor(int size, int64_t after) {
@@ -71,6 +78,7 @@ class Worlds {
   int64_t generation_ ABSL_GUARDED_BY(mu_) = 0;
   int size_ ABSL_GUARDED_BY(mu_) = 0;
   int connected_ ABSL_GUARDED_BY(mu_) = 0;
+  int64_t claimed_ ABSL_GUARDED_BY(mu_) = 0;
   absl::Time at_ ABSL_GUARDED_BY(mu_);
 };
 
@@ -122,7 +130,9 @@ class SimulatedWorker {
       Connect(message.offers().generation());
       return;
     } else if (message.has_switch_()) {
-      SayLevel(message.switch_().generation());
+      if (worlds_.ClaimLevel(message.switch_().generation())) {
+        SayLevel(message.switch_().generation());
+      }
       return;
     } else {
       return;

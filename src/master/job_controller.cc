@@ -29,8 +29,10 @@ bool JobController::LastCheckpointDue() const {
 void JobController::OnMessage(absl::Time now, ConnectionId connection,
                               const v1::WorkerMessage& message) {
   if (message.has_hello()) {
+    const bool known = registry_.IsReachable(message.hello().worker_id());
     OnHello(now, connection, message.hello());
-    Advance(now);
+    // Nothing follows from a worker that is not ready yet.
+    if (known || message.hello().resuming()) Advance(now);
     return;
   }
   Worker* const found = registry_.Find(connection);
@@ -45,9 +47,14 @@ void JobController::OnMessage(absl::Time now, ConnectionId connection,
     return OnTelemetry(now, connection, worker.id, message.telemetry());
   }
   switch (message.message_case()) {
-    case v1::WorkerMessage::kReady:
+    case v1::WorkerMessage::kReady: {
+      // It gets tasks when its world is level. Thousands may start at once.
+      const bool waits = HasWorld() && shards_known_ && !worker.resumed &&
+                         !stopping_.has_value();
       OnReady(now, connection, worker, message.ready());
+      if (waits) return;
       break;
+    }
     case v1::WorkerMessage::kProgress:
       OnProgress(now, worker, message.progress());
       break;
