@@ -2,6 +2,8 @@
 // pinned memory, the loss is put in, and the summed word comes back. Compared
 // with a step that only waits for the device. Run it on a GPU, or with
 // LD_PRELOAD=build/gpu-doubles/libelasticdl_test_device.so.
+#include "elasticdl/elastic/control_word.h"
+
 #include <torch/cuda.h>
 #include <torch/types.h>
 
@@ -11,7 +13,6 @@
 #include <vector>
 
 #include "device_stream.h"
-#include "elasticdl/elastic/control_word.h"
 
 namespace elasticdl::worker {
 namespace {

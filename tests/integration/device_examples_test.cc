@@ -1,6 +1,6 @@
 // Models of examples/ on the test device (tests/gpu/device), where it is
-// preloaded: what they learn is what they learn on the CPU, and in smaller types
-// nearly so.
+// preloaded: what they learn is what they learn on the CPU, and in smaller
+// types nearly so.
 #include <cstdlib>
 #include <string>
 
@@ -89,7 +89,10 @@ TEST_F(DeviceExamplesTest, PrecisionsLearnTheSame) {
                    "--evaluation_steps=40"};
     flags.insert(flags.end(), more.begin(), more.end());
     const auto job = TrainExample(name, "mnist.mlp.custom_model", flags);
-    return job->Events("evaluation").back().at("metrics").at("accuracy")
+    return job->Events("evaluation")
+        .back()
+        .at("metrics")
+        .at("accuracy")
         .get<double>();
   };
   const double floats = accuracy("fp32", {"--device=cpu"});
@@ -103,22 +106,21 @@ TEST_F(DeviceExamplesTest, PrecisionsLearnTheSame) {
         << precision;
   }
   // Two minibatches of half the size are one.
-  EXPECT_NEAR(accuracy("accumulated",
-                       {"--device=cpu", "--minibatch_size=16",
-                        "--accumulation_steps=2", "--shuffle=false"}),
-              floats, 0.05);
-  EXPECT_NEAR(accuracy("channels", {"--device=cuda:0",
-                                    "--memory_format=channels_last"}),
+  EXPECT_NEAR(
+      accuracy("accumulated", {"--device=cpu", "--minibatch_size=16",
+                               "--accumulation_steps=2", "--shuffle=false"}),
+      floats, 0.05);
+  EXPECT_NEAR(accuracy("channels",
+                       {"--device=cuda:0", "--memory_format=channels_last"}),
               floats, 0.02);
 }
 
 TEST_F(DeviceExamplesTest, HalfFloatsAreForGpus) {
   WriteExamples(Path("data"), 32, MakeImage<28, 1>);
   const auto job = Train(
-      "refused", {"--model_zoo=" ELASTICDL_EXAMPLES,
-                  "--model_def=mnist.mlp.custom_model",
-                  "--training_data=" + Path("data"), "--precision=fp16",
-                  "--device=cpu"});
+      "refused",
+      {"--model_zoo=" ELASTICDL_EXAMPLES, "--model_def=mnist.mlp.custom_model",
+       "--training_data=" + Path("data"), "--precision=fp16", "--device=cpu"});
   EXPECT_EQ(job->Wait(), 2);
   EXPECT_THAT(job->Output(), HasSubstr("--precision=fp16 is for GPUs"));
 }

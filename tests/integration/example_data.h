@@ -38,8 +38,8 @@ void MakeImage(std::mt19937& random, data::ExampleBuilder& record) {
   std::vector<float> image(kSize * kSize * kChannels);
   for (size_t i = 0; i < image.size(); ++i) {
     const int64_t row = static_cast<int64_t>(i) / (kSize * kChannels);
-    image[i] = static_cast<float>(random() % 50) +
-               (row / 2 == label ? 200.0F : 0.0F);
+    image[i] =
+        static_cast<float>(random() % 50) + (row / 2 == label ? 200.0F : 0.0F);
   }
   record.SetFloats("image", image);
   record.SetInt64("label", label);
