@@ -75,6 +75,7 @@ absl::StatusOr<int> Work(const flags::JobFlags& flags,
 
 int Main(const std::vector<std::string>& args) {
   worker::KeepFreedMemory();
+  worker::AvoidAmx();
   RaiseFileLimit();
   // Before any thread starts, so that all of them inherit the mask.
   process::SignalWatcher signals({SIGTERM, SIGINT});

@@ -397,8 +397,8 @@ absl::Status Replica::Export(const std::string& dir) {
   // Files for everybody: tensors of a device could be loaded only where there
   // is one.
   ELASTICDL_ASSIGN_OR_RETURN(const auto copy, model_.CreateNetwork({seed_}));
-  const elastic::Watchdog::Watch watch(watchdog_, "copying from the device");
   ELASTICDL_RETURN_IF_ERROR(OnDevice("copying the model to be exported", [&] {
+    const elastic::Watchdog::Watch watch(watchdog_, "copying from the device");
     CopyTensors(network_->parameters(), copy->parameters());
     CopyTensors(network_->buffers(), copy->buffers());
     return absl::OkStatus();

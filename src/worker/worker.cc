@@ -1,6 +1,7 @@
 #include "elasticdl/worker.h"
 
 #include <malloc.h>
+#include <stdlib.h>
 #include <torch/torch.h>
 
 #include <limits>
@@ -330,6 +331,10 @@ void KeepFreedMemory() {
   constexpr int kLargestBuffer = 1 << 30;
   mallopt(M_MMAP_THRESHOLD, kLargestBuffer);
   mallopt(M_TRIM_THRESHOLD, std::numeric_limits<int>::max());
+}
+
+void AvoidAmx() {
+  setenv("ONEDNN_MAX_CPU_ISA", "AVX512_CORE_BF16", /*overwrite=*/0);
 }
 
 absl::StatusOr<std::string> CompileModel(const WorkerOptions& options) {

@@ -63,7 +63,7 @@ TEST_F(DeviceFaultsTest, WhereverItFailsItIsToldAndTheProcessLives) {
   ASSERT_TRUE(Live(dir.path()).ok());
   const long calls = test_cudart_calls() - before;
   ASSERT_GT(calls, 100);
-  constexpr int kPlaces = 60;
+  constexpr int kPlaces = 24;
   for (int i = 0; i < kPlaces; ++i) {
     test_cudart_break_after(calls * i / kPlaces, cudaErrorIllegalAddress);
     const absl::Status status = Live(dir.path());

@@ -13,6 +13,7 @@
 #include <vector>
 
 #include "batch_mover.h"
+#include "elasticdl/worker.h"
 #include "layers_model.h"
 #include "loss_scale.h"
 #include "mirror_worlds.h"
@@ -41,6 +42,11 @@ checkpoint::Loaded Load(const checkpoint::OwnedSnapshot& saved) {
   std::sort(loaded.slots.begin(), loaded.slots.end(), by_name);
   return loaded;
 }
+
+[[maybe_unused]] const bool safe = [] {
+  AvoidAmx();
+  return true;
+}();
 
 // ---- the scale, alone ----
 

@@ -275,15 +275,20 @@ void CheckOperands(const c10::OperatorHandle& op,
 
 // The operands as floats. Nothing: there were no half floats; else their type.
 c10::optional<at::ScalarType> Widen(torch::jit::Stack& stack,
-                                    size_t num_arguments) {
+                                    const c10::FunctionSchema& schema) {
   c10::optional<at::ScalarType> type;
+  const size_t below = stack.size() - schema.arguments().size();
   const auto wide = [&type](const Tensor& tensor) {
     if (IsHalf(tensor)) type = tensor.scalar_type();
     return Wide(tensor);
   };
-  for (size_t i = stack.size() - num_arguments; i < stack.size(); ++i) {
+  for (size_t i = below; i < stack.size(); ++i) {
     c10::IValue& value = stack[i];
-    if (value.isTensor()) {
+    const std::string& name = schema.arguments()[i - below].name();
+    if (name == "input_dtype" && value.isInt()) {
+      // Of the operand of the forward pass, and so of the result.
+      value = static_cast<int64_t>(at::kFloat);
+    } else if (value.isTensor()) {
       value = wide(value.toTensor());
     } else if (value.isTensorList()) {
       std::vector<Tensor> tensors = value.toTensorVector();
@@ -299,7 +304,7 @@ bool FallbackInFloats(const c10::OperatorHandle& op, torch::jit::Stack* stack,
                       const torch::jit::Stack& operands) {
   const c10::FunctionSchema& schema = op.schema();
   *stack = operands;
-  const auto type = Widen(*stack, schema.arguments().size());
+  const auto type = Widen(*stack, schema);
   if (!type) return false;
   const size_t below = stack->size() - schema.arguments().size();
   at::native::cpu_fallback(op, stack);

@@ -79,6 +79,11 @@ inline constexpr int kExitDevice = 6;      // its GPU failed; others may train
 // time and are cleared when they come again, which took a quarter of a
 // convolution's time.
 void KeepFreedMemory();
+// Of this process, before it computes and before it has threads: oneDNN 2.6,
+// which libtorch 1.13 uses for bf16 on the CPU, ends with an illegal
+// instruction in its kernels for AMX. Users who set ONEDNN_MAX_CPU_ISA have
+// their will.
+void AvoidAmx();
 
 // One thing that a worker can compute with.
 struct DeviceFact {
