@@ -2,7 +2,7 @@
 """Deaths and joins with a large model.
 
     benchmarks/big_model.py [--sizes 1,64,1024] [--rounds 5] [--bin build/bin]
-                            [--workers 2] [--flags=...]
+                            [--workers 2] [--saves 5] [--flags=...]
 
 For each size of the state (MB: parameters, Adam's state), one job after the
 other, alternating: joiners are given the state in the background, and while all
@@ -15,12 +15,20 @@ stand still (--background_join_mb=0). In each job, `rounds` times:
 * the newest worker is killed (SIGKILL). Recovery: until the first step that is
   known to be committed by the others.
 
+With --saves N, another job per size saves N times, `--save_steps` steps apart:
+
+* held: how long a save kept the training thread from training, as the worker's
+  log says (the whole copy, for a state that is copied).
+* speed: bytes of the checkpoint by the time that it took, against `dd` with
+  fsync of the same number of bytes into the same folder, right after it.
+
 Peak: of a worker's memory (VmHWM, shared memory included), against the size of
 parameters, Adam's state and gradients.
 """
 import argparse
 import json
 import os
+import re
 import signal
 import statistics
 import subprocess
@@ -35,7 +43,7 @@ SHAPES = {1: (256, 1), 64: (1024, 5), 256: (2048, 5), 1024: (2048, 21),
 
 
 class Job:
-    def __init__(self, args, size, background, name):
+    def __init__(self, args, size, background, name, flags=()):
         self.args = args
         self.dir = tempfile.TemporaryDirectory()
         self.name = name
@@ -51,6 +59,7 @@ class Job:
             "--training_data=synthetic:records=100000,bytes=16",
             f"--minibatch_size={args.minibatch_size}", "--num_threads=1",
             "--num_epochs=0", f"--event_log={events}"] + args.flags
+        command += [flag.replace("DIR", self.dir.name) for flag in flags]
         if not background:
             command.append("--background_join_mb=0")
         self.process = subprocess.Popen(command, stdout=subprocess.DEVNULL)
@@ -178,6 +187,60 @@ def run(args, size, background):
     return result
 
 
+def dd_seconds(folder, size):
+    path = os.path.join(folder, "dd")
+    begin = time.time()
+    subprocess.run(["dd", "if=/dev/zero", f"of={path}", "bs=1M",
+                    f"count={max(1, size >> 20)}", "conv=fsync"], check=True,
+                   stderr=subprocess.DEVNULL)
+    took = time.time() - begin
+    os.unlink(path)
+    return took
+
+
+def folder_bytes(path):
+    return sum(os.path.getsize(os.path.join(path, name))
+               for name in os.listdir(path))
+
+
+def held_ms(text):
+    units = {"ns": 1e-6, "us": 1e-3, "ms": 1, "s": 1e3, "m": 6e4}
+    return sum(float(number) * units[unit] for number, unit in
+               re.findall(r"([0-9.]+)(ns|us|ms|m|s)", text))
+
+
+def saves(args, size):
+    job = Job(args, size, True, f"big{size}save",
+              ["--checkpoint_dir=DIR/ckpt", "--keep_checkpoint_max=2",
+               f"--checkpoint_steps={args.save_steps}"])
+    speeds, ratios, seen = [], [], 0
+    try:
+        for _ in range(args.saves):
+            event = job.wait(lambda e: e["event"] == "checkpoint", seen)
+            seen = job.seen.index(event) + 1
+            size_bytes = folder_bytes(event["path"])
+            seconds = event["ms"] / 1000
+            speeds.append(size_bytes / seconds / 2**20)
+            ratios.append(dd_seconds(job.dir.name, size_bytes) / seconds)
+        peak = job.peak_mb()
+        held = []
+        for root, _, files in os.walk(job.dir.name):
+            for name in files:
+                if not name.endswith(".log"):
+                    continue
+                with open(os.path.join(root, name), errors="replace") as file:
+                    held += [held_ms(found) for found in re.findall(
+                        r"held training up for (\S+)", file.read())]
+    finally:
+        job.stop()
+    text = (f"held {statistics.median(held):.1f} (max {max(held):.1f}) ms  "
+            if held else "")
+    print(f"{size:5} MB saves      {text}"
+          f"speed {statistics.median(speeds):.0f} MB/s, "
+          f"{statistics.median(ratios) * 100:.0f} % of dd "
+          f"(least {min(ratios) * 100:.0f})  peak {peak:.0f} MB", flush=True)
+
+
 def show(size, background, result):
     width, layers = SHAPES[size]
     parameters = layers * (width * width + width) + 3 * width + 1
@@ -200,15 +263,21 @@ def main():
     parser.add_argument("--measure", type=float, default=5,
                         help="seconds in which steps are counted")
     parser.add_argument("--bin", default="build/bin")
-    parser.add_argument("--only", choices=["background", "standing"])
+    parser.add_argument("--only", choices=["background", "standing", "saves"])
+    parser.add_argument("--saves", type=int, default=0)
+    parser.add_argument("--save_steps", type=int, default=10)
     parser.add_argument("--flags", nargs="*", default=[])
     args = parser.parse_args()
     print("ms; slower in %", flush=True)
     for size in [int(part) for part in args.sizes.split(",")]:
         for background in (True, False):
+            if args.only == "saves":
+                continue
             if args.only and background != (args.only == "background"):
                 continue
             show(size, background, run(args, size, background))
+        if args.saves:
+            saves(args, size)
     return 0
 
 

@@ -6,6 +6,18 @@
 #include "elasticdl/common/clock.h"
 
 namespace elasticdl::checkpoint {
+namespace {
+
+// Copying less takes a few milliseconds, and little memory.
+constexpr int64_t kLeastLiveBytes = 16 << 20;
+
+}  // namespace
+
+Saver::LiveRule AsyncSaver::live_rule() const {
+  LiveRule rule;
+  rule.least_bytes = kLeastLiveBytes;
+  return rule;
+}
 
 AsyncSaver::AsyncSaver(std::string dir, SaveOptions options)
     : dir_(std::move(dir)),

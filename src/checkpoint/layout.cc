@@ -222,4 +222,20 @@ std::string ModelSignature(absl::Span<const NamedTensor> variables,
   return absl::StrFormat("%016x", hash);
 }
 
+std::vector<size_t> CutIntoFiles(const std::vector<int64_t>& sizes,
+                                 int64_t max_bytes) {
+  std::vector<size_t> ends;
+  int64_t used = 0;
+  for (size_t i = 0; i < sizes.size(); ++i) {
+    const size_t begin = ends.empty() ? 0 : ends.back();
+    if (i > begin && used + sizes[i] > max_bytes) {
+      ends.push_back(i);
+      used = 0;
+    }
+    used += sizes[i];
+  }
+  ends.push_back(sizes.size());
+  return ends;
+}
+
 }  // namespace elasticdl::checkpoint::internal

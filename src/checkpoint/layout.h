@@ -62,6 +62,11 @@ std::string FormatFence(const Lineage& lineage);
 absl::StatusOr<Lineage> ParseFence(absl::string_view text,
                                    absl::string_view path);
 
+// Assigns consecutive items to files of up to `max_bytes` each, if possible:
+// the index after the last item of each file.
+std::vector<size_t> CutIntoFiles(const std::vector<int64_t>& sizes,
+                                 int64_t max_bytes);
+
 // Equal for models with the same names, types and shapes, and the same tables,
 // however many rows they have.
 std::string ModelSignature(absl::Span<const NamedTensor> variables,

@@ -1,9 +1,5 @@
 // Saving: writes all files to a temporary folder, then renames it.
-#include <fcntl.h>
-#include <unistd.h>
-
 #include <algorithm>
-#include <cerrno>
 #include <filesystem>
 #include <optional>
 #include <set>
@@ -13,13 +9,15 @@
 
 #include "absl/strings/str_cat.h"
 #include "elasticdl/checkpoint/checkpoint.h"
+#include "elasticdl/checkpoint/late_ledger.h"
 #include "elasticdl/common/clock.h"
-#include "elasticdl/common/crc32.h"
 #include "elasticdl/common/failpoint.h"
 #include "elasticdl/common/file.h"
 #include "elasticdl/common/log.h"
 #include "elasticdl/common/status.h"
+#include "file_writer.h"
 #include "layout.h"
+#include "live_writer.h"
 #include "scratch_folder.h"
 #include "table_pieces.h"
 #include "wire.h"
@@ -27,83 +25,18 @@
 namespace elasticdl::checkpoint {
 namespace {
 
+using internal::FileWriter;
 using internal::Manifest;
 using internal::ManifestFile;
 using internal::TablePiece;
 
-// Small pieces are gathered; large ones are written in parts of this size, so
-// that the checksum finds them in the CPU's cache.
-constexpr size_t kWriteBytes = 256 << 10;
-// Ids that are encoded together; they fit into the buffer above.
+// Ids that are encoded together; they fit into the buffer of a FileWriter.
 constexpr size_t kIdsAtATime = 16384;
-
-absl::Status Sync(int fd, const std::string& path) {
-  ELASTICDL_RETURN_IF_ERROR(Failpoint("checkpoint.fsync"));
-  if (fsync(fd) == 0) return absl::OkStatus();
-  return ErrnoToStatus(errno, absl::StrCat("fsync ", path));
-}
 
 absl::Status SyncFolder(const std::string& path) {
   ELASTICDL_RETURN_IF_ERROR(Failpoint("checkpoint.fsync"));
   return SyncDirectory(path);
 }
-
-// Writes one new file and tracks its size and checksum. Thread-compatible.
-class FileWriter {
- public:
-  FileWriter(const std::string& folder, std::string name)
-      : path_(JoinPath(folder, name)) {
-    entry_.name = std::move(name);
-    fd_.Reset(
-        open(path_.c_str(), O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, 0644));
-    if (!fd_.valid()) {
-      status_ = ErrnoToStatus(errno, absl::StrCat("create ", path_));
-    }
-  }
-
-  // An error is reported by Finish; data after it is dropped.
-  void Append(absl::string_view data) {
-    if (buffer_.size() + data.size() <= kWriteBytes) {
-      buffer_.append(data.data(), data.size());
-      return;
-    }
-    Flush();
-    for (; data.size() > kWriteBytes; data.remove_prefix(kWriteBytes)) {
-      Write(data.substr(0, kWriteBytes));
-    }
-    buffer_.append(data.data(), data.size());
-  }
-
-  // Syncs the file and returns its size and checksum.
-  absl::StatusOr<ManifestFile> Finish() {
-    Flush();
-    if (status_.ok()) status_ = Sync(fd_.get(), path_);
-    // Some file systems report a full disk only here.
-    if (fd_.valid() && close(fd_.Release()) != 0 && status_.ok()) {
-      status_ = ErrnoToStatus(errno, absl::StrCat("close ", path_));
-    }
-    if (!status_.ok()) return status_;
-    return entry_;
-  }
-
- private:
-  void Flush() {
-    if (!buffer_.empty()) Write(buffer_);
-    buffer_.clear();
-  }
-  void Write(absl::string_view data) {
-    if (status_.ok()) status_ = Failpoint("checkpoint.write");
-    if (status_.ok()) status_ = WriteAll(fd_.get(), data, path_);
-    entry_.crc32c = ExtendCrc32c(entry_.crc32c, data);
-    entry_.bytes += static_cast<int64_t>(data.size());
-  }
-
-  const std::string path_;
-  Fd fd_;
-  std::string buffer_;
-  ManifestFile entry_;
-  absl::Status status_;
-};
 
 absl::StatusOr<ManifestFile> WriteWhole(const std::string& folder,
                                         const char* name,
@@ -178,18 +111,16 @@ void WritePiece(const Item& item, FileWriter& writer) {
   }
 }
 
-// Assigns consecutive items to files of up to `max_bytes` each, if possible.
 std::vector<std::vector<Item>> Divide(const std::vector<Item>& items,
                                       int64_t max_bytes) {
-  std::vector<std::vector<Item>> files(1);
-  int64_t used = 0;
-  for (const Item& item : items) {
-    if (!files.back().empty() && used + item.bytes() > max_bytes) {
-      files.emplace_back();
-      used = 0;
-    }
-    files.back().push_back(item);
-    used += item.bytes();
+  std::vector<int64_t> sizes;
+  for (const Item& item : items) sizes.push_back(item.bytes());
+  std::vector<std::vector<Item>> files;
+  size_t begin = 0;
+  for (const size_t end : internal::CutIntoFiles(sizes, max_bytes)) {
+    files.emplace_back(items.begin() + static_cast<std::ptrdiff_t>(begin),
+                       items.begin() + static_cast<std::ptrdiff_t>(end));
+    begin = end;
   }
   return files;
 }
@@ -218,19 +149,24 @@ absl::Status WriteItems(const std::string& folder, const char* kind,
   return absl::OkStatus();
 }
 
+std::vector<Item> TensorItems(absl::Span<const NamedTensor> tensors) {
+  std::vector<Item> items;
+  for (const NamedTensor& tensor : tensors) {
+    items.push_back({&tensor, nullptr, {}});
+  }
+  return items;
+}
+
 absl::Status WriteModel(const std::string& folder, const Snapshot& snapshot,
                         int64_t max_bytes, Manifest& manifest) {
+  if (snapshot.live != nullptr) {
+    return internal::WriteLive(folder, snapshot, max_bytes, manifest);
+  }
   const std::vector<std::vector<TablePiece>> tables =
       internal::CutTables(snapshot.tables, max_bytes);
-  std::vector<Item> variables;
-  std::vector<Item> slots;
+  std::vector<Item> variables = TensorItems(snapshot.variables);
+  std::vector<Item> slots = TensorItems(snapshot.slots);
   std::string infos;
-  for (const NamedTensor& tensor : snapshot.variables) {
-    variables.push_back({&tensor, nullptr, {}});
-  }
-  for (const NamedTensor& tensor : snapshot.slots) {
-    slots.push_back({&tensor, nullptr, {}});
-  }
   for (const std::vector<TablePiece>& pieces : tables) {
     const TableRows& table = *pieces[0].table;
     infos += internal::EncodeTableInfo(table);
@@ -250,11 +186,11 @@ absl::Status WriteModel(const std::string& folder, const Snapshot& snapshot,
                     manifest);
 }
 
-absl::Status WriteAllFiles(const std::string& folder, const Snapshot& snapshot,
-                           const SaveOptions& options) {
+// Gives the snapshot its ledger and run, if they were not known before.
+absl::Status WriteAllFiles(const std::string& folder,
+                           const SaveOptions& options, Snapshot& snapshot) {
   Manifest manifest;
   manifest.version = snapshot.version;
-  manifest.lineage = snapshot.lineage;
   manifest.optimizer = snapshot.optimizer;
   manifest.optimizer_step = snapshot.optimizer_step;
   manifest.signature =
@@ -262,6 +198,13 @@ absl::Status WriteAllFiles(const std::string& folder, const Snapshot& snapshot,
   manifest.created = Clock::Real().WallNow();
   ELASTICDL_RETURN_IF_ERROR(
       WriteModel(folder, snapshot, options.max_file_bytes, manifest));
+  if (snapshot.late != nullptr) {
+    ELASTICDL_ASSIGN_OR_RETURN(LateLedger::Answer answer,
+                               snapshot.late->Wait());
+    snapshot.ledger = std::move(answer.ledger);
+    snapshot.lineage.run = std::move(answer.run);
+  }
+  manifest.lineage = snapshot.lineage;
   if (snapshot.ledger.has_value()) {
     ELASTICDL_ASSIGN_OR_RETURN(
         ManifestFile entry, WriteWhole(folder, internal::kLedgerName,
@@ -300,11 +243,10 @@ absl::Status CheckFence(const std::string& dir, const Lineage& lineage) {
 }
 
 absl::Status WriteVersion(const std::string& dir, const std::string& name,
-                          const Snapshot& snapshot,
-                          const SaveOptions& options) {
+                          const SaveOptions& options, Snapshot snapshot) {
   ELASTICDL_ASSIGN_OR_RETURN(internal::ScratchFolder folder,
                              internal::ScratchFolder::Create(dir, name));
-  ELASTICDL_RETURN_IF_ERROR(WriteAllFiles(folder.path(), snapshot, options));
+  ELASTICDL_RETURN_IF_ERROR(WriteAllFiles(folder.path(), options, snapshot));
   // Check only now, because writing the files may have taken minutes.
   ELASTICDL_RETURN_IF_ERROR(CheckFence(dir, snapshot.lineage));
   ELASTICDL_RETURN_IF_ERROR(folder.Publish(JoinPath(dir, name)));
@@ -344,7 +286,7 @@ absl::StatusOr<std::string> Save(const std::string& dir,
   internal::RemoveAbandoned(dir, Clock::Real().WallNow());
   const std::string name = internal::VersionName(snapshot.version);
   const std::string path = JoinPath(dir, name);
-  if (absl::Status status = WriteVersion(dir, name, snapshot, options);
+  if (absl::Status status = WriteVersion(dir, name, options, snapshot);
       !status.ok()) {
     return Annotate(status, absl::StrCat("save checkpoint ", path));
   }

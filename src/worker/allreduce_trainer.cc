@@ -99,7 +99,20 @@ absl::Status AllReduceTrainer::WarmUp(const v1::Task& task) {
 
 // ---- events ----
 
+void AllReduceTrainer::Interrupt(const std::string& reason) {
+  link_->Break(reason);
+  checkpoints_->HurryUp(reason);
+}
+
+void AllReduceTrainer::Abort(const std::string& reason) {
+  link_->AbortAll(reason);
+  checkpoints_->HurryUp(reason);
+}
+
 bool AllReduceTrainer::Hear(const v1::MasterMessage& message) {
+  if (message.has_prepare() && message.prepare().urgent()) {
+    checkpoints_->HurryUp("the world has ended");
+  }
   if (message.has_task() && message.task().type() == v1::TRAINING) {
     session_->AnnounceTask();
     source_->Add(message.task());

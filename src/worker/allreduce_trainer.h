@@ -53,8 +53,8 @@ class AllReduceTrainer : public Trainer {
   absl::Status WarmUp(const v1::Task& task);
 
   bool Hear(const v1::MasterMessage& message) override;
-  void Interrupt(const std::string& reason) override { link_->Break(reason); }
-  void Abort(const std::string& reason) override { link_->AbortAll(reason); }
+  void Interrupt(const std::string& reason) override;
+  void Abort(const std::string& reason) override;
   absl::Status Handle(const Event& event) override;
   bool HasWork() const override { return session_->HasWork(); }
   absl::Status Work() override;

@@ -55,9 +55,7 @@ CatchUp::CatchUp(const Options& options, Replica& replica)
       piece_size_(options.bandwidth) {
   // What is on a device is given as a whole.
   if (!replica.on_cpu()) return;
-  for (const auto& span : replica.State()) {
-    bytes_ += static_cast<int64_t>(span.size());
-  }
+  bytes_ = replica.StateBytes();
 }
 
 bool CatchUp::IsLarge() const {

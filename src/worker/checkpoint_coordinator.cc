@@ -25,6 +25,15 @@ v1::WorkerMessage MakeCheckpointDone(int64_t step, int64_t lineage,
   return message;
 }
 
+CheckpointCoordinator::CheckpointCoordinator(
+    const Deps& deps, std::unique_ptr<checkpoint::Saver> saver)
+    : deps_(deps),
+      saver_(std::move(saver)),
+      live_rule_(saver_ == nullptr ? checkpoint::Saver::LiveRule()
+                                   : saver_->live_rule()),
+      saves_live_(deps_.replica.on_cpu() &&
+                  deps_.replica.StateBytes() >= live_rule_.least_bytes) {}
+
 void CheckpointCoordinator::OnEntered(const rendezvous::World& world) {
   // Nobody confirmed the step of the copy, so the new world may have started
   // from an earlier one.
@@ -55,6 +64,8 @@ void CheckpointCoordinator::OnMasterBack() {
 
 bool CheckpointCoordinator::Due() const {
   if (saver_ == nullptr || deps_.interval <= 0) return false;
+  // What is not copied is read now or not at all.
+  if (saves_live_ && saves_under_way_ > 0) return false;
   // Not "a multiple of the interval": the step that was due may have been lost
   // in a change of worlds.
   return deps_.replica.step() / deps_.interval >
@@ -71,13 +82,61 @@ absl::Status CheckpointCoordinator::Begin() {
   unsettled_step_ = last_step_ = deps_.replica.step();
   const trace::ScopedKind timed(deps_.replica.step_clock(),
                                 trace::Kind::kCheckpointCopy);
-  // The copy is the pause of training; writing goes on beside it.
-  ELASTICDL_ASSIGN_OR_RETURN(const checkpoint::Snapshot view,
-                             deps_.replica.View());
-  unsettled_ = checkpoint::OwnedSnapshot::Copy(view);
-  unsettled_->snapshot.lineage.generation = deps_.session.lineage();
+  unsettled_.emplace();
+  unsettled_->lineage = deps_.session.lineage();
+  if (saves_live_) {
+    BeginLive(*unsettled_);
+  } else {
+    // The copy is the pause of training; writing goes on beside it.
+    ELASTICDL_ASSIGN_OR_RETURN(const checkpoint::Snapshot view,
+                               deps_.replica.View());
+    unsettled_->copy = checkpoint::OwnedSnapshot::Copy(view);
+    unsettled_->copy->snapshot.lineage.generation = unsettled_->lineage;
+  }
   OnRound();
   return absl::OkStatus();
+}
+
+void CheckpointCoordinator::BeginLive(Taken& taken) {
+  Replica::LiveView view = deps_.replica.ViewLive(live_rule_.options);
+  view.snapshot.snapshot.lineage.generation = taken.lineage;
+  taken.promise.emplace();
+  view.snapshot.snapshot.late = taken.promise->late();
+  live_step_ = deps_.replica.step();
+  {
+    MutexLock lock(mu_);
+    live_ = std::move(view.arrays);
+  }
+  Submit(live_step_, std::move(view.snapshot));
+}
+
+void CheckpointCoordinator::OnSaveDone() {
+  --saves_under_way_;
+  std::shared_ptr<checkpoint::LiveArrays> live;
+  {
+    MutexLock lock(mu_);
+    if (live_ == nullptr || !live_->finished()) return;
+    live = std::move(live_);
+  }
+  const absl::Status given_up = live->given_up();
+  if (given_up.ok()) {
+    LogInfo("the checkpoint of step ", live_step_, " held training up for ",
+            absl::FormatDuration(live->waited()));
+    return;
+  }
+  LogInfo("the checkpoint of step ", live_step_,
+          " was given up: ", given_up.message());
+  // It is due still.
+  if (last_step_ == live_step_) last_step_ = -1;
+}
+
+void CheckpointCoordinator::HurryUp(const std::string& reason) {
+  std::shared_ptr<checkpoint::LiveArrays> live;
+  {
+    MutexLock lock(mu_);
+    live = live_;
+  }
+  if (live != nullptr) live->GiveUpIfWaiting(reason);
 }
 
 void CheckpointCoordinator::AskLedger() {
@@ -93,7 +152,7 @@ void CheckpointCoordinator::AskLedger() {
   v1::WorkerMessage message;
   v1::CheckpointBegin& begin = *message.mutable_checkpoint_begin();
   begin.set_step(unsettled_step_);
-  begin.set_lineage(unsettled_->snapshot.lineage.generation);
+  begin.set_lineage(unsettled_->lineage);
   waiting_[unsettled_step_] = *std::move(unsettled_);
   unsettled_.reset();
   asked_generation_ = deps_.session.world()->generation;
@@ -103,12 +162,16 @@ void CheckpointCoordinator::AskLedger() {
 bool CheckpointCoordinator::OnLedger(const v1::LedgerReply& reply) {
   const auto found = waiting_.find(reply.step());
   if (found == waiting_.end()) return true;
-  checkpoint::OwnedSnapshot snapshot = std::move(found->second);
+  Taken taken = std::move(found->second);
   waiting_.erase(found);
   if (reply.has_ledger()) {
-    snapshot.snapshot.ledger = reply.ledger();
-    snapshot.snapshot.lineage.run = reply.run();
-    Submit(reply.step(), std::move(snapshot));
+    if (taken.promise.has_value()) {
+      taken.promise->Keep({reply.ledger(), reply.run()});
+      return true;
+    }
+    taken.copy->snapshot.ledger = reply.ledger();
+    taken.copy->snapshot.lineage.run = reply.run();
+    Submit(reply.step(), *std::move(taken.copy));
     return true;
   }
   // The master's ledger has moved on or was rolled back, so it has no ledger
@@ -138,8 +201,7 @@ void CheckpointCoordinator::Submit(int64_t step,
           events.PushKind(Event::Kind::kSaveDone);
         };
         if (absl::IsCancelled(path.status())) {
-          LogDebug("checkpoint of step ", step,
-                   " was overtaken by a newer one");
+          LogDebug("checkpoint of step ", step, ": ", path.status().message());
           return;
         }
         send(MakeCheckpointDone(step, lineage, path, clock.Now() - start));
@@ -148,6 +210,9 @@ void CheckpointCoordinator::Submit(int64_t step,
 
 void CheckpointCoordinator::Flush() {
   if (saver_ == nullptr) return;
+  // Nobody will say what their ledgers are.
+  unsettled_.reset();
+  waiting_.clear();
   const absl::Status status = saver_->Flush(kSaveTimeout);
   if (!status.ok()) LogError("saving the last checkpoint: ", status.message());
 }

@@ -3,6 +3,7 @@
 #include <cstring>
 
 #include "absl/strings/str_cat.h"
+#include "large_array.h"
 
 namespace elasticdl::worker {
 
@@ -33,11 +34,10 @@ absl::StatusOr<FlatParameters> FlatParameters::Adopt(
   if (total == 0) {
     return absl::InvalidArgumentError("the model has no trainable parameter");
   }
-  const auto floats = torch::TensorOptions(torch::kFloat32)
-                          .device(flat.parameters_[0].device());
-  flat.values_ = torch::empty({total}, floats);
-  flat.gradients_ = torch::zeros({static_cast<int64_t>(head) + total}, floats);
+  const c10::Device device = flat.parameters_[0].device();
   torch::NoGradGuard no_grad;
+  flat.values_ = MakeArray(total, device);
+  flat.gradients_ = MakeArray(static_cast<int64_t>(head) + total, device);
   for (size_t i = 0; i < flat.parameters_.size(); ++i) {
     const Slice& slice = flat.slices_[i];
     torch::Tensor& parameter = flat.parameters_[i];
@@ -53,6 +53,9 @@ absl::StatusOr<FlatParameters> FlatParameters::Adopt(
     flat.gradient_views_.push_back(view(flat.gradients_, head));
     parameter.mutable_grad() = flat.gradient_views_.back();
   }
+  TrimMemory();
+  // Touched here, and not in the first step.
+  flat.gradients_.zero_();
   return flat;
 }
 

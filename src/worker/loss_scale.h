@@ -26,6 +26,9 @@ class LossScale {
   absl::Span<char> bytes() {
     return {reinterpret_cast<char*>(&state_), sizeof(state_)};
   }
+  absl::Span<const char> bytes() const {
+    return {reinterpret_cast<const char*>(&state_), sizeof(state_)};
+  }
   // After the bytes were replaced: numbers that no scale has become those of
   // the beginning.
   void Check();

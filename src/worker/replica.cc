@@ -18,6 +18,7 @@
 #include "elasticdl/common/status.h"
 #include "elasticdl/elastic/control_word.h"
 #include "gradient_clip.h"
+#include "large_array.h"
 #include "table_fit.h"
 
 namespace elasticdl::worker {
@@ -154,8 +155,8 @@ absl::Status Replica::SetUpOptimizer() {
   clip_norm_ = GlobalClipNorm(optimizer_spec_);
   const size_t num_slots = optimizer_->slot_names().size();
   for (size_t i = 0; i < num_slots; ++i) {
-    slots_.push_back(torch::full_like(flat_->value_tensor(),
-                                      optimizer_->initial_slot_value(i)));
+    slots_.push_back(MakeArray(static_cast<int64_t>(flat_->size()), device()));
+    slots_[i].fill_(optimizer_->initial_slot_value(i));
     if (on_cpu()) slot_pointers_.push_back(slots_[i].data_ptr<float>());
   }
   return absl::OkStatus();
@@ -252,8 +253,17 @@ void Replica::ApplyGradients(double learning_rate) {
     ClipByGlobalNorm(clip_norm_, {gradients});
   }
   if (part_.has_value()) return ApplyToPart(learning_rate);
-  optimizer_->Apply(flat_->values(), flat_->gradients(), slot_pointers_.data(),
-                    flat_->size(), learning_rate, step_);
+  if (!live_.empty()) return ApplyLive(learning_rate);
+  ApplyTo(0, flat_->size(), learning_rate);
+}
+
+// Optimizers work element by element, and the arithmetic is the same wherever
+// an array is split: the bits do not depend on the ranges.
+void Replica::ApplyTo(size_t begin, size_t end, double learning_rate) {
+  std::vector<float*> slots;
+  for (float* slot : slot_pointers_) slots.push_back(slot + begin);
+  optimizer_->Apply(flat_->values() + begin, flat_->gradients() + begin,
+                    slots.data(), end - begin, learning_rate, step_);
 }
 
 absl::StatusOr<Outputs> Replica::Predict(const Features& features) {
@@ -277,15 +287,20 @@ std::vector<checkpoint::NamedTensor> Replica::Variables() const {
   std::vector<checkpoint::NamedTensor> variables;
   for (const auto* tensors : {&network_->parameters(), &network_->buffers()}) {
     for (const auto& [name, tensor] : *tensors) {
-      checkpoint::NamedTensor variable;
-      variable.name = name;
-      variable.dtype = ToDataType(tensor.scalar_type());
-      variable.shape = tensor.sizes().vec();
-      variable.bytes = Bytes(mirror_.Data(tensor), tensor.nbytes());
-      variables.push_back(std::move(variable));
+      variables.push_back(Variable(name, tensor));
     }
   }
   return variables;
+}
+
+checkpoint::NamedTensor Replica::Variable(const std::string& name,
+                                          const torch::Tensor& tensor) const {
+  checkpoint::NamedTensor variable;
+  variable.name = name;
+  variable.dtype = ToDataType(tensor.scalar_type());
+  variable.shape = tensor.sizes().vec();
+  variable.bytes = Bytes(mirror_.Data(tensor), tensor.nbytes());
+  return variable;
 }
 
 absl::StatusOr<checkpoint::Snapshot> Replica::ViewWithoutSlots() {
@@ -304,7 +319,12 @@ checkpoint::Snapshot Replica::Describe() const {
 
 absl::StatusOr<checkpoint::Snapshot> Replica::View() {
   ELASTICDL_ASSIGN_OR_RETURN(checkpoint::Snapshot snapshot, ViewWithoutSlots());
-  if (optimizer_ == nullptr) return snapshot;
+  snapshot.slots = Slots();
+  return snapshot;
+}
+
+std::vector<checkpoint::NamedTensor> Replica::Slots() const {
+  std::vector<checkpoint::NamedTensor> slots;
   for (size_t i = 0; i < slots_.size(); ++i) {
     for (const FlatParameters::Slice& slice : flat_->slices()) {
       checkpoint::NamedTensor slot;
@@ -313,17 +333,17 @@ absl::StatusOr<checkpoint::Snapshot> Replica::View() {
       const size_t bytes = sizeof(float);
       slot.bytes = Bytes(mirror_.Data(slots_[i]) + slice.offset * bytes,
                          slice.size * bytes);
-      snapshot.slots.push_back(std::move(slot));
+      slots.push_back(std::move(slot));
     }
   }
-  if (scales_loss()) {
+  if (optimizer_ != nullptr && scales_loss()) {
     checkpoint::NamedTensor slot;
     slot.name = checkpoint::SlotName(kLossScale, "loss_scale");
     slot.shape = {LossScale::kNumbers};
     slot.bytes = loss_scale_.bytes();
-    snapshot.slots.push_back(std::move(slot));
+    slots.push_back(std::move(slot));
   }
-  return snapshot;
+  return slots;
 }
 
 absl::Status Replica::FitTables(checkpoint::Loaded& loaded) const {
@@ -362,6 +382,7 @@ absl::Status Replica::Restore(checkpoint::Loaded& loaded) {
   ELASTICDL_RETURN_IF_ERROR(FetchState());
   const std::vector<checkpoint::NamedTensor> variables = Variables();
   ELASTICDL_RETURN_IF_ERROR(checkpoint::CheckCompatible(loaded, variables));
+  GiveUpLive("a checkpoint is restored");
   for (const checkpoint::NamedTensor& variable : variables) {
     const auto* source = loaded.FindVariable(variable.name);
     // The views are of our own tensors: writing to them is writing the model.
@@ -408,6 +429,7 @@ absl::Status Replica::Export(const std::string& dir) {
 
 absl::Status Replica::StartAnew() {
   ELASTICDL_ASSIGN_OR_RETURN(const auto fresh, model_.CreateNetwork({seed_}));
+  GiveUpLive("the model starts anew");
   step_ = 0;
   loss_scale_ = LossScale();
   return OnDevice("going back to the first weights", [&] {

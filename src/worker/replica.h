@@ -6,11 +6,13 @@
 #include <cstdint>
 #include <memory>
 #include <optional>
+#include <string>
 #include <vector>
 
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
 #include "autocast.h"
+#include "elasticdl/checkpoint/live_arrays.h"
 #include "elasticdl/checkpoint/snapshot.h"
 #include "elasticdl/elastic/state_stream.h"
 #include "elasticdl/elastic/watchdog.h"
@@ -97,6 +99,18 @@ class Replica {
   absl::StatusOr<checkpoint::Snapshot> View();
   // The optimizer's state is elsewhere.
   absl::StatusOr<checkpoint::Snapshot> ViewWithoutSlots();
+  // The same, to be saved while training goes on (replica_live.cc): nothing but
+  // the buffers is copied. On the CPU, with an optimizer. Whatever changes the
+  // state puts aside what has not been read yet, or gives the snapshot up.
+  struct LiveView {
+    checkpoint::OwnedSnapshot snapshot;
+    std::shared_ptr<checkpoint::LiveArrays> arrays;
+  };
+  LiveView ViewLive(const checkpoint::LiveOptions& options);
+  // Something replaces the state.
+  void GiveUpLive(const std::string& reason);
+  // Of parameters, optimizer state and buffers.
+  int64_t StateBytes();
   // Takes over variables, optimizer state (when it is of the same optimizer;
   // else it starts anew, with a warning) and step. Tables are converted in
   // `loaded` if they are of another strategy (table_fit.h); rows that live on
@@ -132,7 +146,7 @@ class Replica {
   std::vector<absl::Span<char>> BufferBytes();
   // From now on only this part of the ring is the model's, and updated;
   // nothing: all of it.
-  void SetPart(std::optional<elastic::StateStream::Part> part) { part_ = part; }
+  void SetPart(std::optional<elastic::StateStream::Part> part);
   const std::optional<elastic::StateStream::Part>& part() const {
     return part_;
   }
@@ -161,6 +175,13 @@ class Replica {
   std::vector<checkpoint::NamedTensor> Variables() const;
   std::vector<torch::Tensor> Untrained() const;
   void ApplyToPart(double learning_rate);
+  // Updates [begin, end) of the flat arrays.
+  void ApplyTo(size_t begin, size_t end, double learning_rate);
+  // With snapshots that are being read.
+  void ApplyLive(double learning_rate);
+  checkpoint::NamedTensor Variable(const std::string& name,
+                                   const torch::Tensor& tensor) const;
+  std::vector<checkpoint::NamedTensor> Slots() const;
   checkpoint::Snapshot Describe() const;
 
   model::Model& model_;
@@ -185,6 +206,8 @@ class Replica {
   trace::StepClock step_clock_;
   elastic::Watchdog* watchdog_ = nullptr;
   std::optional<elastic::StateStream::Part> part_;
+  // Snapshots that may still be read. Their readers are the other owners.
+  std::vector<std::shared_ptr<checkpoint::LiveArrays>> live_;
 };
 
 }  // namespace elasticdl::worker

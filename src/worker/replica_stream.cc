@@ -63,18 +63,17 @@ std::vector<absl::Span<char>> Replica::BufferBytes() {
   return spans;
 }
 
-// Optimizers work element by element, and the arithmetic is the same wherever
-// an array is split: what is updated here has the same bits as elsewhere.
+void Replica::SetPart(std::optional<elastic::StateStream::Part> part) {
+  if (part.has_value()) GiveUpLive("this member has only a part of the model");
+  part_ = part;
+}
+
 void Replica::ApplyToPart(double learning_rate) {
   const size_t size = flat_->size();
   for (const auto& range : elastic::RangesOf(*part_, NumUnits())) {
     const size_t begin = std::min(range.begin, size);
     const size_t end = std::min(range.end, size);
-    if (begin == end) continue;
-    std::vector<float*> slots;
-    for (float* slot : slot_pointers_) slots.push_back(slot + begin);
-    optimizer_->Apply(flat_->values() + begin, flat_->gradients() + begin,
-                      slots.data(), end - begin, learning_rate, step_);
+    if (begin < end) ApplyTo(begin, end, learning_rate);
   }
 }
 

@@ -7,6 +7,7 @@
 #include "elasticdl/common/failpoint.h"
 #include "elasticdl/common/log.h"
 #include "elasticdl/common/status.h"
+#include "large_array.h"
 #include "training_session.h"
 
 namespace elasticdl::worker {
@@ -93,7 +94,10 @@ absl::StatusOr<elastic::Levelled> TrainingSession::BringLevel(
   state.spans = replica_.State();
   state.fetch = [this] { return replica_.FetchState(); };
   state.store = [this] { return replica_.StoreState(); };
-  state.overwrite = [this] { catch_up_.Forget(); };
+  state.overwrite = [this] {
+    catch_up_.Forget();
+    replica_.GiveUpLive("another member's state replaces it");
+  };
   state.meta = MakeDonorState().SerializeAsString();
   // Who waits for an evaluation or for the end has the time, and a cold or last
   // world has nothing else to do.
@@ -152,10 +156,14 @@ absl::Status TrainingSession::StartCold(const rendezvous::World& world,
                   total);
       return absl::OkStatus();
     };
-    ELASTICDL_ASSIGN_OR_RETURN(
-        checkpoint::Loaded loaded,
-        environment_.LoadCheckpoint(world.restore_from, progress));
-    ELASTICDL_RETURN_IF_ERROR(replica_.Restore(loaded));
+    {
+      ELASTICDL_ASSIGN_OR_RETURN(
+          checkpoint::Loaded loaded,
+          environment_.LoadCheckpoint(world.restore_from, progress));
+      ELASTICDL_RETURN_IF_ERROR(replica_.Restore(loaded));
+    }
+    // As large as the state, and not needed any more.
+    TrimMemory();
     LogInfo("restored ", world.restore_from, " (step ", replica_.step(), ")");
   } else if (!fresh_) {
     ELASTICDL_RETURN_IF_ERROR(replica_.StartAnew());

@@ -55,7 +55,10 @@ Flags AllreduceRun::RandomFlags() {
 
 std::string AllreduceRun::RandomParams() {
   std::string params;
-  if (Chance(40)) params = "ballast=300000";
+  // Sometimes too large to be copied for a checkpoint.
+  if (Chance(40)) {
+    params = Chance(25) ? "ballast=2500000" : "ballast=300000";
+  }
   if (Chance(30)) {
     absl::StrAppend(&params, params.empty() ? "" : ";", "batch_norm=1");
   }

@@ -313,5 +313,25 @@ INSTANTIATE_TEST_SUITE_P(Points, KillInSaveTest,
                                          "checkpoint.rename=kill@1"),
                          [](const auto& info) { return NameOf(info.param); });
 
+// The model is too large to be copied: it is read while it is trained.
+TEST_F(ChaosKillTest, WhoSavesALargeModel) {
+  const std::string checkpoints = Path("checkpoints");
+  const auto job =
+      StartJob(2,
+               {"--checkpoint_steps=20", "--checkpoint_dir=" + checkpoints,
+                "--failpoints=0:checkpoint.write=kill@150;"
+                "1:checkpoint.write=kill@150"},
+               "ballast=2500000;batch_norm=1");
+  ASSERT_TRUE(WaitForWorld(*job, {0, 1}));
+  Walk();
+  ASSERT_TRUE(job->WaitUntil("a loss", [](const auto& events) {
+    return std::any_of(events.begin(), events.end(), [](const auto& event) {
+      return event.at("event") == "pod_ended";
+    });
+  }));
+  Finish(*job);
+  EXPECT_EQ(Versions(checkpoints).back(), job->End().at("step"));
+}
+
 }  // namespace
 }  // namespace elasticdl::test

@@ -22,7 +22,13 @@ class TestSaver : public checkpoint::Saver {
     checkpoint::OwnedSnapshot snapshot;
     Done done;
   };
-  explicit TestSaver(std::vector<Save>& saves) : saves_(saves) {}
+  TestSaver(std::vector<Save>& saves, bool live) : saves_(saves), live_(live) {}
+  LiveRule live_rule() const override {
+    LiveRule rule;
+    if (live_) rule.least_bytes = 1;
+    rule.options.slice_bytes = 64;
+    return rule;
+  }
   void Submit(checkpoint::OwnedSnapshot snapshot, Done done) override {
     saves_.push_back({std::move(snapshot), std::move(done)});
   }
@@ -33,18 +39,19 @@ class TestSaver : public checkpoint::Saver {
 
  private:
   std::vector<Save>& saves_;
+  const bool live_;
 };
 
 class CheckpointCoordinatorTest : public testing::Test {
  protected:
-  void Make(int64_t interval) {
+  void Make(int64_t interval, bool live = false) {
     checkpoints_ = std::make_unique<CheckpointCoordinator>(
         CheckpointCoordinator::Deps{interval, *a_.replica, *a_.session, events_,
                                     [this](v1::WorkerMessage message) {
                                       a_.sent.push_back(std::move(message));
                                     },
                                     a_.environment.time},
-        std::make_unique<TestSaver>(saves_));
+        std::make_unique<TestSaver>(saves_, live));
   }
   void EnterWorld(int64_t generation, std::vector<Member*> members,
                   int64_t saved_step = -1) {
@@ -244,6 +251,103 @@ TEST_F(CheckpointCoordinatorTest, FlushGivesUpOnASlowDisk) {
   Answer(Asked());
   checkpoints_->Flush();
   EXPECT_FALSE(checkpoints_->idle());
+}
+
+// ---- models that are not copied ----
+
+class LiveSaveTest : public CheckpointCoordinatorTest {
+ protected:
+  void SetUp() override {
+    if (!TestExecution().device.is_cpu()) {
+      GTEST_SKIP() << "what is on a device is copied";
+    }
+    Make(1, /*live=*/true);
+  }
+  // What the saver reads of the first tensor.
+  absl::StatusOr<std::vector<float>> ReadWeights(size_t save) {
+    const checkpoint::Snapshot& snapshot = saves_.at(save).snapshot.snapshot;
+    const absl::Span<const char> bytes = snapshot.variables.at(0).bytes;
+    std::vector<float> values(bytes.size() / sizeof(float));
+    const absl::Status status = snapshot.live->Read(
+        bytes.data(), bytes.size(), reinterpret_cast<char*>(values.data()));
+    if (!status.ok()) return status;
+    return values;
+  }
+  // Ends the first save.
+  void EndSave(const absl::StatusOr<std::string>& path) {
+    TestSaver::Save save = std::move(saves_.at(0));
+    saves_.erase(saves_.begin());
+    save.snapshot = checkpoint::OwnedSnapshot();
+    save.done(path);
+    checkpoints_->OnSaveDone();
+  }
+  bool HasLedger() {
+    const auto answer = saves_.at(0).snapshot.snapshot.late->Poll();
+    return answer.has_value() && answer->ok();
+  }
+  bool HasNoLedger() {
+    const auto answer = saves_.at(0).snapshot.snapshot.late->Poll();
+    return answer.has_value() && !answer->ok();
+  }
+};
+
+TEST_F(LiveSaveTest, TheSaveBeginsAtOnceAndReadsTheStepThatItIsOf) {
+  EnterWorld(1, {&a_, &b_});
+  Step({&a_, &b_});
+  const std::vector<float> then = ValuesOf(*a_.replica);
+  ASSERT_EQ(saves_.size(), 1u) << "before the step is settled";
+  EXPECT_FALSE(saves_[0].snapshot.snapshot.late->Poll().has_value());
+  Step({&a_, &b_});
+  EXPECT_NE(ValuesOf(*a_.replica), then);
+  const auto read = ReadWeights(0);
+  ASSERT_TRUE(read.ok()) << read.status();
+  EXPECT_EQ(*read, then);
+  EXPECT_EQ(Asked(), 1);
+  EXPECT_TRUE(Answer(1));
+  EXPECT_TRUE(HasLedger());
+  EXPECT_EQ(saves_.size(), 1u) << "the next one waits until it is done";
+  EndSave(std::string("dir/version-1"));
+  Step({&a_, &b_});
+  ASSERT_EQ(saves_.size(), 1u);
+  EXPECT_EQ(saves_[0].snapshot.snapshot.version, 3);
+}
+
+TEST_F(LiveSaveTest, WithoutALedgerItIsDropped) {
+  EnterWorld(1, {&a_, &b_});
+  Step({&a_, &b_});
+  EnterWorld(2, {&a_});
+  EXPECT_TRUE(HasNoLedger());
+  EndSave(absl::CancelledError("no ledger"));
+  EXPECT_EQ(a_.Take(v1::WorkerMessage::kCheckpointDone), nullptr);
+  checkpoints_->SaveThis();
+  EXPECT_EQ(Asked(), 1);
+  EXPECT_TRUE(Answer(1, /*granted=*/false));
+  EXPECT_TRUE(HasNoLedger());
+}
+
+TEST_F(LiveSaveTest, ANewMasterIsAskedAnew) {
+  EnterWorld(1, {&a_});
+  Step({&a_});
+  checkpoints_->OnMasterBack();
+  EXPECT_TRUE(HasNoLedger());
+}
+
+TEST_F(LiveSaveTest, AStateThatIsReplacedIsGivenUpAndIsDueAgain) {
+  EnterWorld(1, {&a_});
+  Step({&a_});
+  EXPECT_TRUE(Answer(Asked()));
+  ASSERT_TRUE(a_.replica->StartAnew().ok());
+  EXPECT_TRUE(absl::IsCancelled(ReadWeights(0).status()));
+  EndSave(absl::CancelledError("given up"));
+  Step({&a_});
+  EXPECT_EQ(saves_.size(), 1u);
+}
+
+TEST_F(LiveSaveTest, AtTheEndNobodyWaitsForALedger) {
+  EnterWorld(1, {&a_, &b_});
+  Step({&a_, &b_});
+  checkpoints_->Flush();
+  EXPECT_TRUE(HasNoLedger());
 }
 
 }  // namespace

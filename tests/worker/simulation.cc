@@ -15,9 +15,6 @@
 namespace elasticdl::worker::test {
 namespace {
 
-// About as long as a whole job of these sizes.
-constexpr int64_t kSlowSave = 3000;
-
 // One line: the kind of the message and its fields.
 std::string Describe(const google::protobuf::Message& message) {
   const auto* field = message.GetReflection()->GetOneofFieldDescriptor(
@@ -39,8 +36,9 @@ std::string SimulationOptions::ToString() const {
       " evaluation_steps=", evaluation_steps,
       " global_batch_size=", global_batch_size, " max_step=", max_step,
       " stop_after=", stop_after, " background_joins=", background_joins,
-      " join_bandwidth=", join_bandwidth, " kills=", kills, " leaves=", leaves,
-      " joins=", joins, " master_deaths=", master_deaths, " flaps=", flaps,
+      " join_bandwidth=", join_bandwidth, " live_saves=", live_saves,
+      " kills=", kills, " leaves=", leaves, " joins=", joins,
+      " master_deaths=", master_deaths, " flaps=", flaps,
       " slow_times=", slow_times, " failed_saves=", failed_saves,
       " slow_saves=", slow_saves, " failed_connections=", failed_connections);
 }
@@ -276,7 +274,7 @@ void Simulation::KillProcess(Worker& worker, const std::string& reason) {
   worker.to_master.resize(random_() % (worker.to_master.size() + 1));
   network_.Lost(worker.id);
   // What was being written is not there, or there without a word, now or later.
-  if (!worker.saves.empty() && Happens(60000)) {
+  if (!worker.saves.empty() && !worker.saves.front().live() && Happens(60000)) {
     Worker::Save& save = worker.saves.front();
     late_saves_.push_back(
         {{std::move(save.snapshot), std::move(save.trained)}, WhenSaved()});
@@ -292,56 +290,6 @@ void Simulation::TellPodEnd(Worker& worker) {
       {crashed, worker.end_reason.empty()
                     ? absl::StrCat("exit code ", worker.exit_code.value_or(0))
                     : worker.end_reason});
-}
-
-int64_t Simulation::WhenSaved() {
-  if (static_cast<int>(random_() % 1000) >= options_.slow_saves) return 0;
-  ++report_.slow_saves;
-  return report_.actions + static_cast<int64_t>(random_() % kSlowSave);
-}
-
-// Between the look at the fence and the rename some time passes, so that an old
-// writer may still get through.
-bool Simulation::Refused(const checkpoint::Snapshot& snapshot) {
-  return snapshot.lineage.IsAbandonedBy(fence_) && Happens(70000);
-}
-
-void Simulation::FinishSave(Worker& worker) {
-  Worker::Save save = std::move(worker.saves.front());
-  worker.saves.pop_front();
-  const int64_t step = save.snapshot.snapshot.version;
-  if (Refused(save.snapshot.snapshot)) {
-    save.done(absl::FailedPreconditionError("fenced"));
-    return;
-  }
-  if (static_cast<int>(random_() % 1000) < options_.failed_saves) {
-    ++report_.failed_saves;
-    Note(absl::StrCat("worker ", worker.id, " cannot save step ", step));
-    save.done(absl::ResourceExhaustedError("disk full"));
-    return;
-  }
-  ++report_.checkpoints;
-  Note(absl::StrCat("worker ", worker.id, " has saved step ", step));
-  disk_[step] = {std::move(save.snapshot), std::move(save.trained)};
-  save.done(absl::StrCat(kDisk, "/version-", step));
-}
-
-void Simulation::FinishLateSave() {
-  Saved late = std::move(late_saves_.back().saved);
-  late_saves_.pop_back();
-  if (Refused(late.snapshot.snapshot)) return;
-  const int64_t step = late.snapshot.snapshot.version;
-  Note(absl::StrCat("version ", step, " of a dead writer appears"));
-  disk_.emplace(step, std::move(late));
-}
-
-bool Simulation::HurrySaves() {
-  for (const auto& worker : workers_) {
-    if (worker->ended || worker->saves.empty()) continue;
-    worker->saves.front().ready_at = 0;
-    return true;
-  }
-  return false;
 }
 
 void Simulation::RestartMaster() {
@@ -413,8 +361,12 @@ std::vector<std::function<void()>> Simulation::PossibleActions() {
     if (worker->actor != nullptr && worker->actor->ready()) {
       actions.emplace_back([=] { RunWorker(*worker); });
     }
-    if (!worker->saves.empty() &&
-        worker->saves.front().ready_at <= report_.actions) {
+    if (!worker->saves.empty() && worker->saves.front().live()) {
+      if (CanGoOnWithSave(*worker)) {
+        actions.emplace_back([=] { GoOnWithSave(*worker); });
+      }
+    } else if (!worker->saves.empty() &&
+               worker->saves.front().ready_at <= report_.actions) {
       actions.emplace_back([=] { FinishSave(*worker); });
     }
   }

@@ -41,6 +41,8 @@ struct SimulationOptions {
   // second (0 = as fast as may be).
   bool background_joins = false;
   double join_bandwidth = 0;
+  // Models are not copied before they are saved, but read while they change.
+  bool live_saves = false;
   // How often each happens, of 100,000 actions, and how many faults there are
   // at most: after them the job must come to its end.
   int kills = 0;
@@ -79,6 +81,8 @@ struct SimulationReport {
   int checkpoints = 0;
   int failed_saves = 0;
   int slow_saves = 0;
+  // Not copied first.
+  int live_saves = 0;
   int evaluations = 0;
   // Jobs that ended before their data.
   int early_ends = 0;
@@ -164,6 +168,12 @@ class Simulation : public master::WorkerPort, public master::JobObserver {
   void KeepWeights(Worker& worker);
   void KillProcess(Worker& worker, const std::string& reason);
   void TellPodEnd(Worker& worker);
+  // A save that is not a copy is read bit by bit, and is one when its ledger is
+  // known.
+  bool CanGoOnWithSave(Worker& worker);
+  void GoOnWithSave(Worker& worker);
+  absl::Status ReadSome(Worker& worker);
+  absl::Status MakeCopy(Worker& worker);
   void FinishSave(Worker& worker);
   void FinishLateSave();
   bool Refused(const checkpoint::Snapshot& snapshot);

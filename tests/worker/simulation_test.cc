@@ -34,6 +34,7 @@ void Add(SimulationReport& all, const SimulationReport& one) {
   all.checkpoints += one.checkpoints;
   all.failed_saves += one.failed_saves;
   all.slow_saves += one.slow_saves;
+  all.live_saves += one.live_saves;
   all.early_ends += one.early_ends;
   all.evaluations += one.evaluations;
 }
@@ -60,6 +61,7 @@ SimulationReport RunSeeds(
       options.background_joins = true;
       options.join_bandwidth = static_cast<double>(more() % 20) * 5000;
     }
+    options.live_saves = more() % 2 == 0;
     Simulation simulation(options);
     const absl::Status status = simulation.Run();
     EXPECT_TRUE(status.ok()) << status.message();
@@ -72,12 +74,12 @@ SimulationReport RunSeeds(
       "%u schedules from seed %u, %.0f per second: %lld actions, %lld "
       "messages, %d worlds, %d kills, %d leaves, %d joins, %d deaths of the "
       "master, %d cut backs, %d checkpoints, %d failed and %d slow saves, %d "
-      "evaluations, %d early ends, %d caught up\n",
+      "evaluations, %d early ends, %d caught up, %d live saves\n",
       done, first_seed, done / seconds, static_cast<long long>(all.actions),
       static_cast<long long>(all.messages), all.worlds, all.kills, all.leaves,
       all.joins, all.master_deaths, all.cut_backs, all.checkpoints,
       all.failed_saves, all.slow_saves, all.evaluations, all.early_ends,
-      all.caught_up);
+      all.caught_up, all.live_saves);
   return all;
 }
 
@@ -191,6 +193,7 @@ TEST(SimulationTest, SlowAndFailedSaves) {
       });
   ExpectSome(all.failed_saves);
   ExpectSome(all.slow_saves);
+  ExpectSome(all.live_saves);
 }
 
 // Steps of a given size, which a rank may have no part of; the end before the

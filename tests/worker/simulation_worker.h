@@ -4,6 +4,7 @@
 
 #include <deque>
 #include <functional>
+#include <limits>
 #include <map>
 #include <memory>
 #include <optional>
@@ -12,6 +13,8 @@
 #include <vector>
 
 #include "absl/strings/str_cat.h"
+#include "elasticdl/checkpoint/late_ledger.h"
+#include "elasticdl/checkpoint/live_arrays.h"
 #include "environment.h"
 #include "simulation.h"
 
@@ -80,6 +83,21 @@ struct Simulation::Worker {
     TrainedSet trained;
     // It takes until this action at least.
     int64_t ready_at = 0;
+    // Of one that is not a copy: what was read of each tensor, and from where
+    // on to go on.
+    std::vector<std::string> read;
+    size_t tensor = 0;
+
+    // All tensors: variables, then slots.
+    std::vector<checkpoint::NamedTensor*> Tensors() {
+      std::vector<checkpoint::NamedTensor*> tensors;
+      for (auto& tensor : snapshot.snapshot.variables) {
+        tensors.push_back(&tensor);
+      }
+      for (auto& tensor : snapshot.snapshot.slots) tensors.push_back(&tensor);
+      return tensors;
+    }
+    bool live() const { return snapshot.snapshot.live != nullptr; }
   };
   std::deque<Save> saves;
   bool stream_open = false;
@@ -98,19 +116,35 @@ class Simulation::SimSaver : public checkpoint::Saver {
  public:
   SimSaver(Simulation& simulation, Worker& worker)
       : simulation_(simulation), worker_(worker) {}
+  LiveRule live_rule() const override {
+    LiveRule rule;
+    if (simulation_.options_.live_saves) rule.least_bytes = 1;
+    rule.options.slice_bytes = 128;
+    // Nobody could end the wait of an actor.
+    rule.options.most_aside_bytes = std::numeric_limits<size_t>::max();
+    return rule;
+  }
   void Submit(checkpoint::OwnedSnapshot snapshot, Done done) override {
     const int64_t step = snapshot.snapshot.version;
-    const TrainedSet& trained = *worker_.ledgers.at(step);
-    simulation_.CheckModel(absl::StrCat("the checkpoint of step ", step),
-                           Weights(snapshot.snapshot.variables.at(0)), trained);
+    TrainedSet trained;
+    if (snapshot.snapshot.live == nullptr) {
+      trained = *worker_.ledgers.at(step);
+      simulation_.CheckModel(absl::StrCat("the checkpoint of step ", step),
+                             Weights(snapshot.snapshot.variables.at(0)),
+                             trained);
+    }
     // The first is being written; of others the newest waits.
     while (worker_.saves.size() > 1) {
       Worker::Save overtaken = std::move(worker_.saves.back());
       worker_.saves.pop_back();
       overtaken.done(absl::CancelledError("overtaken"));
     }
-    worker_.saves.push_back({std::move(snapshot), std::move(done), trained,
-                             simulation_.WhenSaved()});
+    Worker::Save save;
+    save.snapshot = std::move(snapshot);
+    save.done = std::move(done);
+    save.trained = std::move(trained);
+    save.ready_at = simulation_.WhenSaved();
+    worker_.saves.push_back(std::move(save));
   }
   absl::Status Flush(absl::Duration) override {
     Actor::Wait([this] { return worker_.saves.empty(); });

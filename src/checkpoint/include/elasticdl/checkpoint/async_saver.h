@@ -3,6 +3,7 @@
 
 #include <deque>
 #include <functional>
+#include <limits>
 #include <optional>
 #include <string>
 
@@ -12,6 +13,7 @@
 #include "absl/strings/string_view.h"
 #include "absl/time/time.h"
 #include "elasticdl/checkpoint/checkpoint.h"
+#include "elasticdl/checkpoint/live_arrays.h"
 #include "elasticdl/common/mutex.h"
 #include "elasticdl/common/thread.h"
 
@@ -24,7 +26,15 @@ class Saver {
   // or CANCELLED (a newer snapshot replaced it, or Stop was called first).
   using Done = std::function<void(const absl::StatusOr<std::string>& path)>;
 
+  // Which snapshots should not be copied first, but be read while training
+  // changes them (Snapshot::live, with a late ledger).
+  struct LiveRule {
+    int64_t least_bytes = std::numeric_limits<int64_t>::max();
+    LiveOptions options;
+  };
+
   virtual ~Saver() = default;
+  virtual LiveRule live_rule() const = 0;
   // Takes the snapshot and returns at once. `done` (may be empty) is called
   // exactly once, without any lock held; it may call Submit.
   virtual void Submit(OwnedSnapshot snapshot, Done done) = 0;
@@ -36,7 +46,9 @@ class Saver {
 
 // One thread saves one snapshot at a time; one more may wait. A newer Submit
 // replaces the waiting one, so a slow disk costs checkpoints but never training
-// time, and there are never more than two snapshots in memory.
+// time, and there are never more than two snapshots in memory. A live one
+// should be submitted only when nothing is being saved, or when nothing changes
+// any more.
 class AsyncSaver : public Saver {
  public:
   AsyncSaver(std::string dir, SaveOptions options);
@@ -45,6 +57,7 @@ class AsyncSaver : public Saver {
   AsyncSaver(const AsyncSaver&) = delete;
   AsyncSaver& operator=(const AsyncSaver&) = delete;
 
+  LiveRule live_rule() const override;
   // `done` is called on the saver's thread, or after Stop on the calling
   // thread.
   void Submit(OwnedSnapshot snapshot, Done done) override;

@@ -16,6 +16,9 @@
 
 namespace elasticdl::checkpoint {
 
+class LateLedger;
+class LiveReader;
+
 // A tensor whose elements (row-major, little-endian) live elsewhere. `bytes`
 // may be unaligned: copy them with memcpy.
 struct NamedTensor {
@@ -93,7 +96,8 @@ struct Lineage {
 };
 
 // A view of the state to be saved. Nothing is copied, so the memory behind
-// `bytes` must stay valid and unchanged until the save has finished.
+// `bytes` must stay valid until the save has finished, and unchanged, unless it
+// is read through `live`.
 struct Snapshot {
   // Committed steps; the V of version-V.
   int64_t version = 0;
@@ -111,6 +115,15 @@ struct Snapshot {
   int64_t optimizer_step = 0;
   // The data ledger of exactly this step; absent for a model alone.
   std::optional<v1::Ledger> ledger;
+  // If set, the tensors are read through it, because they change; there are no
+  // tables. `slots` are then so many runs of the same length, each in the order
+  // of the first variables: they are read side by side. Shared by the copies of
+  // this snapshot.
+  std::shared_ptr<LiveReader> live;
+  size_t num_slot_runs = 1;
+  // If set, the ledger and the lineage's run come later. Shared with whoever
+  // gets them.
+  std::shared_ptr<LateLedger> late;
 };
 
 // "<param>/<slot>".
