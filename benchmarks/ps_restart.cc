@@ -1,7 +1,8 @@
 // How soon a part of the model answers again, without the time to notice that
 // its server is gone and to start a process: a server that reads its log, one
 // that reads a snapshot, and a backup that takes over. Each is the time to the
-// next push that is acknowledged.
+// next push that is acknowledged; beside it, the CPU time of reading, which
+// other programs on the machine do not change much.
 //
 //   ps_restart [rows] [dim] [rounds]
 #include <algorithm>
@@ -9,6 +10,7 @@
 #include <chrono>
 #include <cstdio>
 #include <cstdlib>
+#include <ctime>
 #include <memory>
 #include <string>
 #include <utility>
@@ -110,6 +112,19 @@ class Bench {
   std::unique_ptr<ps::Client> client_;
 };
 
+struct Times {
+  double ms = 0;
+  // Of reading.
+  double cpu_ms = 0;
+};
+
+double CpuMs() {
+  timespec now;
+  clock_gettime(CLOCK_THREAD_CPUTIME_ID, &now);
+  return static_cast<double>(now.tv_sec) * 1e3 +
+         static_cast<double>(now.tv_nsec) * 1e-6;
+}
+
 class Watch {
  public:
   double ms() const {
@@ -124,8 +139,8 @@ class Watch {
 };
 
 // A log without a snapshot, or with one of everything but the last entries.
-double Restart(const std::string& dir, int64_t rows, int64_t dim,
-               bool snapshot) {
+Times Restart(const std::string& dir, int64_t rows, int64_t dim,
+              bool snapshot) {
   Bench bench(dir, rows, dim);
   // Half of what a push of every row takes: a snapshot is made on the way.
   const int64_t bytes = snapshot ? rows * (8 + 4 * dim) / 2 : int64_t{1} << 50;
@@ -134,13 +149,15 @@ double Restart(const std::string& dir, int64_t rows, int64_t dim,
   bench.Fill();
   server.reset();
   const Watch watch;
+  const double cpu = CpuMs();
   server = bench.Start("log", false, bytes);
+  const double cpu_ms = CpuMs() - cpu;
   bench.Use(*server);
   bench.Push(0);
-  return watch.ms();
+  return {watch.ms(), cpu_ms};
 }
 
-double TakeOver(const std::string& dir, int64_t rows, int64_t dim) {
+Times TakeOver(const std::string& dir, int64_t rows, int64_t dim) {
   Bench bench(dir, rows, dim);
   auto first = bench.Start("first", true, int64_t{1} << 50);
   auto second = bench.Start("second", true, int64_t{1} << 50);
@@ -155,13 +172,20 @@ double TakeOver(const std::string& dir, int64_t rows, int64_t dim) {
   bench.Use(*second);
   Bench::Assign(*second, 2, true, "");
   bench.Push(0);
-  return watch.ms();
+  return {watch.ms(), 0};
 }
 
-void Print(const char* what, std::vector<double> times) {
-  std::sort(times.begin(), times.end());
-  std::printf("| %s | %.0f ms | %.0f to %.0f |\n", what,
-              times[times.size() / 2], times.front(), times.back());
+void Print(const char* what, const std::vector<Times>& all) {
+  std::vector<double> ms;
+  std::vector<double> cpu;
+  for (const Times& times : all) {
+    ms.push_back(times.ms);
+    cpu.push_back(times.cpu_ms);
+  }
+  std::sort(ms.begin(), ms.end());
+  std::sort(cpu.begin(), cpu.end());
+  std::printf("| %s | %.0f ms | %.0f to %.0f | %.0f ms |\n", what,
+              ms[ms.size() / 2], ms.front(), ms.back(), cpu[cpu.size() / 2]);
 }
 
 }  // namespace
@@ -170,9 +194,9 @@ int main(int argc, char** argv) {
   const int64_t rows = argc > 1 ? std::atoll(argv[1]) : 1000000;
   const int64_t dim = argc > 2 ? std::atoll(argv[2]) : 8;
   const int rounds = argc > 3 ? std::atoi(argv[3]) : 5;
-  std::vector<double> log;
-  std::vector<double> snapshot;
-  std::vector<double> backup;
+  std::vector<Times> log;
+  std::vector<Times> snapshot;
+  std::vector<Times> backup;
   for (int i = 0; i < rounds; ++i) {
     char folder[] = "/tmp/ps_restart.XXXXXX";
     if (mkdtemp(folder) == nullptr) return 1;
@@ -182,9 +206,9 @@ int main(int argc, char** argv) {
     backup.push_back(TakeOver(dir + "/c", rows, dim));
     Ok(elasticdl::RemoveTree(dir));
   }
-  std::printf("| %lld rows of dim %lld, Adagrad | median | spread |\n",
+  std::printf("| %lld rows of dim %lld, Adagrad | median | spread | CPU |\n",
               static_cast<long long>(rows), static_cast<long long>(dim));
-  std::printf("|---|---|---|\n");
+  std::printf("|---|---|---|---|\n");
   Print("read the log", log);
   Print("read a snapshot and the rest of the log", snapshot);
   Print("backup takes over", backup);

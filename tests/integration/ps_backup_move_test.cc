@@ -2,11 +2,7 @@
 // backups move while servers are killed and lost, and every value is exact.
 #include <memory>
 #include <string>
-#include <tuple>
 
-#include "absl/strings/str_cat.h"
-#include "absl/strings/str_replace.h"
-#include "gmock/gmock.h"
 #include "integration/ps_backups.h"
 
 namespace elasticdl::test {
@@ -75,9 +71,9 @@ TEST_P(PsBackupMoveTest, ServersDieMeanwhile) {
 }
 
 // A server dies again and again at one point of a move or of a copy.
-class PsBackupMoveKillTest
-    : public PsBackups,
-      public testing::WithParamInterface<std::tuple<Mode, const char*>> {};
+class PsBackupMoveKillTest : public PsBackups,
+                             public testing::WithParamInterface<ModeAndPoint> {
+};
 INSTANTIATE_TEST_SUITE_P(
     Points, PsBackupMoveKillTest,
     testing::Combine(testing::Values(kAsync, kSync),
@@ -85,25 +81,11 @@ INSTANTIATE_TEST_SUITE_P(
                                      "0:ps.move=kill@6", "0:ps.fetch=kill@20",
                                      "2:ps.follow=kill@30",
                                      "ps.apply=kill@900")),
-    [](const auto& info) {
-      return absl::StrCat(
-          std::get<0>(info.param).name, "_",
-          absl::StrReplaceAll(
-              std::get<1>(info.param),
-              {{":", "_"}, {".", "_"}, {"=", "_"}, {"@", "_"}}));
-    });
+    NameOf);
 
 TEST_P(PsBackupMoveKillTest, TheMoveGoesOn) {
-  const auto& [mode, point] = GetParam();
-  Flags flags = mode.flags;
-  flags.push_back(absl::StrCat("--failpoints=", point));
-  const auto job = StartBackedUp("point", 2, flags);
-  Stroll();
-  ASSERT_TRUE(WaitForSteps(*job, 5));
-  ScaleServers(*job, 3);
-  ASSERT_TRUE(WaitForMove(*job, 1, 3)) << job->Output();
-  Finish(*job);
-  EXPECT_THAT(job->Events("pod_ended"), testing::Not(testing::IsEmpty()));
+  const auto job = StartBackedUp("point", 2, FlagsOf(GetParam()));
+  CheckMove(*job);
 }
 
 }  // namespace

@@ -9,9 +9,11 @@
 #include <map>
 #include <memory>
 #include <string>
+#include <tuple>
 #include <vector>
 
 #include "absl/strings/str_cat.h"
+#include "absl/strings/str_replace.h"
 #include "elasticdl/common/file.h"
 #include "gmock/gmock.h"
 #include "integration/chaos.h"
@@ -113,6 +115,16 @@ class PsChaosTest : public ChaosTest {
       return ended >= moves && last == servers;
     });
   }
+  // A server of `job`, which has two of them, dies at one point of the move to
+  // three of them.
+  void CheckMove(Job& job) {
+    Stroll();
+    ASSERT_TRUE(WaitForSteps(job, 5));
+    ScaleServers(job, 3);
+    ASSERT_TRUE(WaitForMove(job, 1, 3)) << job.Output();
+    Finish(job);
+    EXPECT_THAT(job.Events("pod_ended"), testing::Not(testing::IsEmpty()));
+  }
 };
 
 struct Mode {
@@ -123,5 +135,20 @@ struct Mode {
 // In both of them a version is one minibatch, so the tally is the same.
 inline const Mode kAsync = {"Async", {"--use_async"}};
 inline const Mode kSync = {"Sync", {"--grads_to_wait=1"}};
+
+// A mode, and a value of --failpoints.
+using ModeAndPoint = std::tuple<Mode, const char*>;
+
+inline std::string NameOf(const testing::TestParamInfo<ModeAndPoint>& info) {
+  return absl::StrCat(
+      std::get<0>(info.param).name, "_",
+      absl::StrReplaceAll(std::get<1>(info.param),
+                          {{":", "_"}, {".", "_"}, {"=", "_"}, {"@", "_"}}));
+}
+inline Flags FlagsOf(const ModeAndPoint& param) {
+  Flags flags = std::get<0>(param).flags;
+  flags.push_back(absl::StrCat("--failpoints=", std::get<1>(param)));
+  return flags;
+}
 
 }  // namespace elasticdl::test

@@ -4,10 +4,8 @@
 
 #include <memory>
 #include <string>
-#include <tuple>
 
 #include "absl/strings/str_cat.h"
-#include "absl/strings/str_replace.h"
 #include "gmock/gmock.h"
 #include "integration/ps_chaos.h"
 
@@ -102,34 +100,19 @@ TEST_P(PsMoveTest, CheckpointsAreMadeMeanwhile) {
 
 // A server dies again and again at one point of a move: the one that gets
 // buckets, and one that gives them away.
-class PsMoveKillTest
-    : public PsChaosTest,
-      public testing::WithParamInterface<std::tuple<Mode, const char*>> {};
+class PsMoveKillTest : public PsChaosTest,
+                       public testing::WithParamInterface<ModeAndPoint> {};
 INSTANTIATE_TEST_SUITE_P(
     Points, PsMoveKillTest,
     testing::Combine(testing::Values(kAsync, kSync),
                      testing::Values("2:ps.import=kill@20", "2:ps.moved=kill@6",
                                      "0:ps.move=kill@6", "0:ps.fetch=kill@20",
                                      "ps.apply=kill@200")),
-    [](const auto& info) {
-      return absl::StrCat(
-          std::get<0>(info.param).name, "_",
-          absl::StrReplaceAll(
-              std::get<1>(info.param),
-              {{":", "_"}, {".", "_"}, {"=", "_"}, {"@", "_"}}));
-    });
+    NameOf);
 
 TEST_P(PsMoveKillTest, TheMoveGoesOn) {
-  const auto& [mode, point] = GetParam();
-  Flags flags = mode.flags;
-  flags.push_back(absl::StrCat("--failpoints=", point));
-  const auto job = StartPs("point", 2, 2, flags);
-  Stroll();
-  ASSERT_TRUE(WaitForSteps(*job, 5));
-  ScaleServers(*job, 3);
-  ASSERT_TRUE(WaitForMove(*job, 1, 3)) << job->Output();
-  Finish(*job);
-  EXPECT_THAT(job->Events("pod_ended"), testing::Not(testing::IsEmpty()));
+  const auto job = StartPs("point", 2, 2, FlagsOf(GetParam()));
+  CheckMove(*job);
 }
 
 TEST_F(PsChaosTest, NumbersThatCannotBe) {
