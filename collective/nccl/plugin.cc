@@ -42,8 +42,10 @@ int Check(ncclResult_t result, const char* what, ncclComm_t comm) {
                 ncclGetErrorString(result),
                 detail != nullptr && *detail != '\0' ? "; " : "",
                 detail != nullptr ? detail : "");
-  return result == ncclUnhandledCudaError ? kElasticdlNcclDeviceFailed
-                                          : kElasticdlNcclFailed;
+  // ncclUnhandledCudaError, too: opening the memory of a member that has just
+  // died ends in it. A device that is broken shows itself in the next call to
+  // it.
+  return kElasticdlNcclFailed;
 }
 
 int Open(int device, ElasticdlNcclFacts* facts) {

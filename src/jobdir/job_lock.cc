@@ -118,9 +118,13 @@ absl::StatusOr<JobLock> JobLock::Acquire(const JobDir& dir,
 absl::StatusOr<JobLock> JobLock::AcquireAgain(const JobDir& dir,
                                               const std::string& owner) {
   ELASTICDL_ASSIGN_OR_RETURN(JobLock lock, Take(dir));
-  // Another job may have used the name meanwhile, and its data is not ours.
-  const bool ours = ReadFile(dir.OwnerFile()).value_or("") == owner;
-  if (!ours || !FileExists(dir.JournalFile())) {
+  // Another job may have used the name meanwhile, and its data is not ours. A
+  // file that cannot be read now says nothing: what is there must not be
+  // removed.
+  absl::StatusOr<std::string> found = ReadFile(dir.OwnerFile());
+  if (absl::IsNotFound(found.status())) found = "";
+  ELASTICDL_RETURN_IF_ERROR(found.status());
+  if (*found != owner || !FileExists(dir.JournalFile())) {
     ELASTICDL_RETURN_IF_ERROR(lock.Prepare(dir, owner));
   }
   return lock;

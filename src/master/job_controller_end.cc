@@ -33,9 +33,11 @@ void JobController::StopJob(absl::Time now, const std::string& reason,
 bool JobController::AllLeaving() const {
   bool some = false;
   for (const auto& [connection, worker] : registry_.workers()) {
-    // A worker that starts has nothing to save, and one that is removed was
-    // asked to leave by this master.
-    if (!worker.ready || !worker.removed_reason.empty()) continue;
+    // A worker that starts has nothing to save, one that is removed was asked
+    // to leave by this master, and one that was let go is a matter of the past.
+    if (!worker.ready || !worker.removed_reason.empty() || worker.stop_sent) {
+      continue;
+    }
     if (!worker.leaving) return false;
     some = true;
   }

@@ -366,10 +366,19 @@ ServerCheckpoints::When JobController::SaveMoment() const {
 }
 
 bool JobController::NobodyStays() const {
-  const auto& workers = registry_.workers();
-  return std::all_of(workers.begin(), workers.end(), [](const auto& entry) {
-    return entry.second.leaving || entry.second.stop_sent;
-  });
+  bool goes = false;
+  bool starts = false;
+  for (const auto& [connection, worker] : registry_.workers()) {
+    if (worker.leaving || worker.stop_sent) {
+      goes = true;
+    } else if (worker.ready) {
+      return false;
+    } else {
+      // It has nothing, and may be told to leave before it has.
+      starts = true;
+    }
+  }
+  return goes || !starts;
 }
 
 bool JobController::BrokenOff() const {

@@ -85,14 +85,15 @@ absl::StatusOr<std::unique_ptr<TimelineFile>> TimelineFile::Open(
   file->path_ = path;
   file->max_bytes_ = max_bytes;
   if (path.empty()) return file;
-  file->fd_ = Fd(open(path.c_str(), O_RDWR | O_CREAT | O_CLOEXEC, 0600));
+  const bool replace = existing == Existing::kReplace;
+  file->fd_ = Fd(open(
+      path.c_str(),
+      (replace ? O_WRONLY | O_TRUNC : O_RDWR) | O_CREAT | O_CLOEXEC, 0600));
   const std::string what = absl::StrCat("--timeline: create ", path);
   if (!file->fd_.valid()) return ErrnoToStatus(errno, what);
-  if (existing == Existing::kContinue) {
+  if (!replace) {
     ELASTICDL_ASSIGN_OR_RETURN(file->bytes_, CutToWholeEvents(file->fd_, what));
     if (file->bytes_ > 0) return file;
-  } else if (ftruncate(file->fd_.get(), 0) != 0) {
-    return ErrnoToStatus(errno, what);
   }
   std::string text = "[\n";
   AppendName(text, "process_name", kMasterPid, 0,

@@ -222,11 +222,14 @@ int JobRunner::Run() {
     const std::optional<Event> event = NextEvent(work);
     replica_->step_clock().Enter(trace::Kind::kOther);
     telemetry_.Tick(deps_.environment.clock().Now());
-    // Each part guards its own work on the device, with better words.
-    const absl::Status status = OnDevice("working", [&]() -> absl::Status {
+    const auto turn = [&]() -> absl::Status {
       if (event.has_value()) return Handle(*event);
       return work ? trainer_->Work() : absl::OkStatus();
-    });
+    };
+    // Each part guards its own work on the device, with better words. Without a
+    // device, whatever is thrown ends this process, which is replaced.
+    const absl::Status status =
+        replica_->on_cpu() ? turn() : OnDevice("working", turn);
     if (!status.ok()) Fail(status);
   }
   return *exit_code_;
@@ -336,17 +339,17 @@ void JobRunner::SendFatal() {
 
 void JobRunner::Fail(const absl::Status& status) {
   LogError(status.message());
-  if (deps_.events.asked_to_leave()) {
-    // Not the job's fault, as far as anybody can tell: it just goes.
-    SendLeaving();
-    exit_code_ = 0;
-    return;
-  }
   // A model that does not fit before its first step fits nowhere. Later, it is
   // about this worker's GPU, or about the data at hand.
   if (IsDeviceFailure(status) ||
       (IsOutOfDeviceMemory(status) && replica_->step() > 0)) {
     exit_code_ = kExitDevice;
+    return;
+  }
+  if (deps_.events.asked_to_leave()) {
+    // Not the job's fault, as far as anybody can tell: it just goes.
+    SendLeaving();
+    exit_code_ = 0;
     return;
   }
   failure_ = std::string(status.message());

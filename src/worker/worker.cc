@@ -281,9 +281,18 @@ int WorkerImpl::ReportSetUpFailure(const absl::Status& status) {
 }
 
 int WorkerImpl::EndWithDevice() {
-  // What the other members wait for, and the stream, end with the process.
-  options_.end_at_once(kExitDevice);
-  return kExitDevice;
+  int code = kExitDevice;
+  if (events_.asked_to_leave()) {
+    // It goes anyway, perhaps together with its GPU.
+    v1::WorkerMessage message;
+    message.mutable_leaving()->set_reason("SIGTERM");
+    master_.Send(std::move(message));
+    master_.End(kCloseTimeout);
+    code = 0;
+  }
+  // What the other members wait for ends with the process.
+  options_.end_at_once(code);
+  return code;
 }
 
 int WorkerImpl::ReportModelFailure(const absl::Status& status) {

@@ -44,9 +44,9 @@ std::string FindingsToJson(const std::vector<Finding>& findings) {
   std::string text;
   for (const Finding& finding : findings) {
     const OrderedJson json = {{"state", StateName(finding.state)},
-                       {"name", finding.name},
-                       {"detail", finding.detail},
-                       {"advice", finding.advice}};
+                              {"name", finding.name},
+                              {"detail", finding.detail},
+                              {"advice", finding.advice}};
     absl::StrAppend(&text, JsonText(json), "\n");
   }
   return text;
