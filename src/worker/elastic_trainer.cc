@@ -121,6 +121,8 @@ absl::StatusOr<Round> ElasticTrainer::RunRound(
     round.overflow = true;
     return round;
   }
+  const elastic::Watchdog::Watch watch(watchdog_, "updating the model",
+                                       replica_.step() + 1);
   // Gradients were divided by the usual number before the real one was known.
   double factor = 1;
   if (records != usual_records_) {
@@ -197,48 +199,56 @@ absl::Status ElasticTrainer::Reduce(const elastic::MemberWord& word,
 
 absl::Status ElasticTrainer::ReduceOnDevice(const elastic::MemberWord& word,
                                             elastic::RoundSummary& summary) {
-  const int rank = communicator_->rank();
   const int size = communicator_->size();
   const size_t words = elastic::ControlWordSize(size);
   FlatParameters& flat = replica_.parameters();
   // As on the CPU: buffers, control word, gradients.
   const torch::Tensor control = flat.GradientRange(0, 0, words);
+  const torch::Tensor statistics =
+      flat.GradientRange(0, 0, words + buffers_.size())
+          .narrow(0, 0, static_cast<int64_t>(buffers_.size()));
+  EnqueueHead(word, control, statistics);
+  // Sums in host memory wait for the gradients in any case. Those of a device
+  // communicator are enqueued first, so that the device does not idle.
+  const bool by_device = communicator_->device() != nullptr;
+  if (!by_device) AwaitOwnWork();
+  if (size > 1) {
+    ELASTICDL_RETURN_IF_ERROR(
+        reducer_.Finish(communicator_, words + buffers_.size()));
+  } else {
+    flat.CollectGradients();
+  }
+  EnqueueCheck();
+  if (by_device) AwaitOwnWork();
+  ELASTICDL_RETURN_IF_ERROR(ReadWord(control, /*shared=*/size > 1));
+  summary = elastic::ReadControlWord(device_->incoming.data_ptr<float>(), size);
+  if (size > 1 && summary.total_records > 0) {
+    buffers_.Take(statistics, static_cast<double>(usual_records_) /
+                                  static_cast<double>(summary.total_records));
+  }
+  return absl::OkStatus();
+}
+
+void ElasticTrainer::EnqueueHead(const elastic::MemberWord& word,
+                                 const torch::Tensor& control,
+                                 const torch::Tensor& statistics) {
+  // A device whose queue is full makes whoever enqueues wait.
+  const elastic::Watchdog::Watch watch(watchdog_, "computing on the device",
+                                       replica_.step() + 1);
+  const int rank = communicator_->rank();
+  const int size = communicator_->size();
   elastic::FillControlWord(word, rank, size,
                            device_->outgoing.data_ptr<float>());
   control.copy_(device_->outgoing.narrow(0, 0, control.numel()),
                 /*non_blocking=*/true);
   control.narrow(0, static_cast<int64_t>(elastic::LossSumIndex(rank)), 1)
       .copy_(device_->loss_sum);
+  if (size > 1) {
+    buffers_.Fill(
+        static_cast<double>(word.records) / static_cast<double>(usual_records_),
+        statistics);
+  }
   device_->computed.Record(CurrentStream(replica_.device()));
-  if (size == 1) {
-    flat.CollectGradients();
-    EnqueueCheck();
-    AwaitOwnWork();
-    ELASTICDL_RETURN_IF_ERROR(ReadWord(control, /*shared=*/false));
-    summary =
-        elastic::ReadControlWord(device_->incoming.data_ptr<float>(), size);
-    return absl::OkStatus();
-  }
-  const torch::Tensor statistics =
-      flat.GradientRange(0, 0, words + buffers_.size())
-          .narrow(0, 0, static_cast<int64_t>(buffers_.size()));
-  const auto usual = static_cast<double>(usual_records_);
-  buffers_.Fill(static_cast<double>(word.records) / usual, statistics);
-  // Sums in host memory wait for the gradients in any case. Those of a device
-  // communicator are enqueued first, so that the device does not idle.
-  const bool by_device = communicator_->device() != nullptr;
-  if (!by_device) AwaitOwnWork();
-  ELASTICDL_RETURN_IF_ERROR(
-      reducer_.Finish(communicator_, words + buffers_.size()));
-  EnqueueCheck();
-  if (by_device) AwaitOwnWork();
-  ELASTICDL_RETURN_IF_ERROR(ReadWord(control, /*shared=*/true));
-  summary = elastic::ReadControlWord(device_->incoming.data_ptr<float>(), size);
-  if (summary.total_records > 0) {
-    buffers_.Take(statistics,
-                  usual / static_cast<double>(summary.total_records));
-  }
-  return absl::OkStatus();
 }
 
 absl::Status ElasticTrainer::ReadWord(const torch::Tensor& control,
@@ -250,6 +260,9 @@ absl::Status ElasticTrainer::ReadWord(const torch::Tensor& control,
     device_->read.Record(stream);
     return communicator_->device()->Wait(device_->read.get(), kReduceTimeout);
   }
+  // The sum is there; only this device's own work is left.
+  const elastic::Watchdog::Watch watch(watchdog_, "copying from the device",
+                                       replica_.step() + 1);
   Synchronize(stream);
   return absl::OkStatus();
 }
@@ -281,6 +294,7 @@ float ElasticTrainer::OwnLossSum() {
 
 absl::Status ElasticTrainer::AcceptBuffers() {
   return OnDevice("keeping the buffers of the model", [this] {
+    const elastic::Watchdog::Watch watch(watchdog_, "copying on the device");
     buffers_.Commit();
     return absl::OkStatus();
   });

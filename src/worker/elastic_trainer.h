@@ -75,6 +75,10 @@ class ElasticTrainer {
                       elastic::RoundSummary& summary);
   absl::Status ReduceOnDevice(const elastic::MemberWord& word,
                               elastic::RoundSummary& summary);
+  // Puts this member's control word and buffers in front of its gradients.
+  void EnqueueHead(const elastic::MemberWord& word,
+                   const torch::Tensor& control,
+                   const torch::Tensor& statistics);
   // Waits for what this member itself has to compute, as long as the watchdog
   // allows: other members are not to blame for it.
   void AwaitOwnWork();

@@ -223,6 +223,8 @@ absl::StatusOr<std::vector<WeightedBatch>> TrainingSession::TakeBatches(
         next.minibatch->last_of_task() && undelivered_.load() <= 1;
   }
   if (mover_ != nullptr) {
+    const elastic::Watchdog::Watch watch(options_.watchdog,
+                                         "copying minibatches to the device");
     ELASTICDL_RETURN_IF_ERROR(OnDevice("copying minibatches", [&] {
       MoveAhead(share);
       return absl::OkStatus();

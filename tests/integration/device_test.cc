@@ -84,8 +84,9 @@ class FaultTest : public DeviceTest {
   std::unique_ptr<Job> TrainWith(const std::string& fault, const Flags& more) {
     setenv("TEST_CUDART_FAULT", fault.c_str(), /*overwrite=*/1);
     setenv("TEST_CUDART_FAULT_ONCE", Path("once").c_str(), /*overwrite=*/1);
-    Flags flags = {"--device=cuda", "--num_workers=2", "--num_epochs=4",
-                   "--ledger_audit=" + Path("audit")};
+    Flags flags = {"--device=cuda", "--num_workers=2",
+                   "--distribution_strategy=AllreduceStrategy",
+                   "--num_epochs=8", "--ledger_audit=" + Path("audit")};
     flags.insert(flags.end(), more.begin(), more.end());
     auto job = Train("fault", flags);
     unsetenv("TEST_CUDART_FAULT");
