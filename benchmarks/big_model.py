@@ -60,8 +60,8 @@ class Job:
             f"--minibatch_size={args.minibatch_size}", "--num_threads=1",
             "--num_epochs=0", f"--event_log={events}"] + args.flags
         command += [flag.replace("DIR", self.dir.name) for flag in flags]
-        if not background:
-            command.append("--background_join_mb=0")
+        # The smallest state would be copied at once.
+        command.append(f"--background_join_mb={0.1 if background else 0}")
         self.process = subprocess.Popen(command, stdout=subprocess.DEVNULL)
         while not os.path.exists(events):
             self.check()
