@@ -67,7 +67,9 @@ class CheckpointCoordinatorTest : public testing::Test {
     next_ += 4;
     const auto done = WorkTogether(members);
     ASSERT_TRUE(done[0].ok()) << done[0].status();
-    if (done[0]->stepped) EXPECT_TRUE(checkpoints_->OnStep().ok());
+    if (done[0]->stepped) {
+      EXPECT_TRUE(checkpoints_->OnStep().ok());
+    }
     checkpoints_->OnRound();
   }
   // The step that a ledger is asked for; -1 = none.
@@ -319,7 +321,7 @@ TEST_F(LiveSaveTest, WithoutALedgerItIsDropped) {
   EXPECT_TRUE(HasNoLedger());
   EndSave(absl::CancelledError("no ledger"));
   EXPECT_EQ(a_.Take(v1::WorkerMessage::kCheckpointDone), nullptr);
-  checkpoints_->SaveThis();
+  EXPECT_TRUE(checkpoints_->SaveThis().ok());
   EXPECT_EQ(Asked(), 1);
   EXPECT_TRUE(Answer(1, /*granted=*/false));
   EXPECT_TRUE(HasNoLedger());
