@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 """Runs clang-tidy on the product's files in a compilation database.
 
-    scripts/tidy.py build-clang/compile_commands.json [JOBS] [--torch]
+    scripts/tidy.py build-clang/compile_commands.json [JOBS] [--torch] [--minutes=N]
 
 A clean file is not checked again until its text, a header that it includes, or
 the configuration changes: the digest of the preprocessed text is stored in
@@ -12,6 +12,9 @@ With --torch also the files that include libtorch (src/model, src/worker), in th
 groups in which they are compiled (UNITY_BUILD in cmake/ElasticdlHelpers.cmake):
 the checks visit all of libtorch's headers, which takes a minute of CPU for each
 group, however little the files themselves contain.
+
+With --minutes no file is begun after so many minutes. Those that were committed
+last come first; how many were left out is printed.
 """
 import concurrent.futures
 import hashlib
@@ -21,6 +24,7 @@ import re
 import shlex
 import subprocess
 import sys
+import time
 
 
 def is_group(path):
@@ -45,10 +49,27 @@ def product_files(database, torch):
     return found
 
 
-def largest_first(files):
-    """A group started last would run alone at the end."""
+def commit_times():
+    """Path -> when it was last committed; empty without a repository."""
+    log = subprocess.run(["git", "log", "--format=@%ct", "--name-only"],
+                         capture_output=True, text=True).stdout
+    times = {}
+    when = 0
+    for line in log.splitlines():
+        if line.startswith("@"):
+            when = int(line[1:])
+        elif line:
+            times.setdefault(line, when)
+    return times
+
+
+def in_order(files):
+    """Groups first: one that is started last would run alone at the end. Then the
+    newest, in case that there is no time for all."""
+    times = commit_times()
     return sorted(files.items(),
-                  key=lambda f: ("cmake_pch" not in f[1]["command"], f[0]))
+                  key=lambda f: ("cmake_pch" not in f[1]["command"],
+                                 -times.get(f[0], 0), f[0]))
 
 
 def digest(entry, settings):
@@ -73,7 +94,9 @@ def digest(entry, settings):
     return hashlib.sha256(settings + text).hexdigest()
 
 
-def check(path, entry, folder, settings, cache):
+def check(path, entry, folder, settings, cache, deadline):
+    if time.monotonic() > deadline:
+        return "left out", ""
     mark = os.path.join(cache, digest(entry, settings))
     if os.path.exists(mark):
         return "clean before", ""
@@ -93,7 +116,10 @@ def check(path, entry, folder, settings, cache):
 
 
 def main():
-    arguments = [a for a in sys.argv[1:] if a != "--torch"]
+    arguments = [a for a in sys.argv[1:] if not a.startswith("--")]
+    minutes = [float(a[len("--minutes="):]) for a in sys.argv
+               if a.startswith("--minutes=")]
+    deadline = time.monotonic() + 60 * minutes[0] if minutes else float("inf")
     torch = "--torch" in sys.argv
     database = arguments[0]
     jobs = int(arguments[1]) if len(arguments) > 1 else os.cpu_count()
@@ -103,12 +129,11 @@ def main():
     settings = subprocess.run(["clang-tidy", "--version"], check=True,
                               capture_output=True).stdout
     settings += open(".clang-tidy", "rb").read()
-    counts = {"clean before": 0, "clean": 0, "findings": 0}
+    counts = {"clean before": 0, "clean": 0, "findings": 0, "left out": 0}
     with concurrent.futures.ThreadPoolExecutor(jobs) as pool:
         running = [pool.submit(check, path, entry, os.path.dirname(database),
-                               settings, cache)
-                   for path, entry in largest_first(product_files(database,
-                                                                torch))]
+                               settings, cache, deadline)
+                   for path, entry in in_order(product_files(database, torch))]
         for future in concurrent.futures.as_completed(running):
             verdict, text = future.result()
             counts[verdict] += 1
