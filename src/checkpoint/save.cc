@@ -114,6 +114,7 @@ void WritePiece(const Item& item, FileWriter& writer) {
 std::vector<std::vector<Item>> Divide(const std::vector<Item>& items,
                                       int64_t max_bytes) {
   std::vector<int64_t> sizes;
+  sizes.reserve(items.size());
   for (const Item& item : items) sizes.push_back(item.bytes());
   std::vector<std::vector<Item>> files;
   size_t begin = 0;

@@ -14,7 +14,7 @@ namespace elasticdl::test {
 
 // How long a process test waits for anything. Generous: the machine may be
 // busy; nothing waits this long unless something is wrong.
-inline constexpr absl::Duration kPatience = absl::Seconds(60);
+inline constexpr absl::Duration kPatience = absl::Seconds(150);
 
 // Runs a program in a session of its own, with its output in two files. The
 // destructor kills it. Thread-compatible.
