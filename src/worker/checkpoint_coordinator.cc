@@ -82,7 +82,7 @@ absl::Status CheckpointCoordinator::Begin() {
   unsettled_step_ = last_step_ = deps_.replica.step();
   const trace::ScopedKind timed(deps_.replica.step_clock(),
                                 trace::Kind::kCheckpointCopy);
-  unsettled_.emplace();
+  unsettled_ = Taken();
   unsettled_->lineage = deps_.session.lineage();
   if (saves_live_) {
     BeginLive(*unsettled_);
