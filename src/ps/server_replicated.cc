@@ -111,7 +111,7 @@ absl::Status ServerImpl::Replace(int64_t connection, ServerState state,
   if (audit_ == nullptr) return absl::OkStatus();
   // After the log: what a successor finds in it and not in the audit must be of
   // the term that the audit ends with.
-  const absl::Status written = audit_->Follow(followed_term_, position);
+  absl::Status written = audit_->Follow(followed_term_, position);
   NoteAudit(written);
   return written;
 }
