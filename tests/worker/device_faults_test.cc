@@ -3,6 +3,7 @@
 #include <cuda_runtime_api.h>
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
+#include <stdlib.h>
 #include <test_cudart.h>
 #include <torch/torch.h>
 
@@ -26,6 +27,12 @@ namespace elasticdl::worker::test {
 namespace {
 
 using testing::HasSubstr;
+
+// Read by the first call: a test uses nearly all of it.
+[[maybe_unused]] const bool small_device = [] {
+  setenv("TEST_CUDART_MEMORY", "268435456", /*overwrite=*/1);
+  return true;
+}();
 
 class DeviceFaultsTest : public testing::Test {
  protected:
