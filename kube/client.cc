@@ -34,6 +34,20 @@ void CarryOver(const Json& present, Json& object) {
   }
 }
 
+// What a pod answered, unless it was the API server that did.
+absl::StatusOr<Response> PodResponse(const Request& request,
+                                     absl::StatusOr<Response> response) {
+  if (!response.ok() || response->code < 400) return response;
+  const Json body = ParseJson(response->body);
+  // Servers before 1.21 answer in plain text.
+  if (TextAt(body, "/kind") == "Status" ||
+      absl::StartsWithIgnoreCase(response->body,
+                                 "error trying to reach service")) {
+    return ToStatus(request, *response);
+  }
+  return response;
+}
+
 }  // namespace
 
 Client::Client(std::unique_ptr<Transport> transport, Options options)
@@ -182,31 +196,31 @@ absl::Status Client::Logs(const std::string& pod, const LogOptions& options,
   return ToStatus(request, response);
 }
 
-absl::StatusOr<Response> Client::Proxy(
-    const std::string& pod, int port, const std::string& method,
-    const std::vector<std::string>& path,
-    const std::vector<std::pair<std::string, std::string>>& query) {
+Request Client::ProxyRequest(const ProxyCall& call) const {
   Request request;
-  request.method = method;
-  request.path =
-      PathOf(Pods(), options_.namespace_name, absl::StrCat(pod, ":", port));
+  request.method = call.method;
+  request.path = PathOf(Pods(), options_.namespace_name,
+                        absl::StrCat(call.pod, ":", call.port));
   request.path.push_back("proxy");
-  request.path.insert(request.path.end(), path.begin(), path.end());
+  request.path.insert(request.path.end(), call.path.begin(), call.path.end());
   // The pod's root: without the slash the server would only redirect there.
-  if (path.empty()) request.path.push_back("");
-  request.query = query;
-  ELASTICDL_ASSIGN_OR_RETURN(
-      Response response, transport_->Call(request, options_.timeout, &cancel_));
-  if (response.code >= 400) {
-    const Json body = ParseJson(response.body);
-    // Servers before 1.21 answer in plain text.
-    if (TextAt(body, "/kind") == "Status" ||
-        absl::StartsWithIgnoreCase(response.body,
-                                   "error trying to reach service")) {
-      return ToStatus(request, response);
-    }
-  }
-  return response;
+  if (call.path.empty()) request.path.push_back("");
+  request.query = call.query;
+  return request;
+}
+
+absl::StatusOr<Response> Client::Proxy(const ProxyCall& call) {
+  const Request request = ProxyRequest(call);
+  return PodResponse(request,
+                     transport_->Call(request, options_.timeout, &cancel_));
+}
+
+absl::StatusOr<Response> Client::ProxyStream(
+    const ProxyCall& call, absl::Duration idle_timeout,
+    const Cancellation* cancel, const Transport::ChunkSink& chunk) {
+  const Request request = ProxyRequest(call);
+  return PodResponse(request,
+                     transport_->Stream(request, idle_timeout, cancel, chunk));
 }
 
 }  // namespace elasticdl::kube

@@ -113,6 +113,7 @@ const std::vector<Command>& Commands() {
       {"zoo", "Make images of model zoos.", RunZoo},
       {"list", "List the jobs on this machine or on a cluster.", RunList},
       {"top", "Show what a job is doing.", RunTop},
+      {"open", "Open the page of a job in a browser.", RunOpen},
       {"report", "Save the page of a job as one file.", RunReport},
       {"timeline", "Say where the time of a job went.", RunTimeline},
       {"scale", "Change the number of a job's workers or servers.", RunScale},

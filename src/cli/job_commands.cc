@@ -21,6 +21,7 @@
 #include "elasticdl/flags/environment.h"
 #include "elasticdl/flags/flag_builder.h"
 #include "elasticdl/flags/grammar.h"
+#include "open.h"
 #include "top/terminal.h"
 #include "top/top.h"
 
@@ -166,18 +167,20 @@ int TopCommand(const std::vector<std::string>& args, const JobFinder& find) {
           flags::Info(kGroup, "Print the status once, as JSON."));
   bool once = false;
   set.Add("once", &once, flags::Info(kGroup, "Print the status once."));
-  set.Add("url", &url,
-          flags::Info(
-              kGroup,
-              "Print the address of the job's status page, for a browser on "
-              "this machine. It holds the job's token."));
+  set.Add(
+      "url", &url,
+      flags::Info(kGroup,
+                  "Print the address of the job's page, for a browser on this "
+                  "machine. It holds the job's token. On a cluster, forward it "
+                  "through the API server until Ctrl-C or the job's end."));
   if (const int code = set.ParseOrExitCode(args); code >= 0) return code;
   const auto job = find(choice);
   if (!job.ok()) return Fail(set, job.status());
   if (url) {
-    const auto page = (*job)->PageUrl();
+    const auto page = (*job)->OpenPage(/*port=*/0);
     if (!page.ok()) return Fail(set, page.status());
-    std::printf("%s\n", page->c_str());
+    std::printf("%s\n", page->url.c_str());
+    ForwardPage(*page, **job);
     return 0;
   }
   const bool terminal = isatty(STDOUT_FILENO) == 1 &&

@@ -26,6 +26,12 @@ struct LogRequest {
   bool previous = false;
 };
 
+struct JobPage {
+  // Contains the job's token.
+  std::string url;
+  bool forwarded = false;
+};
+
 struct StopRequest {
   // How long to wait for the job's end.
   absl::Duration timeout = absl::Seconds(60);
@@ -58,8 +64,10 @@ class JobHandle {
   virtual JobEnd End() = 0;
   // Writes logs to standard output.
   virtual absl::Status Logs(const LogRequest& request) = 0;
-  // How to open the status page in a browser. Contains the job's token.
-  virtual absl::StatusOr<std::string> PageUrl() = 0;
+  // Where a browser on this machine finds the job's page. That of a job on a
+  // cluster is forwarded: by this object, as long as it is there, from `port`
+  // (0 = a free one) of the loopback interface.
+  virtual absl::StatusOr<JobPage> OpenPage(int port) = 0;
 };
 
 // Waits for the end of a job that was asked to end. DEADLINE_EXCEEDED contains

@@ -19,6 +19,7 @@ int Main(const std::vector<std::string>& args) {
       {"predict", "Predict with a checkpoint on a cluster.", RunClusterPredict},
       {"list", "List the jobs on a cluster.", RunClusterList},
       {"top", "Show what a job is doing.", RunClusterTop},
+      {"open", "Open the page of a job in a browser.", RunClusterOpen},
       {"report", "Save the page of a job as one file.", RunClusterReport},
       {"scale", "Change the number of a job's workers.", RunClusterScale},
       {"logs", "Show the logs of a job's pods.", RunClusterLogs},

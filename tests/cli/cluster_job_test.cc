@@ -20,6 +20,8 @@
 #include "elasticdl/common/thread.h"
 #include "elasticdl/signals.h"
 #include "job_commands.h"
+#include "open.h"
+#include "support/temp_dir.h"
 
 namespace elasticdl::cli {
 namespace {
@@ -325,7 +327,47 @@ TEST_F(ClusterJobTest, StatusAndScaleGoThroughTheServer) {
   const absl::Status status = job->Scale(3, 0);
   EXPECT_EQ(status.code(), absl::StatusCode::kFailedPrecondition);
   EXPECT_EQ(status.message(), "job j: the job is ending");
-  EXPECT_THAT(*job->PageUrl(), HasSubstr("?token=s3cret"));
+}
+
+TEST_F(ClusterJobTest, OpenForwardsThePageUntilTheJobHasEnded) {
+  ASSERT_TRUE(Submit().ok());
+  cluster_.SetPod(kPod, "Running", {{"running", Json::object()}});
+  cluster_.proxy = [&](const kube::Request&) {
+    return kube::Response{200, "{\"job\":\"j\"}"};
+  };
+  test::TempDir state;
+  const JobFinder find = [&](const JobChoice& choice) {
+    EXPECT_EQ(choice.job_name, "j");
+    // Whoever waits for its end comes after this.
+    cluster_.after_call = [&](const std::string& call) {
+      if (call != "GET secrets/elasticdl-job-j") return;
+      cluster_.SetPod(kPod, "Succeeded", {{"terminated", {{"exitCode", 0}}}});
+    };
+    return absl::StatusOr<std::unique_ptr<JobHandle>>(Open());
+  };
+  ::testing::internal::CaptureStdout();
+  ::testing::internal::CaptureStderr();
+  const int code =
+      OpenCommand({"--job_name=j", "--state_dir=" + state.path()}, find);
+  const std::string out = ::testing::internal::GetCapturedStdout();
+  const std::string err = ::testing::internal::GetCapturedStderr();
+  EXPECT_EQ(code, 0) << err;
+  EXPECT_THAT(out, HasSubstr("http://127.0.0.1:"));
+  EXPECT_THAT(out, HasSubstr("/?token=s3cret\n"));
+  EXPECT_THAT(err, HasSubstr("Ctrl-C ends only that"));
+  EXPECT_THAT(err, HasSubstr("job j succeeded"));
+}
+
+TEST_F(ClusterJobTest, OpenSaysWhyThereIsNoPage) {
+  ASSERT_TRUE(Submit().ok());
+  cluster_.SetPod(kPod, "Succeeded", {{"terminated", {{"exitCode", 0}}}});
+  cluster_.proxy = [&](const kube::Request&) {
+    return kube::Response{503, R"({"kind":"Status","message":"no endpoint"})"};
+  };
+  const auto page = Open()->OpenPage(0);
+  EXPECT_EQ(page.status().code(), absl::StatusCode::kFailedPrecondition);
+  EXPECT_THAT(std::string(page.status().message()),
+              HasSubstr("job j is not running: it has ended"));
 }
 
 TEST_F(ClusterJobTest, TopShowsWhyAPodIsPending) {

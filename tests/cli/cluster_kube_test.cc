@@ -3,6 +3,7 @@
 // kube/real_cluster.h; the image needs bash and perl.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
+#include <httplib.h>
 #include <signal.h>
 
 #include <memory>
@@ -105,6 +106,7 @@ class ClusterKubeTest : public ::testing::Test {
     EXPECT_TRUE(answer.ok()) << answer.status();
     return answer.ok() && (*answer)["status"].value("allowed", false);
   }
+  void ExpectPage();
   // Waits until none of the job's objects of this kind is left.
   bool WaitGone(const kube::Resource& resource) {
     Mutex mu;
@@ -147,7 +149,8 @@ class ClusterKubeTest : public ::testing::Test {
   int runs_ = 0;
 };
 
-// A master's status page in a few lines; it ends when it is told to stop.
+// A master's status page in a few lines; it ends when it is told to stop. The
+// second message of a stream is sent with the answer to the next request.
 constexpr char kMaster[] = R"(exec perl -e '
 use IO::Socket::INET; $| = 1;
 $s = IO::Socket::INET->new(LocalPort => 8080, Listen => 5) or die;
@@ -157,12 +160,53 @@ print "up\n";
 while ($c = $s->accept) {
   $l = <$c>; while (<$c>) { last if /^\r?$/ }
   $ok = index($l, "token=$t") >= 0;
+  if ($ok && $l =~ /stream/) {
+    print $c "HTTP/1.1 200 x\r\nContent-Type: text/event-stream\r\n" .
+        "Connection: close\r\n\r\ndata: 1\n\n";
+    $c->flush; $held = $c; next;
+  }
+  if ($held) { print $held "data: 2\n\n"; close $held; $held = undef; }
   $b = $ok ? "{\"job\":\"kt\",\"step\":7}" : "{\"error\":\"no\"}";
   print $c "HTTP/1.1 " . ($ok ? 200 : 401) . " x\r\nContent-Length: " .
       length($b) . "\r\nConnection: close\r\n\r\n$b";
   close $c; print $l =~ /(\S+\?num_workers=\d+)/ ? "$1\n" : "";
   exit 0 if $ok && $l =~ /stop/;
 }')";
+
+// The page of the job that runs, as a browser on this machine gets it.
+void ClusterKubeTest::ExpectPage() {
+  test::ChildProcess::Options options;
+  options.argv = Elasticdl("open", {"--state_dir=" + dir_.Path("state")});
+  options.environment = {"DISPLAY=", "WAYLAND_DISPLAY=", "BROWSER="};
+  options.log = dir_.Path("open");
+  test::ChildProcess open(options);
+  test::LineFollower lines(open.out_path());
+  const std::string url = lines.Next().value_or("");
+  ASSERT_THAT(url, HasSubstr("http://127.0.0.1:")) << open.err();
+  const size_t slash = url.find("/?");
+  ASSERT_NE(slash, std::string::npos) << url;
+  httplib::Client browser(url.substr(0, slash));
+  browser.set_read_timeout(60, 0);
+  const auto page = browser.Get(url.substr(slash));
+  ASSERT_TRUE(page) << open.err();
+  EXPECT_EQ(page->body, "{\"job\":\"kt\",\"step\":7}");
+  EXPECT_EQ(browser.Get("/")->status, 401);
+  const httplib::Headers headers = {
+      {"Authorization", "Bearer " + url.substr(url.find("token=") + 6)}};
+  std::string heard;
+  browser.Get("/api/v1/stream", headers, [&](const char* data, size_t size) {
+    heard.append(data, size);
+    // Nobody on the way waits for the second message.
+    if (heard == "data: 1\n\n") {
+      httplib::Client other(url.substr(0, slash));
+      EXPECT_TRUE(other.Get("/api/v1/update", headers));
+    }
+    return true;
+  });
+  EXPECT_EQ(heard, "data: 1\n\ndata: 2\n\n");
+  open.Signal(SIGINT);
+  EXPECT_EQ(open.Wait(), 128 + SIGINT);
+}
 
 TEST_F(ClusterKubeTest, AJobFromSubmissionToRemoval) {
   const Outcome submitted = Run(Train(kMaster, {"--detach"}));
@@ -195,6 +239,7 @@ TEST_F(ClusterKubeTest, AJobFromSubmissionToRemoval) {
   const Outcome scaled = Run(Elasticdl("scale", {"--num_workers=3"}));
   EXPECT_EQ(scaled.exit_code, 0) << scaled.err;
   EXPECT_THAT(lines.Next().value_or(""), HasSubstr("num_workers=3"));
+  ExpectPage();
   const Outcome stopped = Run(Elasticdl("stop", {"--keep_pods"}));
   EXPECT_EQ(stopped.exit_code, 0) << stopped.err;
   EXPECT_EQ(stopped.out,

@@ -23,6 +23,7 @@
 #include "absl/strings/str_split.h"
 #include "elasticdl/common/file.h"
 #include "elasticdl/common/thread.h"
+#include "elasticdl/flags/environment.h"
 #include "elasticdl/jobdir.h"
 #include "elasticdl/process.h"
 #include "local/client.h"
@@ -330,6 +331,50 @@ TEST_F(JobCommandsTest, TopTellsTheAddressOfTheStatusPage) {
             absl::StrCat("http://", *dir_.ReadHttpAddress(),
                          "/?token=", *dir_.ReadToken(), "\n"));
   EXPECT_THAT(requests_, ::testing::IsEmpty());
+}
+
+// xdg-open is given a file for its owner's eyes, not the token.
+TEST_F(JobCommandsTest, OpenStartsABrowserAndPrintsTheAddress) {
+  const std::string bin = JoinPath(root_.path(), "bin");
+  const std::string seen = JoinPath(root_.path(), "seen");
+  ASSERT_TRUE(MakeDirectories(bin).ok());
+  ASSERT_TRUE(
+      WriteFileAtomic(
+          JoinPath(bin, "xdg-open"),
+          absl::StrCat("#!/bin/sh\necho \"$@\" > ", seen, "\ncat \"$1\" >> ",
+                       seen, "\nstat -c %a \"$1\" >> ", seen, "\n"),
+          0755)
+          .ok());
+  const std::string path = flags::GetEnv("PATH");
+  setenv("PATH", absl::StrCat(bin, ":", path).c_str(), 1);
+  setenv("DISPLAY", ":77", 1);
+  ::testing::internal::CaptureStdout();
+  EXPECT_EQ(RunOpen(Args()), 0);
+  const std::string url = absl::StrCat("http://", *dir_.ReadHttpAddress(),
+                                       "/?token=", *dir_.ReadToken());
+  EXPECT_EQ(::testing::internal::GetCapturedStdout(), url + "\n");
+  const auto text = ReadFile(seen);
+  ASSERT_TRUE(text.ok()) << text.status();
+  const size_t end = text->find('\n');
+  EXPECT_EQ(text->substr(0, end), JoinPath(root_.path(), "open-j.html"));
+  EXPECT_THAT(text->substr(end), HasSubstr("content=\"0; url=" + url));
+  EXPECT_THAT(text->substr(end), ::testing::EndsWith("\n600\n"));
+
+  // One that fails, and none at all.
+  ASSERT_TRUE(
+      WriteFileAtomic(JoinPath(bin, "xdg-open"), "#!/bin/sh\nexit 3\n", 0755)
+          .ok());
+  for (const std::string& where : {absl::StrCat(bin, ":", path), bin + "/no"}) {
+    setenv("PATH", where.c_str(), 1);
+    ::testing::internal::CaptureStdout();
+    ::testing::internal::CaptureStderr();
+    EXPECT_EQ(RunOpen(Args()), 0);
+    EXPECT_EQ(::testing::internal::GetCapturedStdout(), url + "\n");
+    EXPECT_THAT(::testing::internal::GetCapturedStderr(),
+                HasSubstr("did not start a browser"));
+  }
+  unsetenv("DISPLAY");
+  setenv("PATH", path.c_str(), 1);
 }
 
 TEST_F(JobCommandsTest, ReportHoldsTheAnswerOfTheMaster) {

@@ -187,7 +187,7 @@ class FakeJob : public JobHandle {
   bool WaitEnd(absl::Duration) override { return ended; }
   JobEnd End() override { return {}; }
   absl::Status Logs(const LogRequest&) override { return absl::OkStatus(); }
-  absl::StatusOr<std::string> PageUrl() override { return ""; }
+  absl::StatusOr<JobPage> OpenPage(int) override { return JobPage(); }
 
   std::vector<std::string> asked;
   std::vector<int64_t> scaled;

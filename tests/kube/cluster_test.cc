@@ -322,14 +322,14 @@ TEST_F(ClusterTest, ProxyReachesThePortOfAPod) {
             })
       .IgnoreError();
   const auto answer =
-      client().Proxy("a", 8080, "GET", {"api", "x y"}, {{"q", "1 2"}});
+      client().Proxy({"a", 8080, "GET", {"api", "x y"}, {{"q", "1 2"}}});
   ASSERT_TRUE(answer.ok()) << answer.status();
   EXPECT_EQ(answer->code, 203);
   EXPECT_THAT(answer->body, HasSubstr("GET /api/x%20y?q=1"));
-  EXPECT_EQ(client().Proxy("none", 8080, "GET", {}, {}).status().code(),
+  EXPECT_EQ(client().Proxy({"none", 8080, "GET", {}, {}}).status().code(),
             absl::StatusCode::kNotFound);
   // Nobody listens there.
-  const auto nobody = client().Proxy("a", 8081, "GET", {}, {});
+  const auto nobody = client().Proxy({"a", 8081, "GET", {}, {}});
   EXPECT_EQ(nobody.status().code(), absl::StatusCode::kUnavailable)
       << nobody->code << " " << nobody->body;
 }

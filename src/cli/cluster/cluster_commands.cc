@@ -1,4 +1,4 @@
-// elasticdl list, top, scale, stop, logs and rbac on a cluster.
+// elasticdl list, top, open, scale, stop, logs and rbac on a cluster.
 #include "cluster/cluster_commands.h"
 
 #include <cstdio>
@@ -16,6 +16,7 @@
 #include "elasticdl/flags/grammar.h"
 #include "elasticdl/flags/yaml_json.h"
 #include "job_commands.h"
+#include "open.h"
 #include "report.h"
 
 namespace elasticdl::cli {
@@ -179,6 +180,9 @@ int RunClusterList(const std::vector<std::string>& args) {
 
 int RunClusterTop(const std::vector<std::string>& args) {
   return TopCommand(args, FindClusterJob);
+}
+int RunClusterOpen(const std::vector<std::string>& args) {
+  return OpenCommand(args, FindClusterJob);
 }
 int RunClusterReport(const std::vector<std::string>& args) {
   return ReportCommand(args, FindClusterJob);

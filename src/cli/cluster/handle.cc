@@ -7,6 +7,7 @@
 #include "absl/strings/str_join.h"
 #include "absl/strings/str_split.h"
 #include "cluster/logs.h"
+#include "cluster/page_forward.h"
 #include "cluster/pod_tracker.h"
 #include "cluster/submit.h"
 #include "elasticdl/cluster/job_objects.h"
@@ -115,11 +116,17 @@ class ClusterJobHandle : public JobHandle {
     return Explain(PrintClusterLogs(*cluster_.client, name_, request));
   }
 
-  absl::StatusOr<std::string> PageUrl() override {
-    ELASTICDL_ASSIGN_OR_RETURN(const std::string token, Token());
-    return absl::StrCat("kubectl port-forward -n ", name_space(), " pod/", pod_,
-                        " 8080:", cluster::kHttpPort,
-                        "\nhttp://localhost:8080/?token=", token);
+  absl::StatusOr<JobPage> OpenPage(int port) override {
+    // Says why there is no page, instead of a browser's error.
+    ELASTICDL_RETURN_IF_ERROR(Status().status());
+    PageForward::Options options;
+    options.pod = pod_;
+    options.pod_port = cluster::kHttpPort;
+    ELASTICDL_ASSIGN_OR_RETURN(options.token, Token());
+    options.port = port;
+    ELASTICDL_ASSIGN_OR_RETURN(page_,
+                               PageForward::Start(*cluster_.client, options));
+    return JobPage{page_->url(), /*forwarded=*/true};
   }
 
  private:
@@ -185,7 +192,7 @@ class ClusterJobHandle : public JobHandle {
     // The API server does not pass on the header Authorization.
     query.emplace_back("token", token);
     const absl::StatusOr<kube::Response> response =
-        cluster_.client->Proxy(pod_, cluster::kHttpPort, method, path, query);
+        cluster_.client->Proxy({pod_, cluster::kHttpPort, method, path, query});
     if (!response.ok()) {
       return absl::IsPermissionDenied(response.status())
                  ? Explain(response.status())
@@ -200,6 +207,8 @@ class ClusterJobHandle : public JobHandle {
   const std::string name_;
   const std::string pod_;
   std::unique_ptr<PodTracker> tracker_;
+  // It uses the client.
+  std::unique_ptr<PageForward> page_;
 };
 
 // The one that runs.

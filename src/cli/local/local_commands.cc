@@ -1,5 +1,5 @@
-// elasticdl list, top, report, scale, stop and logs: for local jobs here, for
-// all others in the program for clusters.
+// elasticdl list, top, open, report, scale, stop and logs: for local jobs here,
+// for all others in the program for clusters.
 #include "local/local_commands.h"
 
 #include <poll.h>
@@ -20,6 +20,7 @@
 #include "job_commands.h"
 #include "job_handle.h"
 #include "local/client.h"
+#include "open.h"
 #include "report.h"
 
 namespace elasticdl::cli {
@@ -76,7 +77,7 @@ class LocalJobHandle : public JobHandle {
   absl::Status Logs(const LogRequest& request) override {
     return PrintLocalLogs(dir_, request);
   }
-  absl::StatusOr<std::string> PageUrl() override {
+  absl::StatusOr<JobPage> OpenPage(int /*port*/) override {
     if (!dir_.IsRunning()) {
       return absl::FailedPreconditionError(
           absl::StrCat("job ", name(), " is not running"));
@@ -84,7 +85,7 @@ class LocalJobHandle : public JobHandle {
     ELASTICDL_ASSIGN_OR_RETURN(const std::string address,
                                dir_.ReadHttpAddress());
     ELASTICDL_ASSIGN_OR_RETURN(const std::string token, dir_.ReadToken());
-    return absl::StrCat("http://", address, "/?token=", token);
+    return JobPage{absl::StrCat("http://", address, "/?token=", token)};
   }
 
  private:
@@ -143,6 +144,9 @@ int RunScale(const Args& args) {
 }
 int RunStop(const Args& args) {
   return StopCommand(args, LocalFirst("stop", args));
+}
+int RunOpen(const Args& args) {
+  return OpenCommand(args, LocalFirst("open", args));
 }
 int RunReport(const Args& args) {
   return ReportCommand(args, LocalFirst("report", args));

@@ -93,12 +93,22 @@ class Client {
                     const Transport::ChunkSink& chunk);
 
   // HTTP to a pod's port through the API server: `path` below the pod's root.
+  struct ProxyCall {
+    std::string pod;
+    int port = 0;
+    std::string method = "GET";
+    std::vector<std::string> path;
+    std::vector<std::pair<std::string, std::string>> query;
+  };
   // Returns the pod's response, whatever its code; refusals by the API server
   // itself (no such pod, no rights, nobody listens) are errors.
-  absl::StatusOr<Response> Proxy(
-      const std::string& pod, int port, const std::string& method,
-      const std::vector<std::string>& path,
-      const std::vector<std::pair<std::string, std::string>>& query);
+  absl::StatusOr<Response> Proxy(const ProxyCall& call);
+  // The same for a response that arrives piece by piece (Transport::Stream).
+  // CancelCalls does not end it, `cancel` does.
+  absl::StatusOr<Response> ProxyStream(const ProxyCall& call,
+                                       absl::Duration idle_timeout,
+                                       const Cancellation* cancel,
+                                       const Transport::ChunkSink& chunk);
 
   // Ends all calls, current and later ones, with CANCELLED.
   void CancelCalls() { cancel_.Cancel(); }
@@ -109,6 +119,7 @@ class Client {
  private:
   std::string NamespaceOf(const Json& object) const;
   Request CreateRequest(const Resource& resource, const Json& object) const;
+  Request ProxyRequest(const ProxyCall& call) const;
   // Sends a request and parses the response.
   absl::StatusOr<Json> Ask(const Request& request);
 
