@@ -229,6 +229,10 @@ void AddOutput(JobFlags* f, FlagSet* set) {
                .Value("FILE"));
   set->Add("tensorboard_log_dir", &f->tensorboard_log_dir,
            Info(kOutput, "Write TensorBoard event files here.").Value("DIR"));
+  set->Add("model_summary", &f->model_summary,
+           Info(kOutput,
+                "Print the layers and parameters of the model when the first "
+                "worker has built it."));
   set->Add("timeline", &f->timeline,
            Info(kOutput,
                 "Write what each worker does when, for Perfetto, "

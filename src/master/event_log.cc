@@ -127,6 +127,12 @@ void EventLog::WorkerLost(int64_t worker_id, const std::string& reason) {
   Write(Line("worker_lost").Add("worker_id", worker_id).Add("reason", reason));
 }
 
+void EventLog::Model(const Json& model) {
+  Line line("model");
+  line.fields = model;
+  Write(line);
+}
+
 void EventLog::World(int64_t generation, const std::vector<int64_t>& members,
                      const std::string& cause, absl::Duration pause) {
   Write(Line("world")

@@ -8,6 +8,7 @@
 //   pod_ended    pod, id, reason, failure, asked
 //   worker_ready worker_id
 //   worker_lost  worker_id, reason
+//   model        trained, frozen, buffers, bytes, tensors, …
 //   world        generation, members, cause, pause_ms
 //   checkpoint   version, path, ms | error
 //   evaluation   step, metrics, records, ms
@@ -23,6 +24,7 @@
 #include <functional>
 #include <map>
 #include <memory>
+#include <nlohmann/json_fwd.hpp>
 #include <string>
 #include <utility>
 #include <vector>
@@ -66,6 +68,8 @@ class EventLog {
                 bool failure, bool asked);
   void WorkerReady(int64_t worker_id);
   void WorkerLost(int64_t worker_id, const std::string& reason);
+  // `model`: the fields (model_summary.h).
+  void Model(const nlohmann::ordered_json& model);
   void World(int64_t generation, const std::vector<int64_t>& members,
              const std::string& cause, absl::Duration pause);
   void CaughtUp(int64_t worker_id, int64_t generation);

@@ -222,6 +222,10 @@ class HttpStatus::Server {
                 if (!since.ok()) return Reply(response, since.status());
                 Stream(*since, response);
               });
+    http_.Get("/api/v1/model", [this](const Request&, Response& response) {
+      const std::string model = board_.Model();
+      response.set_content(model.empty() ? "null" : model, kJson);
+    });
     http_.Get("/api/v1/log",
               [this](const Request& request, Response& response) {
                 const auto text = commands_.log(request.get_param_value("pod"));

@@ -145,6 +145,7 @@ void JobController::OnMessage(absl::Time now, ConnectionId connection,
     case v1::WorkerMessage::kServerMoved:
     case v1::WorkerMessage::kPartState:
     case v1::WorkerMessage::kTelemetry:
+    case v1::WorkerMessage::kHistograms:
     case v1::WorkerMessage::kPrepareAgain:
     case v1::WorkerMessage::MESSAGE_NOT_SET:
       LogWarning("worker ", worker.id, " sent an unknown message");
@@ -235,6 +236,7 @@ void JobController::OnReady(absl::Time now, ConnectionId connection,
     return;
   }
   observer_.OnWorkerReady(worker.id, worker.pid, ready.step());
+  if (ready.has_model()) observer_.OnModel(ready.model());
   if (!shards_known_) {
     if (!ready.note().empty()) observer_.OnMessage(ready.note());
     const absl::Status status = LearnShards(ready);

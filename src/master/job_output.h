@@ -62,6 +62,8 @@ class JobObserver {
   // look at it.
   virtual void OnTelemetry(absl::Time now, bool server, int64_t id,
                            const v1::Telemetry& telemetry) {}
+  // What a worker says that the model consists of, when it is ready.
+  virtual void OnModel(const v1::ModelSummary& model) {}
   // Anything else worth a line.
   virtual void OnMessage(const std::string& text) = 0;
 };

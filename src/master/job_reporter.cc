@@ -15,6 +15,7 @@
 #include "elasticdl/common/log.h"
 #include "elasticdl/common/status.h"
 #include "elasticdl/common/text.h"
+#include "model_summary.h"
 
 namespace elasticdl::master {
 namespace {
@@ -272,6 +273,14 @@ void JobReporter::OnTelemetry(absl::Time now, bool server, int64_t id,
   CheckTimeline(timeline_->Add(id, SpansOf(telemetry.spans()),
                                telemetry.spans().clock_offset(),
                                telemetry.spans().dropped()));
+}
+
+void JobReporter::OnModel(const v1::ModelSummary& model) {
+  // All workers build the same one.
+  if (std::exchange(model_told_, true)) return;
+  events_->Model(ModelToJson(model));
+  if (!options_.model_summary) return;
+  for (const std::string& line : ModelToLines(model)) Say(line);
 }
 
 void JobReporter::OnWorld(const WorldChange& world) {

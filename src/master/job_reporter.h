@@ -104,6 +104,7 @@ class JobReporter : public JobObserver {
   void OnPart(const PartChange& change) override;
   void OnTelemetry(absl::Time now, bool server, int64_t id,
                    const v1::Telemetry& telemetry) override;
+  void OnModel(const v1::ModelSummary& model) override;
   void OnMessage(const std::string& text) override;
 
  private:
@@ -142,6 +143,8 @@ class JobReporter : public JobObserver {
   bool audit_failed_ = false;
   bool tensorboard_failed_ = false;
   bool timeline_failed_ = false;
+  // What the model consists of was told.
+  bool model_told_ = false;
   // --ps_backup: some part had no backup since the last time all had one.
   bool backup_missing_ = false;
 

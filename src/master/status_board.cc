@@ -72,6 +72,11 @@ std::vector<StatusPoint> StatusBoard::Points() const {
   return points;
 }
 
+std::string StatusBoard::Model() const {
+  MutexLock lock(mu_);
+  return history_.model();
+}
+
 bool StatusBoard::WaitNews(uint64_t cursor, absl::Duration spacing,
                            absl::Duration period) const {
   const absl::Time begin = Clock::Real().Now();

@@ -88,6 +88,8 @@ class StatusBoard {
   };
   Answer Update(uint64_t since, absl::Time now) const;
   std::vector<StatusPoint> Points() const;
+  // What the model consists of, as JSON; empty: not known yet.
+  std::string Model() const;
 
   // Waits until there is news: for `period`, or until the history has changed
   // after `cursor`, but at least for `spacing`. False: nothing more will come.

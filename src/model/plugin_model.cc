@@ -3,12 +3,14 @@
 
 #include <dlfcn.h>
 
+#include <map>
 #include <optional>
 #include <sstream>
 #include <utility>
 
 #include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
+#include "absl/strings/strip.h"
 #include "deferred_weight.h"
 #include "elasticdl/common/file.h"
 #include "elasticdl/common/status.h"
@@ -22,6 +24,14 @@ namespace elasticdl::model {
 namespace {
 
 using plugin::Table;
+
+// torch::nn::LinearImpl -> Linear.
+std::string ShortType(absl::string_view type) {
+  const size_t scope = type.rfind("::");
+  if (scope != type.npos) type.remove_prefix(scope + 2);
+  absl::ConsumeSuffix(&type, "Impl");
+  return std::string(type);
+}
 
 class PluginNetwork : public Network {
  public:
@@ -61,6 +71,18 @@ class PluginNetwork : public Network {
   void SetRowSource(RowSource* source) override {
     network_->SetRowSource(source);
     layers_.SetRowSource(source);
+  }
+
+  std::map<std::string, std::string> LayerTypes() const override {
+    std::map<std::string, std::string> types;
+    std::string error;
+    // Names are for people: a layer that has none is left out.
+    plugin::Guard(&error, [&] {
+      for (const auto& item : network_->module()->named_modules()) {
+        types.emplace(item.key(), ShortType(item.value()->name()));
+      }
+    });
+    return types;
   }
 
   absl::StatusOr<std::string> Serialize() const override {

@@ -3,6 +3,7 @@
 
 #include <torch/script.h>
 
+#include <map>
 #include <sstream>
 #include <utility>
 
@@ -87,6 +88,18 @@ class ScriptNetwork : public Network {
 
   const std::vector<ShardedTable>& tables() const override { return tables_; }
   void SetRowSource(RowSource* /*source*/) override {}
+
+  std::map<std::string, std::string> LayerTypes() const override {
+    std::map<std::string, std::string> types;
+    std::string error;
+    plugin::Guard(&error, [&] {
+      for (const auto& item : module_.named_modules()) {
+        const auto name = item.value.type()->name();
+        if (name.has_value()) types.emplace(item.name, name->name());
+      }
+    });
+    return types;
+  }
 
   absl::StatusOr<std::string> Serialize() const override {
     std::ostringstream out;

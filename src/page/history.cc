@@ -9,6 +9,7 @@
 #include "absl/strings/str_cat.h"
 #include "elasticdl/common/json_text.h"
 #include "elasticdl/common/text.h"
+#include "model_json.h"
 
 namespace elasticdl::page {
 namespace {
@@ -19,11 +20,7 @@ using Json = nlohmann::ordered_json;
 constexpr size_t kMaxListed = 32;
 
 std::string Cut(std::string text, size_t most = History::kMaxText) {
-  if (text.size() <= most) return text;
-  // Not in the middle of a character of UTF-8.
-  while (most > 0 && (text[most] & 0xC0) == 0x80) --most;
-  text.resize(most);
-  return text + "…";
+  return CutText(std::move(text), most);
 }
 
 // The texts in logs that do not say whether the master asked (as in panels.js).
@@ -141,6 +138,11 @@ void History::Apply(const Event& event) {
   if (name == "checkpoint") return ApplyCheckpoint(event);
   if (name == "evaluation") return ApplyEvaluation(event);
   if (name == "job_start" || name == "job_end") return ApplyJob(event);
+  if (name == "model") {
+    model_ = ModelJson(event.json);
+    model_changed_ = cursor_;
+    return;
+  }
   if (name == "worker_ready" || name == "worker_lost") {
     return ApplyWorker(event);
   }
@@ -335,8 +337,9 @@ void History::AddMark(const Event& event, std::string text) {
 void History::Keep(const Event& event) {
   ++totals_.events;
   Json json = event.json;
-  // The page shows the flags in a place of their own.
+  // The page shows these in a place of their own.
   json.erase("flags");
+  json.erase("tensors");
   Shorten(json);
   std::string text = JsonText(json);
   if (text.size() > kMaxLine) {
@@ -472,6 +475,7 @@ Changes History::Since(uint64_t cursor) const {
   for (const EventLine& event : events_) {
     if (changes.all || event.id > cursor) changes.events.push_back(event);
   }
+  if (changes.all || model_changed_ > cursor) changes.model = model_;
   return changes;
 }
 

@@ -145,6 +145,9 @@ std::string ChangesToJson(const Changes& changes, absl::string_view status) {
   std::string text = JsonText(json);
   // Lines and status are JSON already.
   text.pop_back();
+  if (!changes.model.empty()) {
+    absl::StrAppend(&text, ",\"model\":", changes.model);
+  }
   absl::StrAppend(&text, ",\"events\":[");
   for (const EventLine& event : changes.events) {
     absl::StrAppend(&text, event.id == changes.events.front().id ? "" : ",",

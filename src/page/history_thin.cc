@@ -156,7 +156,7 @@ size_t History::bytes() const {
                  checkpoints_.size() * sizeof(CheckpointMark) +
                  evaluations_.capacity() * sizeof(EvaluationMark) +
                  marks_.size() * sizeof(JobMark) +
-                 events_.size() * sizeof(EventLine);
+                 events_.size() * sizeof(EventLine) + Heap(model_);
   for (const Span& span : spans_) bytes += Heap(span.reason);
   for (const WorldMark& world : worlds_) bytes += Heap(world.cause);
   for (const CheckpointMark& mark : checkpoints_) {

@@ -9,6 +9,7 @@
 #include "elasticdl/common/log.h"
 #include "elasticdl/common/status.h"
 #include "elasticdl/worker.h"
+#include "model_summary.h"
 #include "ps_trainer.h"
 
 namespace elasticdl::worker {
@@ -208,6 +209,8 @@ int JobRunner::Run() {
         "the model's own processor of predictions takes no folder: "
         "--prediction_output_dir has no effect");
   }
+  *ready.mutable_model() =
+      SummarizeModel(replica_->network(), replica_->optimizer_spec());
   const absl::Status shards = data_.AddShards(ready);
   if (!shards.ok()) {
     Fail(shards);

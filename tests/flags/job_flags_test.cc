@@ -129,6 +129,7 @@ const Row kRows[] = {
     {"evaluation_start_delay_secs", "int", "100", kTrain, "0", "-1"},
     {"evaluation_throttle_secs", "int", "0", kTrain, "30", "-1"},
     {"tensorboard_log_dir", "string", "", kAll, "/tmp/tb", nullptr},
+    {"model_summary", "bool", "false", kAll, "true", "x"},
     {"timeline", "string", "", kAll, "/tmp/timeline.json", nullptr},
     {"log_format", "string", "text", kAll, "json", "xml"},
     // predict.

@@ -60,13 +60,22 @@ TEST_F(OutputsTest, ARefusedJobIsListedAsFailed) {
 TEST_F(OutputsTest, WritesTensorBoardFiles) {
   const auto job = Train(
       "curves", {"--tensorboard_log_dir=" + Path("tb"),
+                 "--model_summary",
                  "--validation_data=" + test_csv(), "--evaluation_steps=10"});
   ASSERT_EQ(job->Wait(), 0) << job->Output();
   const auto files = List(Path("tb/curves"));
   ASSERT_THAT(files, ElementsAre(StartsWith("events.out.tfevents.")));
-  EXPECT_THAT(Contents(Path("tb/curves/" + files[0])),
-              AllOf(HasSubstr("train/loss"), HasSubstr("train/learning_rate"),
-                    HasSubstr("evaluation/mse")));
+  EXPECT_THAT(
+      Contents(Path("tb/curves/" + files[0])),
+      AllOf(HasSubstr("train/loss"), HasSubstr("train/learning_rate"),
+            HasSubstr("evaluation/mse")));
+  EXPECT_THAT(job->Output(),
+              AllOf(HasSubstr("hidden.weight  Linear  8x1"),
+                    HasSubstr("the model has 25 trained numbers")));
+  const auto model = job->Events("model");
+  ASSERT_THAT(model, SizeIs(1));
+  EXPECT_EQ(model[0].at("trained"), 25);
+  EXPECT_THAT(model[0].at("tensors"), SizeIs(4));
 }
 
 TEST_F(OutputsTest, LostWorkerIsNotReplacedWhenThatIsSwitchedOff) {

@@ -258,8 +258,9 @@ TEST_F(WatchTest, TheTokenIsNowhere) {
   WaitForStepTime(*job);
   const std::string token = JobFile("token");
   ASSERT_GE(token.size(), 16u);
-  for (const char* path : {"/", "/page.js", "/api/v1/status", "/api/v1/update",
-                           "/api/v1/log?pod=master", "/metrics"}) {
+  for (const char* path :
+       {"/", "/page.js", "/api/v1/status", "/api/v1/update", "/api/v1/model",
+        "/api/v1/log?pod=master", "/metrics"}) {
     const auto answer = Get(path);
     ASSERT_EQ(answer.status, 200) << path;
     EXPECT_THAT(answer.body, Not(HasSubstr(token))) << path;

@@ -227,6 +227,16 @@ TEST_F(HttpStatusTest, ServesStatusHistoryAndMetrics) {
   EXPECT_EQ(reply->status, 404);
 }
 
+TEST_F(HttpStatusTest, ServesWhatTheModelConsistsOf) {
+  EXPECT_EQ(client_->Get("/api/v1/model", auth_)->body, "null");
+  board_.AddEvent(
+      R"({"time":9,"event":"model","trained":7,"tensors":[{"name":"w"}]})");
+  const auto reply = client_->Get("/api/v1/model", auth_);
+  ASSERT_TRUE(reply);
+  EXPECT_EQ(reply->body, R"({"trained":7,"tensors":[{"name":"w"}]})");
+  EXPECT_EQ(reply->get_header_value("Content-Type"), "application/json");
+}
+
 TEST_F(HttpStatusTest, ProbesNeedNoToken) {
   EXPECT_EQ(client_->Get("/healthz")->status, 200);
   EXPECT_EQ(client_->Get("/readyz")->status, 200);
@@ -246,8 +256,8 @@ TEST_F(HttpStatusTest, EveryPathNeedsTheToken) {
   const httplib::Headers wrong = {{"Authorization", "Bearer Secret"}};
   for (const char* path :
        {"/", "/api/status", "/api/history", "/api/v1/status", "/api/v1/update",
-        "/api/v1/stream", "/api/v1/log?pod=master", "/metrics", "/nothing",
-        "/page.html"}) {
+        "/api/v1/stream", "/api/v1/model", "/api/v1/log?pod=master", "/metrics",
+        "/nothing", "/page.html"}) {
     for (const httplib::Headers& headers : {httplib::Headers(), wrong}) {
       const auto reply = client_->Get(path, headers);
       ASSERT_TRUE(reply) << path;

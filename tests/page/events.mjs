@@ -15,6 +15,10 @@ export const manyWorkers = (job, count, seconds) => {
     there.push(id);
   }
   const ready = there.map(id => [2 + random() * 6, id]).sort((a, b) => a[0] - b[0]);
+  lines.push(line(2, "model", {trained: 1210, frozen: 0, buffers: 20, bytes: 4920, num_tensors: 4, optimizer: "SGD(learning_rate=0.1)",
+    tensors: [{name: "fc.weight", layer: "Linear", shape: [10, 120], kind: "trained", dtype: "float32", bytes: 4800, count: 1200},
+      {name: "fc.bias", layer: "Linear", shape: [10], kind: "trained", dtype: "float32", bytes: 40, count: 10},
+      {name: "wide.embeddings", layer: "Embedding", shape: [0, 8], kind: "on servers"}]}));
   const members = [];
   for (const [time, id] of ready) {
     lines.push(line(time, "worker_ready", {worker_id: id}));
@@ -48,6 +52,8 @@ export const hostile = () => {
     line(0, "job_start", {job: bad, command: bad, pid: 1, flags: ["--model_def=" + bad]}),
     line(1, "pod_started", {pod: bad, type: "worker", id: 0, pid: 2}),
     line(2, "worker_ready", {worker_id: 0}),
+    line(2.1, "model", {trained: bad, bytes: -1, optimizer: bad, num_tensors: 2, tensors: [{name: bad, layer: bad, dtype: bad, kind: bad,
+      shape: [bad, 5, -1]}, bad, 5, {}]}),
     line(3, "world", {generation: 1, members: [0], cause: bad, pause_ms: 1}),
     line(4, "progress", {step: 1, epoch: 1, num_epochs: 1, records_done: 5, records_total: 10, records_per_s: 1, loss: 1}),
     line(5, "evaluation", {step: 1, metrics: {[bad]: 0.5, constructor: 1, ["__proto__"]: 2}, ms: 3, records: 1}),

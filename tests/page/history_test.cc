@@ -70,6 +70,42 @@ class HistoryTest : public ::testing::Test {
   History history_;
 };
 
+TEST_F(HistoryTest, TheModelIsToldOnceAndWithEverything) {
+  Start(100, 0);
+  const uint64_t before = history_.cursor();
+  EXPECT_EQ(history_.Since(0).model, "");
+  Add(101, "model",
+      R"("trained":7,"optimizer":"SGD","num_tensors":1,"x":1,)"
+      R"("tensors":[{"name":"w","layer":"Linear","shape":[7],"count":7}])");
+  EXPECT_EQ(history_.Since(before).model,
+            R"({"optimizer":"SGD","num_tensors":1,"trained":7,"tensors":)"
+            R"([{"name":"w","layer":"Linear","count":7,"shape":[7]}]})");
+  EXPECT_EQ(history_.Since(history_.cursor()).model, "");
+  EXPECT_EQ(history_.Since(0).model, history_.model());
+  const Json update = Json::parse(ChangesToJson(history_.Since(0), ""));
+  EXPECT_EQ(update.at("model").at("trained"), 7);
+  // The list of events has the totals only.
+  EXPECT_FALSE(update.at("events").back().contains("tensors"));
+  EXPECT_EQ(update.at("events").back().at("trained"), 7);
+}
+
+TEST_F(HistoryTest, AModelOfALogFromElsewhereIsBounded) {
+  std::vector<std::string> tensors(
+      5000, absl::StrCat("{\"name\":\"", std::string(9000, 'n'),
+                         "\",\"shape\":[", std::string(18, '1'),
+                         ",{},\"a\",1.5", std::string(2000, ' '), "]}"));
+  tensors.push_back("5");
+  Add(1, "model",
+      absl::StrCat("\"trained\":\"x\",\"tensors\":[",
+                   absl::StrJoin(tensors, ","), "]"));
+  EXPECT_LT(history_.model().size(), 300000u);
+  const Json model = Json::parse(history_.model());
+  EXPECT_THAT(model.at("tensors"), SizeIs(History::kMaxTensors));
+  EXPECT_FALSE(model.contains("trained"));
+  Add(2, "model", "\"tensors\":7");
+  EXPECT_EQ(history_.model(), R"({"tensors":[]})");
+}
+
 TEST_F(HistoryTest, AWorkerStartsJoinsTrainsAndIsLost) {
   Start(100, 0);
   Ready(103, 0);

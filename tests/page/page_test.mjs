@@ -47,7 +47,8 @@ test("a report shows all panels, without a request and without an error", async 
   assert.equal(await page.run("return document.getElementById('lanes').dataset.rows"), "12");
   for (const [id, text] of [["progress", "records"], ["cards", "paused in all"], ["ledger", "in the model"],
       ["step-time", "communication that backward does not hide"], ["step-time", "20 ms"],
-      ["events", "worker"], ["configuration", "--num_workers=12"], ["footer", "a report"]]) {
+      ["events", "worker"], ["configuration", "--num_workers=12"], ["footer", "a report"],
+      ["model", "1,210 trained numbers"], ["model", "10 × 120"], ["model", "any × 8"], ["model", "The first 3 of 4"]]) {
     assert.match(await textOf(page, id), new RegExp(text), id);
   }
   const charts = await page.run("return [...document.querySelectorAll('.chart')].map(c => c.getAttribute('aria-label'))");
@@ -141,6 +142,8 @@ test("names that want to be markup stay text", async () => {
   assert.equal(await page.run("return document.scripts.length"), 2);
   assert.match(await textOf(page, "job"), /<img src=x/);
   assert.match(await textOf(page, "configuration"), /<script>/);
+  assert.match(await textOf(page, "model"), /<img src=x/);
+  assert.deepEqual(page.requests.filter(url => !/^(file|data):/.test(url)), []);
   assert.deepEqual(page.errors, []);
 });
 
@@ -205,6 +208,7 @@ test("a real job, live: joins, kills, scaling from the page, its end, its report
     if (pictures) await job.calm();
     job.kill("SIGKILL");
     await lost();
+    await page.until("/Linear/.test(document.getElementById('model').innerText)");
     await page.run("const c = document.querySelector('#log select'); c.value = 'master'; c.dispatchEvent(new Event('change'))");
     await page.until("/generation \\d+/.test(document.querySelector('#log pre').innerText)");
     await page.run("document.getElementById('scale-to').value = '5'; document.querySelector('#scale button').click()");
@@ -227,6 +231,7 @@ test("a real job, live: joins, kills, scaling from the page, its end, its report
     await ready(saved);
     assert.match(await textOf(saved, "state"), /succeeded|stopped/);
     assert.match(await textOf(saved, "configuration"), /--num_workers=3/);
+    assert.match(await textOf(saved, "model"), /trained numbers/);
     assert.ok(Number(await saved.run("return document.getElementById('lanes').dataset.rows")) >= 5);
     await keep(saved, "lanes", "#lanes-panel");
     assert.deepEqual(saved.errors, []);

@@ -24,6 +24,7 @@ const refresh = () => {
   showEvents();
   showLog();
   showConfiguration();
+  showModel();
   showLegend();
   lanes.canvas.setAttribute("aria-label", plural(store.lanes().length, "row") + " of workers and servers over " +
     duration(store.end() - store.begin) + ": " + plural(store.totals.worlds, "world") + ", " + store.totals.lost + " lost, " +

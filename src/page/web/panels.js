@@ -65,7 +65,7 @@ const showStepTime = () => {
   setText(panel.lastChild, slow ? "Slowest: worker " + slow.worker + ", busy for " + milliseconds(slow.own_ms) +
     " of each step; the worker in the middle for " + milliseconds(slow.median_ms) + "." : "");
 };
-const bytes = n => !isNumber(n) ? "–" : n < 1e6 ? Math.round(n / 1e3) + " kB" : n < 1e9 ? +(n / 1e6).toPrecision(3) + " MB" : +(n / 1e9).toPrecision(3) + " GB";
+const bytes = n => !isNumber(n) ? "–" : n < 1e3 ? n + " B" : n < 1e6 ? Math.round(n / 1e3) + " kB" : n < 1e9 ? +(n / 1e6).toPrecision(3) + " MB" : +(n / 1e9).toPrecision(3) + " GB";
 const showServers = () => {
   const servers = (store.status.pods || []).filter(p => p.type === "ps" && p.usage);
   at("servers").hidden = !servers.length;
@@ -150,6 +150,7 @@ const eventTexts = {
   ps_backup_current: e => "the backup of part " + e.part + " has all that server " + e.server + " has",
   ps_backup_lost: e => "server " + e.server + " goes on without a backup of part " + e.part,
   ps_scaled: e => "the model is on " + plural(e.servers, "parameter server"),
+  model: e => modelTotals(e),
   task_quarantined: e => "records " + e.begin + " to " + e.end + " of " + e.shard + " set aside: " + e.reason,
 };
 const eventFields = e => {
@@ -249,6 +250,22 @@ const showConfiguration = () => {
   }}, "Copy");
   const code = make("pre", {tabindex: "0"}, text);
   fill(panel, panelHead("Configuration", make("div", {class: "tools"}, copy)), code);
+};
+// What the model consists of. Totals are exact, the list may be cut.
+const modelTotals = model => [grouped(model.trained || 0) + " trained numbers",
+  ...(model.frozen ? [grouped(model.frozen) + " frozen"] : []), ...(model.buffers ? [grouped(model.buffers) + " in buffers"] : []),
+  bytes(model.bytes) + " in each worker", ...(model.optimizer ? [model.optimizer] : [])].join(" · ");
+const shapeOf = tensor => (tensor.shape || []).map((size, i) => i === 0 && size === 0 && tensor.kind === "on servers" ? "any" : size).join(" × ") || "–";
+const showModel = () => {
+  const model = store.model, panel = at("model");
+  panel.hidden = !model;
+  if (!model) return;
+  const list = model.tensors || [];
+  if (!panel.firstChild) panel.append(panelHead("Model", make("span", {class: "small"})), make("div", {class: "list long"}), make("p", {class: "small"}));
+  setText(panel.firstChild.lastChild, modelTotals(model));
+  table(panel.children[1], ["parameter", "layer", "shape", "numbers", "size", "type", "kind"], list.map(t => [t.name || "", t.layer || "–",
+    shapeOf(t), isNumber(t.count) ? t.count : "–", isNumber(t.bytes) ? bytes(t.bytes) : "–", t.dtype || "–", t.kind || ""]), "no parameters");
+  setText(panel.children[2], model.num_tensors > list.length ? "The first " + list.length + " of " + grouped(model.num_tensors) + "." : "");
 };
 const selectText = element => {
   const selection = getSelection();

@@ -2,7 +2,7 @@
 const store = {
   status: null, cursor: 0, begin: 0, now: 0, offset: 0, live: false, ended: false,
   totals: {}, spans: new Map(), worlds: new Map(), points: [], checkpoints: [], evaluations: [],
-  marks: [], events: [], flags: [], command: "", resolution: 0,
+  marks: [], events: [], flags: [], command: "", resolution: 0, model: null,
 
   apply(update) {
     if (update.all) {
@@ -11,7 +11,9 @@ const store = {
       this.points = []; this.checkpoints = []; this.evaluations = []; this.marks = []; this.events = [];
       this.flags = update.flags || [];
       this.command = update.command || "";
+      this.model = null;
     }
+    if (update.model) this.model = update.model;
     this.status = update.status;
     this.cursor = update.cursor;
     this.begin = update.begin || update.now;

@@ -122,6 +122,8 @@ struct MasterOptions {
   std::string event_log;
   std::string ledger_audit;
   std::string tensorboard_log_dir;
+  // Print what the model consists of.
+  bool model_summary = false;
   // A file of trace events; "" = none.
   std::string timeline;
   // The flags that the user gave, without secrets, for the page.

@@ -44,6 +44,8 @@ class Network {
   // Must be called before Forward when there are tables. The source must
   // outlive the network or be replaced first.
   virtual void SetRowSource(RowSource* source) = 0;
+  // Name and type of each layer, as far as they are known; for people.
+  virtual std::map<std::string, std::string> LayerTypes() const { return {}; }
   // The whole module, for torch::load or torch::jit::load. The rows of tables()
   // are not part of it.
   virtual absl::StatusOr<std::string> Serialize() const = 0;

@@ -162,6 +162,8 @@ struct Changes {
   std::vector<EvaluationMark> evaluations;
   std::vector<JobMark> marks;
   std::vector<EventLine> events;
+  // What the model consists of, as JSON; empty: nothing new.
+  std::string model;
 };
 
 // Thread-compatible; the time comes with the events. Bounded: when one of the
@@ -183,6 +185,8 @@ class History {
   static constexpr size_t kMaxLine = 2000;
   static constexpr size_t kMaxMetrics = 32;
   static constexpr size_t kMaxFlags = 500;
+  // Of the model's tensors.
+  static constexpr size_t kMaxTensors = 500;
   // About the year 5000: what is later is not a time.
   static constexpr double kLastTime = 1e11;
 
@@ -195,6 +199,8 @@ class History {
 
   uint64_t cursor() const { return cursor_; }
   const Summary& summary() const { return summary_; }
+  // Changes::model; empty: not known yet.
+  const std::string& model() const { return model_; }
   // About how much memory it takes.
   size_t bytes() const;
 
@@ -250,6 +256,8 @@ class History {
   double spacing_ = 0.5;  // Between points, in seconds.
   Totals totals_;
   Summary summary_;
+  std::string model_;
+  uint64_t model_changed_ = 0;
   std::vector<Row> rows_;
   std::map<Key, Member> members_;
   std::vector<Span> spans_;
