@@ -229,6 +229,12 @@ void AddOutput(JobFlags* f, FlagSet* set) {
                .Value("FILE"));
   set->Add("tensorboard_log_dir", &f->tensorboard_log_dir,
            Info(kOutput, "Write TensorBoard event files here.").Value("DIR"));
+  set->Add("tensorboard_histograms", &f->tensorboard_histograms,
+           Info(kOutput,
+                "Every so many steps, also histograms of weights and gradients "
+                "(0: none).")
+               .Value("STEPS")
+               .Min(0));
   set->Add("model_summary", &f->model_summary,
            Info(kOutput,
                 "Print the layers and parameters of the model when the first "

@@ -145,6 +145,24 @@ void HintEvaluation(const JobFlags& f, FlagSet* set) {
   }
 }
 
+absl::Status CheckHistograms(const JobFlags& f) {
+  if (f.tensorboard_histograms == 0) return absl::OkStatus();
+  if (f.tensorboard_log_dir.empty()) {
+    return BadFlag(
+        "--tensorboard_histograms needs --tensorboard_log_dir, where they go");
+  }
+  if (f.training_data.empty()) {
+    return BadFlag("--tensorboard_histograms: only training has them");
+  }
+  if (f.HasServers()) {
+    return BadFlag(
+        "--tensorboard_histograms: with parameter servers no worker has the "
+        "whole model; --distribution_strategy=AllreduceStrategy or Local has "
+        "histograms");
+  }
+  return absl::OkStatus();
+}
+
 }  // namespace
 
 // The original's default is off. A job that hangs for ever helps nobody, so
@@ -178,6 +196,7 @@ absl::Status ValidateJobFlags(JobCommand command, JobFlags* flags,
   if (command == JobCommand::kTrain || command == JobCommand::kMaster) {
     ELASTICDL_RETURN_IF_ERROR(AdjustTimeout(*flags, set));
   }
+  ELASTICDL_RETURN_IF_ERROR(CheckHistograms(*flags));
   HintEvaluation(*flags, set);
   return AdjustCheckpoint(flags, set);
 }

@@ -46,6 +46,10 @@ void JobController::OnMessage(absl::Time now, ConnectionId connection,
   if (message.has_telemetry()) {
     return OnTelemetry(now, connection, worker.id, message.telemetry());
   }
+  // Nothing follows from it either.
+  if (message.has_histograms()) {
+    return observer_.OnHistograms(message.histograms());
+  }
   switch (message.message_case()) {
     case v1::WorkerMessage::kReady: {
       // It gets tasks when its world is level. Thousands may start at once.

@@ -64,6 +64,7 @@ class JobObserver {
                            const v1::Telemetry& telemetry) {}
   // What a worker says that the model consists of, when it is ready.
   virtual void OnModel(const v1::ModelSummary& model) {}
+  virtual void OnHistograms(const v1::Histograms& histograms) {}
   // Anything else worth a line.
   virtual void OnMessage(const std::string& text) = 0;
 };

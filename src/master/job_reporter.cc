@@ -283,6 +283,11 @@ void JobReporter::OnModel(const v1::ModelSummary& model) {
   for (const std::string& line : ModelToLines(model)) Say(line);
 }
 
+void JobReporter::OnHistograms(const v1::Histograms& histograms) {
+  CheckTensorBoard(
+      tensorboard_->Histograms(histograms, Clock::Real().WallNow()));
+}
+
 void JobReporter::OnWorld(const WorldChange& world) {
   status_.generation = world.generation;
   if (world.pause > absl::ZeroDuration()) telemetry_.AddPause(world.pause);

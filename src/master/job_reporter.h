@@ -105,6 +105,7 @@ class JobReporter : public JobObserver {
   void OnTelemetry(absl::Time now, bool server, int64_t id,
                    const v1::Telemetry& telemetry) override;
   void OnModel(const v1::ModelSummary& model) override;
+  void OnHistograms(const v1::Histograms& histograms) override;
   void OnMessage(const std::string& text) override;
 
  private:

@@ -6,6 +6,8 @@
 #include <algorithm>
 #include <cerrno>
 
+#include "absl/strings/ascii.h"
+#include "absl/strings/escaping.h"
 #include "absl/strings/str_cat.h"
 #include "elasticdl/common/crc32.h"
 #include "elasticdl/common/status.h"
@@ -14,6 +16,8 @@ namespace elasticdl::master {
 namespace {
 
 constexpr absl::Duration kPointSpacing = absl::Milliseconds(100);
+// TensorFlow's own histograms have about 1,500.
+constexpr int kMaxBins = 2000;
 
 // The few fields of tf.Event, tf.Summary and tf.SessionLog that curves need,
 // encoded by hand: the messages are large and belong to TensorFlow.
@@ -25,8 +29,16 @@ constexpr uint32_t kEventSessionLog = 7;
 constexpr uint32_t kSummaryValue = 1;
 constexpr uint32_t kValueTag = 1;
 constexpr uint32_t kValueSimpleValue = 2;
+constexpr uint32_t kValueHistogram = 5;
 constexpr uint32_t kValueTensor = 8;
 constexpr uint32_t kValueMetadata = 9;
+constexpr uint32_t kHistogramMin = 1;
+constexpr uint32_t kHistogramMax = 2;
+constexpr uint32_t kHistogramNum = 3;
+constexpr uint32_t kHistogramSum = 4;
+constexpr uint32_t kHistogramSumSquares = 5;
+constexpr uint32_t kHistogramLimits = 6;
+constexpr uint32_t kHistogramCounts = 7;
 constexpr uint32_t kMetadataPlugin = 1;
 constexpr uint32_t kPluginName = 1;
 constexpr uint32_t kTensorType = 1;
@@ -78,6 +90,50 @@ std::string EventHead(int64_t step, absl::Time now) {
   return event;
 }
 
+void PutDouble(uint32_t field, double value, std::string& out) {
+  PutTag(field, kFixed64, out);
+  PutFixed(value, out);
+}
+
+void PutDoubles(uint32_t field,
+                const google::protobuf::RepeatedField<double>& values,
+                std::string& out) {
+  std::string packed;
+  for (const double value : values) PutFixed(value, packed);
+  PutBytes(field, packed, out);
+}
+
+// Tags are UTF-8, or no reader takes the file; names may be anything.
+std::string TagOf(absl::string_view folder, const std::string& name) {
+  const bool plain = std::all_of(name.begin(), name.end(), [](char c) {
+    return absl::ascii_isprint(static_cast<unsigned char>(c));
+  });
+  return absl::StrCat(folder, plain ? name : absl::CHexEscape(name));
+}
+
+// Appends a tf.Summary.Value with a tf.HistogramProto.
+void PutHistogram(absl::string_view folder, const v1::Histogram& histogram,
+                  std::string& summary) {
+  if (histogram.num() <= 0 || histogram.limits().empty() ||
+      histogram.limits_size() != histogram.counts_size() ||
+      histogram.limits_size() > kMaxBins ||
+      !std::is_sorted(histogram.limits().begin(), histogram.limits().end())) {
+    return;
+  }
+  std::string histo;
+  PutDouble(kHistogramMin, histogram.min(), histo);
+  PutDouble(kHistogramMax, histogram.max(), histo);
+  PutDouble(kHistogramNum, static_cast<double>(histogram.num()), histo);
+  PutDouble(kHistogramSum, histogram.sum(), histo);
+  PutDouble(kHistogramSumSquares, histogram.sum_squares(), histo);
+  PutDoubles(kHistogramLimits, histogram.limits(), histo);
+  PutDoubles(kHistogramCounts, histogram.counts(), histo);
+  std::string value;
+  PutBytes(kValueTag, TagOf(folder, histogram.name()), value);
+  PutBytes(kValueHistogram, histo, value);
+  PutBytes(kSummaryValue, value, summary);
+}
+
 std::string FileName(absl::Time now) {
   char host[256] = "";
   gethostname(host, sizeof(host) - 1);
@@ -121,10 +177,6 @@ absl::StatusOr<std::unique_ptr<TensorBoard>> TensorBoard::Open(
 
 absl::Status TensorBoard::Write(int64_t step, const Scalars& scalars,
                                 absl::Time now) {
-  if (!fd_.valid()) return absl::OkStatus();
-  // An earlier run of this job may have reached a later step.
-  if (last_step_ < 0) ELASTICDL_RETURN_IF_ERROR(WriteStart(step, now));
-  last_step_ = std::max(last_step_, step);
   std::string summary;
   for (const auto& [tag, number] : scalars) {
     std::string value;
@@ -133,6 +185,15 @@ absl::Status TensorBoard::Write(int64_t step, const Scalars& scalars,
     PutFixed(static_cast<float>(number), value);
     PutBytes(kSummaryValue, value, summary);
   }
+  return WriteSummary(step, summary, now);
+}
+
+absl::Status TensorBoard::WriteSummary(int64_t step, absl::string_view summary,
+                                       absl::Time now) {
+  if (!fd_.valid()) return absl::OkStatus();
+  // An earlier run of this job may have reached a later step.
+  if (last_step_ < 0) ELASTICDL_RETURN_IF_ERROR(WriteStart(step, now));
+  last_step_ = std::max(last_step_, step);
   std::string event = EventHead(step, now);
   PutBytes(kEventSummary, summary, event);
   return WriteAll(fd_.get(), TfRecord(event), path_);
@@ -177,6 +238,20 @@ absl::Status TensorBoard::Evaluation(
     scalars.emplace_back(absl::StrCat("evaluation/", name), value);
   }
   return Write(step, scalars, now);
+}
+
+absl::Status TensorBoard::Histograms(const v1::Histograms& histograms,
+                                     absl::Time now) {
+  if (!fd_.valid() || histograms.step() < 0) return absl::OkStatus();
+  std::string summary;
+  for (const v1::Histogram& histogram : histograms.weights()) {
+    PutHistogram("weights/", histogram, summary);
+  }
+  for (const v1::Histogram& histogram : histograms.gradients()) {
+    PutHistogram("gradients/", histogram, summary);
+  }
+  if (summary.empty()) return absl::OkStatus();
+  return WriteSummary(histograms.step(), summary, now);
 }
 
 absl::Status TensorBoard::Text(const std::string& tag,

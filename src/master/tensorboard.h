@@ -2,8 +2,8 @@
 //
 // One file per run of a job, DIR/<job>/events.out.tfevents.<seconds>.…: records
 // of the TFRecord format, each a serialised tf.Event. Tags: train/loss,
-// train/learning_rate, train/records_per_s, evaluation/<metric>; the step is
-// the model's.
+// train/learning_rate, train/records_per_s, evaluation/<metric>,
+// weights/<parameter>, gradients/<parameter>; the step is the model's.
 #pragma once
 
 #include <cstdint>
@@ -19,6 +19,7 @@
 #include "absl/strings/string_view.h"
 #include "absl/time/time.h"
 #include "elasticdl/common/file.h"
+#include "elasticdl/v1/master.pb.h"
 
 namespace elasticdl::master {
 
@@ -49,6 +50,9 @@ class TensorBoard {
   absl::Status Evaluation(int64_t step,
                           const std::map<std::string, double>& metrics,
                           absl::Time now);
+  // For the pages "Histograms" and "Distributions". Those whose lists do not
+  // fit together are left out: they come from workers.
+  absl::Status Histograms(const v1::Histograms& histograms, absl::Time now);
   // Markdown for the page "Text", at step 0.
   absl::Status Text(const std::string& tag, absl::string_view markdown,
                     absl::Time now);
@@ -61,6 +65,9 @@ class TensorBoard {
   using Scalars = std::vector<std::pair<std::string, double>>;
   TensorBoard() = default;
   absl::Status Write(int64_t step, const Scalars& scalars, absl::Time now);
+  // `summary`: a serialised tf.Summary.
+  absl::Status WriteSummary(int64_t step, absl::string_view summary,
+                            absl::Time now);
   absl::Status WritePoint(const TrainingPoint& point, absl::Time now);
   absl::Status WriteStart(int64_t step, absl::Time now);
 

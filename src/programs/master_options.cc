@@ -271,6 +271,7 @@ absl::StatusOr<master::MasterOptions> MakeMasterOptions(
   options.event_log = flags.event_log;
   options.ledger_audit = flags.ledger_audit;
   options.tensorboard_log_dir = flags.tensorboard_log_dir;
+  options.job.set_tensorboard_histograms(flags.tensorboard_histograms);
   options.model_summary = flags.model_summary;
   options.timeline = flags.timeline;
   options.job.set_timeline(!flags.timeline.empty());

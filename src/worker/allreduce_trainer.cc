@@ -64,6 +64,7 @@ absl::Status AllReduceTrainer::SetUp() {
   options.global_batch_size = deps_.job.global_batch_size();
   options.accumulation_steps =
       std::max<int64_t>(1, deps_.job.accumulation_steps());
+  options.histogram_steps = deps_.job.tensorboard_histograms();
   options.compression = ToCompression(deps_.job.grad_compression());
   deps_.replica.SetWatchdog(deps_.watchdog);
   ELASTICDL_RETURN_IF_ERROR(OnDevice("setting up training", [&] {

@@ -8,6 +8,7 @@
 #include "elasticdl/common/failpoint.h"
 #include "elasticdl/common/log.h"
 #include "elasticdl/common/status.h"
+#include "histogram.h"
 
 namespace elasticdl::worker {
 namespace {
@@ -188,6 +189,7 @@ absl::StatusOr<WorkDone> TrainingSession::DoRound(double learning_rate) {
     return done;
   }
   last_learning_rate_ = learning_rate;
+  if (round->stepped) ELASTICDL_RETURN_IF_ERROR(SendHistograms());
   FinishRound(*round, batches.size(), done);
   return done;
 }
@@ -301,6 +303,24 @@ void TrainingSession::FinishRound(const Round& round, size_t used,
   loop_.RoundDone(summary.switch_seen);
   if (loop_.world() == nullptr) LeaveWorld();
   if (!passed.ok()) BreakWorld(passed);
+}
+
+// Before the next round overwrites the gradients.
+absl::Status TrainingSession::SendHistograms() {
+  const int64_t every = options_.histogram_steps;
+  if (every <= 0 || replica_.step() % every != 0) return absl::OkStatus();
+  // Who is behind has but a part of the model.
+  if (!is_reporter() || catch_up_.behind()) return absl::OkStatus();
+  const elastic::Watchdog::Watch watch(
+      options_.watchdog, "histograms of the model", replica_.step());
+  const trace::ScopedKind timed(replica_.step_clock(), trace::Kind::kOther);
+  v1::WorkerMessage message;
+  ELASTICDL_RETURN_IF_ERROR(OnDevice("copying the model for histograms", [&] {
+    *message.mutable_histograms() = MakeHistograms(replica_);
+    return absl::OkStatus();
+  }));
+  send_(std::move(message));
+  return absl::OkStatus();
 }
 
 // Between two rounds, members that are behind are given a piece of the state.

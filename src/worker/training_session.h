@@ -64,6 +64,8 @@ class TrainingSession {
     // none. So many bytes per second at most; 0 = what costs little.
     int64_t background_join_bytes = 0;
     double join_bandwidth = 0;
+    // Rank 0 sends histograms of the model after every so many steps; 0: none.
+    int64_t histogram_steps = 0;
     // If any; must outlive the session.
     elastic::Watchdog* watchdog = nullptr;
   };
@@ -180,6 +182,7 @@ class TrainingSession {
   // The same for those of the round after the next `share` that are ready.
   void MoveAhead(size_t share);
   void FinishRound(const Round& round, size_t used, WorkDone& done);
+  absl::Status SendHistograms();
   absl::Status PassState(const elastic::RoundSummary& summary);
   void DropMinibatches(int64_t records);
   void SendIdle();

@@ -60,7 +60,7 @@ TEST_F(OutputsTest, ARefusedJobIsListedAsFailed) {
 TEST_F(OutputsTest, WritesTensorBoardFiles) {
   const auto job = Train(
       "curves", {"--tensorboard_log_dir=" + Path("tb"),
-                 "--model_summary",
+                 "--tensorboard_histograms=5", "--model_summary",
                  "--validation_data=" + test_csv(), "--evaluation_steps=10"});
   ASSERT_EQ(job->Wait(), 0) << job->Output();
   const auto files = List(Path("tb/curves"));
@@ -68,7 +68,8 @@ TEST_F(OutputsTest, WritesTensorBoardFiles) {
   EXPECT_THAT(
       Contents(Path("tb/curves/" + files[0])),
       AllOf(HasSubstr("train/loss"), HasSubstr("train/learning_rate"),
-            HasSubstr("evaluation/mse")));
+            HasSubstr("evaluation/mse"), HasSubstr("weights/hidden.weight"),
+            HasSubstr("gradients/out.bias")));
   EXPECT_THAT(job->Output(),
               AllOf(HasSubstr("hidden.weight  Linear  8x1"),
                     HasSubstr("the model has 25 trained numbers")));

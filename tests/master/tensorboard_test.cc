@@ -10,6 +10,7 @@
 
 #include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
+#include "absl/strings/str_join.h"
 #include "support/temp_dir.h"
 
 namespace elasticdl::master {
@@ -97,6 +98,29 @@ T As(const std::string& bytes) {
   return value;
 }
 
+std::vector<double> Doubles(const std::string& packed) {
+  std::vector<double> values;
+  EXPECT_EQ(packed.size() % 8, 0u);
+  for (size_t at = 0; at + 8 <= packed.size(); at += 8) {
+    values.push_back(As<double>(packed.substr(at, 8)));
+  }
+  return values;
+}
+
+// A tf.HistogramProto: "[min max num sum squares](limits)(counts)".
+std::string ShowHistogram(const std::string& bytes) {
+  const auto fields = Fields(bytes);
+  std::vector<double> numbers;
+  for (uint64_t field = 1; field <= 5; ++field) {
+    EXPECT_EQ(fields.count(field), 1u) << field;
+    numbers.push_back(As<double>(fields.find(field)->second));
+  }
+  EXPECT_EQ(fields.size(), 7u);
+  return absl::StrCat("[", absl::StrJoin(numbers, " "), "](",
+                      absl::StrJoin(Doubles(fields.find(6)->second), " "), ")(",
+                      absl::StrJoin(Doubles(fields.find(7)->second), " "), ")");
+}
+
 // "3: train/loss=0.5 …", "start 3", "version brain.Event:2".
 std::string Show(const std::string& record) {
   const auto event = Fields(record);
@@ -120,6 +144,11 @@ std::string Show(const std::string& record) {
       EXPECT_EQ(Fields(metadata.find(1)->second).find(1)->second, "text");
       absl::StrAppend(&text, " ", value.find(1)->second, "=",
                       tensor.find(8)->second);
+      continue;
+    }
+    if (value.count(5) != 0) {
+      absl::StrAppend(&text, " ", value.find(1)->second, "=",
+                      ShowHistogram(value.find(5)->second));
       continue;
     }
     absl::StrAppend(&text, " ", value.find(1)->second, "=",
@@ -175,6 +204,79 @@ TEST_F(TensorBoardTest, TextReadsBack) {
   EXPECT_TRUE(board->Text("configuration", "    --a=b\n", At(1)).ok());
   EXPECT_THAT(Events(), ElementsAre("version brain.Event:2",
                                     "0: configuration=    --a=b\n"));
+}
+
+v1::Histogram SomeHistogram(const std::string& name) {
+  v1::Histogram histogram;
+  histogram.set_name(name);
+  histogram.set_min(-1);
+  histogram.set_max(3);
+  histogram.set_num(4);
+  histogram.set_sum(5);
+  histogram.set_sum_squares(15);
+  for (const double limit : {1.0, 3.0}) histogram.add_limits(limit);
+  for (const double count : {1.0, 3.0}) histogram.add_counts(count);
+  return histogram;
+}
+
+TEST_F(TensorBoardTest, HistogramsReadBack) {
+  const auto board = Open();
+  v1::Histograms histograms;
+  histograms.set_step(20);
+  *histograms.add_weights() = SomeHistogram("fc.weight");
+  *histograms.add_gradients() = SomeHistogram("fc.weight");
+  EXPECT_TRUE(board->Histograms(histograms, At(1)).ok());
+  const std::string shown = "[-1 3 4 5 15](1 3)(1 3)";
+  EXPECT_THAT(Events(), ElementsAre("version brain.Event:2", "start 20",
+                                    "20: weights/fc.weight=" + shown +
+                                        " gradients/fc.weight=" + shown));
+}
+
+// What TensorFlow's own library writes for the same histogram, byte by byte:
+// fields 1 to 5 as doubles, 6 and 7 as packed doubles.
+TEST_F(TensorBoardTest, AHistogramHasTheBytesOfTheFormat) {
+  const auto board = Open();
+  v1::Histograms histograms;
+  histograms.set_step(1);
+  *histograms.add_weights() = SomeHistogram("w");
+  EXPECT_TRUE(board->Histograms(histograms, At(1)).ok());
+  const auto names = ListDirectory(dir_.Path("tb/j"));
+  const auto records = Records(*ReadFile(dir_.Path("tb/j/" + names->at(0))));
+  const auto field = [](char tag, double value) {
+    std::string bytes(1, tag);
+    bytes.append(reinterpret_cast<const char*>(&value), sizeof(value));
+    return bytes;
+  };
+  const auto packed = [](char tag, std::vector<double> values) {
+    std::string bytes = {tag, static_cast<char>(8 * values.size())};
+    bytes.append(reinterpret_cast<const char*>(values.data()),
+                 8 * values.size());
+    return bytes;
+  };
+  const std::string histo = field(0x09, -1) + field(0x11, 3) + field(0x19, 4) +
+                            field(0x21, 5) + field(0x29, 15) +
+                            packed(0x32, {1, 3}) + packed(0x3a, {1, 3});
+  const std::string value = std::string("\x0a\x09weights/w\x2a") +
+                            static_cast<char>(histo.size()) + histo;
+  const std::string summary =
+      std::string("\x0a") + static_cast<char>(value.size()) + value;
+  EXPECT_EQ(Fields(records.back()).find(5)->second, summary);
+}
+
+TEST_F(TensorBoardTest, HistogramsThatMakeNoSenseAreLeftOut) {
+  const auto board = Open();
+  v1::Histograms histograms;
+  histograms.set_step(7);
+  histograms.add_weights()->set_name("nothing");
+  *histograms.add_weights() = SomeHistogram("odd");
+  histograms.mutable_weights(1)->add_counts(1);
+  *histograms.add_weights() = SomeHistogram("unsorted");
+  histograms.mutable_weights(2)->set_limits(0, 9);
+  EXPECT_TRUE(board->Histograms(histograms, At(1)).ok());
+  EXPECT_THAT(Events(), ElementsAre("version brain.Event:2"));
+  *histograms.add_weights() = SomeHistogram("\xff/a");
+  EXPECT_TRUE(board->Histograms(histograms, At(2)).ok());
+  EXPECT_THAT(Events().back(), HasSubstr("7: weights/\\xff/a=["));
 }
 
 TEST_F(TensorBoardTest, FastJobsWriteTenPointsASecondAndTheLast) {

@@ -1,14 +1,18 @@
-// What a worker tells about its model.
+// What a worker tells about its model: the summary and histograms.
 #include "model_summary.h"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <cmath>
+#include <limits>
 #include <map>
+#include <random>
 #include <string>
 #include <vector>
 
 #include "absl/strings/str_cat.h"
+#include "histogram.h"
 
 namespace elasticdl::worker {
 namespace {
@@ -81,6 +85,78 @@ TEST(ModelSummaryTest, AModelOfManyTensorsIsCutAndCountedWhole) {
   EXPECT_EQ(summary.num_tensors(), count);
   EXPECT_EQ(summary.trained(), 2 * count);
   EXPECT_LT(summary.ByteSizeLong(), 150000u);
+}
+
+double Total(const v1::Histogram& histogram) {
+  double total = 0;
+  for (const double count : histogram.counts()) total += count;
+  return total;
+}
+
+TEST(HistogramTest, CountsEachValueInItsBin) {
+  std::mt19937 random(7);
+  for (int round = 0; round < 50; ++round) {
+    std::normal_distribution<float> draw(0, std::pow(10.0F, round % 20 - 10));
+    std::vector<float> values(1 + random() % 2000);
+    for (float& value : values) value = draw(random);
+    const v1::Histogram histogram = MakeHistogram("w", values);
+    ASSERT_EQ(histogram.limits_size(), histogram.counts_size());
+    ASSERT_LE(histogram.limits_size(), static_cast<int>(kHistogramBins));
+    EXPECT_EQ(histogram.num(), static_cast<int64_t>(values.size()));
+    EXPECT_EQ(Total(histogram), static_cast<double>(values.size()));
+    EXPECT_EQ(histogram.limits(histogram.limits_size() - 1), histogram.max());
+    // Counted another way; values at a limit may be on either side of it.
+    const double width = (histogram.max() - histogram.min()) / kHistogramBins;
+    double before = 0;
+    for (int i = 0; i < histogram.limits_size(); ++i) {
+      before += histogram.counts(i);
+      double low = 0;
+      double high = 0;
+      for (const float value : values) {
+        low += value < histogram.limits(i) - width / 100 ? 1 : 0;
+        high += value <= histogram.limits(i) + width / 100 ? 1 : 0;
+      }
+      EXPECT_GE(before, low) << i;
+      EXPECT_LE(before, high) << i;
+    }
+  }
+}
+
+TEST(HistogramTest, SumsAreThoseOfTheValues) {
+  const std::vector<float> values = {1, 2, 3, -2};
+  const v1::Histogram histogram = MakeHistogram("layer.bias", values);
+  EXPECT_EQ(histogram.name(), "layer.bias");
+  EXPECT_EQ(histogram.min(), -2);
+  EXPECT_EQ(histogram.max(), 3);
+  EXPECT_EQ(histogram.sum(), 4);
+  EXPECT_EQ(histogram.sum_squares(), 18);
+}
+
+TEST(HistogramTest, EqualValuesHaveOneBin) {
+  const v1::Histogram zeros = MakeHistogram("z", std::vector<float>(9, 0));
+  EXPECT_THAT(zeros.limits(), ElementsAre(0));
+  EXPECT_THAT(zeros.counts(), ElementsAre(9));
+}
+
+TEST(HistogramTest, WhatIsNoNumberIsLeftOut) {
+  const float inf = std::numeric_limits<float>::infinity();
+  const float nan = std::numeric_limits<float>::quiet_NaN();
+  const v1::Histogram some =
+      MakeHistogram("w", std::vector<float>{nan, 1, -inf, inf, 2});
+  EXPECT_EQ(some.num(), 2);
+  EXPECT_EQ(some.min(), 1);
+  EXPECT_EQ(some.max(), 2);
+  EXPECT_EQ(Total(some), 2);
+  const v1::Histogram none = MakeHistogram("w", std::vector<float>{nan, nan});
+  EXPECT_EQ(none.num(), 0);
+  EXPECT_EQ(none.limits_size(), 0);
+  EXPECT_EQ(MakeHistogram("w", {}).num(), 0);
+  // The largest span that floats can have.
+  const float most = std::numeric_limits<float>::max();
+  const v1::Histogram wide =
+      MakeHistogram("w", std::vector<float>{-most, 0, most});
+  EXPECT_EQ(Total(wide), 3);
+  EXPECT_EQ(wide.limits_size(), static_cast<int>(kHistogramBins));
 }
 
 }  // namespace

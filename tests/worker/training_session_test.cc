@@ -62,6 +62,43 @@ TEST_F(TrainingSessionTest, ARoundTrainsTheRecordsOfAllMembers) {
   EXPECT_EQ(a_.session->settled_step(), 0);
 }
 
+TEST_F(TrainingSessionTest, RankZeroSendsHistogramsEverySoManySteps) {
+  TrainingSession::Options options;
+  options.histogram_steps = 2;
+  Member c(3, network_, data_, options);
+  Member d(4, network_, data_, options);
+  Enter(1, {&c, &d}, Cold());
+  c.Give(0, 16);
+  d.Give(16, 32);
+  for (int64_t step = 1; step <= 4; ++step) {
+    for (const auto& done : WorkTogether({&c, &d})) {
+      ASSERT_TRUE(done.ok()) << done.status();
+      EXPECT_TRUE(done->stepped);
+    }
+    EXPECT_EQ(d.Take(v1::WorkerMessage::kHistograms), nullptr);
+    const auto sent = c.Take(v1::WorkerMessage::kHistograms);
+    ASSERT_EQ(sent != nullptr, step % 2 == 0) << step;
+    if (sent == nullptr) continue;
+    EXPECT_EQ(sent->histograms().step(), step);
+    ASSERT_GT(sent->histograms().weights_size(), 0);
+    ASSERT_EQ(sent->histograms().weights_size(),
+              sent->histograms().gradients_size());
+    // They are those of the model after this step.
+    const v1::Histogram& weights = sent->histograms().weights(0);
+    const auto& slice = c.replica->parameters().slices()[0];
+    EXPECT_EQ(weights.name(), slice.name);
+    EXPECT_EQ(weights.num(), static_cast<int64_t>(slice.size));
+    EXPECT_EQ(weights.sum(), c.replica->parameters()
+                                 .tensors()[0]
+                                 .detach()
+                                 .to(torch::kCPU)
+                                 .to(torch::kFloat64)
+                                 .sum()
+                                 .item<double>());
+    EXPECT_GT(sent->histograms().gradients(0).sum_squares(), 0);
+  }
+}
+
 TEST_F(TrainingSessionTest, AMemberWithoutDataTakesPart) {
   Enter(1, {&a_, &b_}, Cold());
   a_.Give(0, 4);

@@ -128,6 +128,7 @@ struct JobFlags {
   std::string event_log;
   std::string ledger_audit;
   std::string tensorboard_log_dir;
+  int64_t tensorboard_histograms = 0;
   bool model_summary = false;
   std::string timeline;
   std::string display = "auto";
