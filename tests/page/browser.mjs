@@ -82,9 +82,10 @@ export class Page {
     if (method === "Page.loadEventFired") this.loaded?.();
   }
   send(method, params, ms) { return this.browser.send(method, params, this.session, ms); }
-  async setUp({width = 1280, height = 900, scale = 1, dark = false, touch = false}) {
+  async setUp({width = 1280, height = 900, scale = 1, dark = false, touch = false, offline = false}) {
     for (const domain of ["Page", "Runtime", "Log", "Network"]) await this.send(domain + ".enable");
     await this.send("Emulation.setDeviceMetricsOverride", {width, height, deviceScaleFactor: scale, mobile: touch});
+    if (offline) await this.send("Network.emulateNetworkConditions", {offline, latency: 0, downloadThroughput: -1, uploadThroughput: -1});
     await this.send("Emulation.setEmulatedMedia", {features: [{name: "prefers-color-scheme", value: dark ? "dark" : "light"}]});
   }
   async go(url) {

@@ -58,6 +58,45 @@ test("a report shows all panels, without a request and without an error", async 
   assert.deepEqual(page.errors, []);
 });
 
+// Colors in a canvas other than that of an empty one.
+const drawn = (page, canvas) => page.run(`
+  const c = document.querySelector(${JSON.stringify(canvas)}), data = c.getContext("2d").getImageData(0, 0, c.width, c.height).data;
+  return new Set(new Uint32Array(data.buffer)).size - 1`);
+
+test("a saved report renders without a network, and can load nothing", async () => {
+  const page = await browser.open({offline: true});
+  await page.go(report("offline", manyWorkers("offline", 5, 120)));
+  await ready(page);
+  await frame(page);
+  assert.ok(await drawn(page, "#lanes") > 3, "the lanes are drawn");
+  assert.ok(await drawn(page, ".chart canvas") > 2, "a curve is drawn");
+  const shown = await page.run(`return ["lanes-panel", "charts", "ledger", "step-time", "events", "configuration", "model"]
+    .filter(id => document.getElementById(id).getBoundingClientRect().height < 40)`);
+  assert.deepEqual(shown, [], "panels without a content");
+  assert.equal(await page.run("return document.getElementById('log').hidden"), true);
+  assert.deepEqual(page.requests.filter(url => !/^(file|data):/.test(url)), []);
+  assert.deepEqual(page.errors, []);
+  // Its policy refuses what somebody might put into it.
+  const refused = await page.run(`
+    const tries = {
+      fetch: fetch("data:text/plain,x").then(() => "loaded", () => "refused"),
+      script: new Promise(done => {
+        const script = document.createElement("script");
+        script.textContent = "window.ran = true";
+        document.body.append(script);
+        done(window.ran ? "ran" : "refused");
+      }),
+      picture: new Promise(done => {
+        const picture = new Image();
+        picture.onload = () => done("loaded");
+        picture.onerror = () => done("refused");
+        picture.src = "http://127.0.0.1:9/x.png";
+      }),
+    };
+    return Promise.all(Object.entries(tries).map(async ([name, how]) => name + " " + await how));`);
+  assert.deepEqual(refused, ["fetch refused", "script refused", "picture refused"]);
+});
+
 test("zoom, move and keys change the view; hover says what is there", async () => {
   const page = await browser.open();
   await page.go(report("zoom", manyWorkers("zoom", 4, 300)));
@@ -128,7 +167,7 @@ test("a report is made from a log with bad lines", async () => {
 });
 
 test("names that want to be markup stay text", async () => {
-  const page = await browser.open();
+  const page = await browser.open({offline: true});
   await page.go(report("hostile", hostile()));
   await ready(page);
   await frame(page);
@@ -226,7 +265,7 @@ test("a real job, live: joins, kills, scaling from the page, its end, its report
     const file = job.report();
     const token = job.token;
     for (const text of [readFileSync(file, "utf8"), job.events()]) assert.ok(!text.includes(token), "the token is in it");
-    const saved = await browser.open({scale: pictures ? 2 : 1});
+    const saved = await browser.open({scale: pictures ? 2 : 1, offline: true});
     await saved.go("file://" + file);
     await ready(saved);
     assert.match(await textOf(saved, "state"), /succeeded|stopped/);
@@ -234,6 +273,7 @@ test("a real job, live: joins, kills, scaling from the page, its end, its report
     assert.match(await textOf(saved, "model"), /trained numbers/);
     assert.ok(Number(await saved.run("return document.getElementById('lanes').dataset.rows")) >= 5);
     await keep(saved, "lanes", "#lanes-panel");
+    assert.deepEqual(saved.requests.filter(url => !/^(file|data):/.test(url)), []);
     assert.deepEqual(saved.errors, []);
     if (pictures) {
       const dark = await browser.open({scale: 2, dark: true});
