@@ -42,18 +42,20 @@ v1::Histogram MakeHistogram(const std::string& name,
   const double width =
       (static_cast<double>(high) - low) / static_cast<double>(kHistogramBins);
   const size_t bins = width > 0 ? kHistogramBins : 1;
-  std::vector<double> counts(bins);
+  // Multiplied, because a division takes longer than all the rest.
+  const double scale = width > 0 ? 1 / width : 0;
+  std::vector<int64_t> counts(bins);
   for (const float value : values) {
     if (!std::isfinite(value)) continue;
-    const double place =
-        width > 0 ? (static_cast<double>(value) - low) / width : 0;
-    ++counts[std::min(static_cast<size_t>(place), bins - 1)];
+    const auto place =
+        static_cast<size_t>((static_cast<double>(value) - low) * scale);
+    ++counts[std::min(place, bins - 1)];
   }
   for (size_t i = 0; i < bins; ++i) {
     // Not low + bins * width, which rounding may put below the largest value.
     histogram.add_limits(
         i + 1 == bins ? high : low + static_cast<double>(i + 1) * width);
-    histogram.add_counts(counts[i]);
+    histogram.add_counts(static_cast<double>(counts[i]));
   }
   return histogram;
 }
