@@ -100,6 +100,9 @@ bool IsFinal(PodPhase phase);
 // It failed by itself: not by success, and nobody took it away.
 bool IsProcessFailure(const PodEvent& event);
 
+// How a worker ends whose GPU failed (kExitDevice of elasticdl/worker.h).
+inline constexpr int kWorkerExitDevice = 6;
+
 // "exit code 3", "signal 9 (Killed)", "OOMKilled, exit code 137", …
 std::string DescribePodEnd(const PodEvent& event);
 
