@@ -1,13 +1,13 @@
-// The master's decisions about one job: who gets which task, when to evaluate,
-// what a lost worker means, when the job is over. Pure: events in, calls of
-// WorkerPort and JobObserver out, time as an argument. docs/architecture.md has
-// the diagram.
+// The master's decisions about one job: which worker gets which task, when to
+// evaluate, what to do about a lost worker, when the job is over. Pure: events
+// in, calls of WorkerPort and JobObserver out, time as an argument.
+// docs/architecture.md has the diagram.
 //
-// This class takes each event to those who decide about it and carries out what
-// they say. Who is there: WorkerRegistry. Who trains together: WorldKeeper.
-// What a loss means: DepartedWorkers and CrashBlame. Who gets which task:
-// TaskGranter. Which checkpoints exist: CheckpointHistory. Which server holds
-// what: BucketMoves. How to go on after a restart of the master: Resumption.
+// This class passes each event to the class that decides about it and carries
+// out the decisions. Attached workers: WorkerRegistry. Worlds: WorldKeeper.
+// Lost workers: DepartedWorkers and CrashBlame. Tasks: TaskGranter.
+// Checkpoints: CheckpointHistory. Buckets of parameter servers: BucketMoves.
+// Restart of the master: Resumption.
 #pragma once
 
 #include <cstdint>
@@ -55,19 +55,20 @@ struct JobResult {
 inline constexpr int kExitJobFailed = 1;
 // Done, but some records were quarantined (quarantine).
 inline constexpr int kExitRecordsQuarantined = 4;
-// It was suspended: a master that is started again goes on with it.
+// It was suspended: a restarted master continues it.
 inline constexpr int kExitSuspended = 5;
 
-// Where the audit is to be cut before a successor goes on with this journal: it
-// tells the commits after that place again. Nothing: there were none.
+// The length to which the audit must be truncated before a restarted master
+// continues with this journal: it writes the later commits again. Nothing:
+// there were no commits.
 std::optional<int64_t> AuditBytesToKeep(
     const std::vector<v1::JournalRecord>& replay);
 
-// How long the workers of a job that is to stop may take to end their step and
-// form a last world, before they are stopped without a checkpoint.
+// When a job is stopped: how long its workers may take to finish their step and
+// form a last world before they are stopped without a checkpoint.
 inline constexpr absl::Duration kStopGrace = absl::Seconds(30);
 
-// How the process of a worker ended, as far as its pod tells.
+// How the process of a worker ended, as reported by its pod.
 struct WorkerEnd {
   bool crashed = false;
   std::string reason;
@@ -96,25 +97,28 @@ class JobController {
     // One task in use, one read ahead; of training tasks more when they are
     // short (TrainingWindow).
     int window = 2;
-    // Workers are pods of ours: how one ended will be told by OnWorkerEnded.
+    // The master creates the workers' pods: OnWorkerEnded reports how one
+    // ended.
     bool has_pods = true;
-    // How long after its stream broke a worker's pod may take to say why.
+    // How long to wait for the exit status of a worker's pod after its stream
+    // broke.
     absl::Duration end_grace = absl::Seconds(5);
     // Looks for the checkpoint that a lost model is restored from. The answer
     // comes by OnCheckpointFound, to each query one, in the same order; not
     // before this call has returned.
     std::function<void(CheckpointQuery query)> search_checkpoint;
-    // Keeps writers of older lineages from the directory. May be null.
+    // Fences writers of older lineages from the checkpoint directory. May be
+    // null.
     std::function<void(const checkpoint::Lineage& lineage)> fence;
-    // Gets what must outlive this process, before anybody hears of it. Null =
-    // nothing shall.
+    // Writes a record to the journal, before any message that follows from it
+    // is sent. Null = no journal.
     std::function<void(const v1::JournalRecord& record)> record;
-    // What the master before this one has recorded; empty = there was none.
+    // The journal of the previous master; empty = there was none.
     std::vector<v1::JournalRecord> replay;
-    // It could not record all: the workers are further than it tells.
+    // The journal is incomplete: the workers are further than it says.
     bool replay_incomplete = false;
-    // How long its workers may take to come back, and those that have a stream
-    // again to end their step.
+    // How long the workers of the previous master may take to attach again, and
+    // how long attached ones may take to finish their step.
     absl::Duration resume_grace = absl::Seconds(30);
     absl::Duration resume_step_grace = absl::Seconds(30);
   };
@@ -127,8 +131,8 @@ class JobController {
   // Before any event; not needed without a journal. DATA_LOSS when the journal
   // does not fit the job.
   absl::Status Begin(absl::Time now);
-  // Records whose replay leads to where all those before have led. Between
-  // events only.
+  // Records that replay to the same state as all records so far. Call it
+  // between events only.
   std::vector<v1::JournalRecord> StateRecords() const;
 
   // Another number of parameter servers is asked for: when those that are new
@@ -170,22 +174,23 @@ class JobController {
   // The pod of this worker is deleted on purpose, for this reason: when it
   // leaves, that is why.
   void NoteRemoved(int64_t worker_id, const std::string& reason);
-  // Ends the job: workers are told, then it is over.
+  // Fails the job: stops the workers and ends it.
   void Fail(absl::Time now, const std::string& reason);
-  // Asked for by a person; the outcome is a failure unless all was done. If
-  // there is a place for checkpoints, the workers save the model first; the
-  // second time nobody waits for that. With `suspend`, the journal has no
-  // outcome: a master that reads it goes on from the newest checkpoint.
+  // Stops the job at a user's request; the outcome is a failure unless all work
+  // was done. If there is a checkpoint directory, the workers save the model
+  // first; a second call does not wait for that. With `suspend`, the journal
+  // gets no outcome: a master that reads it continues from the newest
+  // checkpoint.
   void StopJob(absl::Time now, const std::string& reason, bool suspend = false);
-  // There are workers that are ready, and all of them have announced to leave.
-  // Those that are removed do not count.
+  // There are ready workers, and all of them have announced that they leave.
+  // Workers that the master removes do not count.
   bool AllLeaving() const;
   void OnTimer(absl::Time now);
   // When OnTimer wants to be called next.
   absl::Time NextTimer() const;
 
-  // What keeps the job from getting on with its data, for people: "2 workers
-  // load the model". Empty while it does.
+  // What the job is waiting for, for people: "2 workers load the model". Empty
+  // while it processes data.
   std::string Activity() const;
 
   // Set once every worker is told and gone.
@@ -193,8 +198,8 @@ class JobController {
   // The result when nobody waits for the rest: `missing` says what is not
   // there.
   JobResult ResultWithout(const std::string& missing) const;
-  // The job is ending: no worker shall be relaunched. (While workers save the
-  // model of a job that is to stop, it is not ending yet.)
+  // The job is ending: no worker is relaunched. (While workers save the model
+  // of a job that is being stopped, it is not ending yet.)
   bool ending() const { return ending_.has_value(); }
   // It is ending because all work is done.
   bool succeeding() const {
