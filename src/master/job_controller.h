@@ -206,12 +206,12 @@ class JobController {
     return ending_.has_value() && ending_->exit_code != kExitJobFailed;
   }
 
-  // A master before this one has begun the job.
+  // An earlier master has started the job.
   bool continues() const { return !options_.replay.empty(); }
 
   TaskProgress progress() const { return tasks_.progress(); }
   LedgerCounts ledger_counts() const { return tasks_.ledger_counts(); }
-  // How much of each worker's file of predictions is reported.
+  // The reported length of each worker's prediction file.
   const std::map<int64_t, int64_t>& prediction_bytes() const {
     return tasks_.output_bytes();
   }
@@ -219,7 +219,7 @@ class JobController {
     return evaluation_.running() ? tasks_.evaluation() : std::nullopt;
   }
   int num_ready_workers() const { return registry_.num_ready(); }
-  // Workers of the master before this one that may still come back.
+  // Workers of the previous master that may still attach again.
   const std::set<int64_t>& awaited() const { return resumption_.awaited(); }
   // No smaller id was ever used.
   int64_t next_worker_id() const { return registry_.next_id(); }
@@ -230,7 +230,7 @@ class JobController {
   // Of the world that trains; 0 = none.
   int64_t generation() const { return world_.generation(); }
   // Was the crash of this worker counted against the task it held? Then it does
-  // not count against the worker.
+  // not count against the slot.
   bool BlamedOnTask(int64_t worker_id) const {
     return blame_.IsTaskBlamed(worker_id);
   }
@@ -270,15 +270,15 @@ class JobController {
   void DropFromServers(absl::Time now, int64_t worker_id);
   void AdvanceServerSave(absl::Time now);
   ServerCheckpoints::When SaveMoment() const;
-  // Everybody who is there wants to leave.
+  // All attached workers want to leave.
   bool NobodyStays() const;
   void BeginServerSave();
-  // Releases those who want to leave, except who saves the model.
+  // Releases the leavers, except the one that saves the model.
   void AdvanceLeavers(absl::Time now);
-  // The job is to stop, and its model is read.
+  // The job is being stopped, and its model has been read.
   bool BrokenOff() const;
-  // A job that is to stop saves its model first. False: that is done, or there
-  // is nobody who could.
+  // A job that is being stopped saves its model first. False: that is done, or
+  // no worker can do it.
   bool AdvanceServerStop(absl::Time now);
   // The worker has the model that it was told to save; it gets the ledger.
   void OnServerModelRead(absl::Time now, ConnectionId connection,
@@ -286,8 +286,8 @@ class JobController {
   void EndServerSave(absl::Time now, int64_t worker_id, int64_t step);
   void CancelServerSave(absl::Time now);
   void SendResume(absl::Time now);
-  // Workers wait for something that is not their fault: a server that is away,
-  // a version that one has not applied, a model that is read.
+  // Workers wait for something that is not their fault: a lost server, a
+  // version that a server has not applied, a model that is being read.
   bool TasksStandStill() const;
   // job_controller_move.cc: buckets that move between servers.
   void AdvanceMoves(absl::Time now);
@@ -295,9 +295,10 @@ class JobController {
   void OnServerMoved(absl::Time now, int server, const v1::ServerMoved& moved);
   void RecordMoves();
   void ReplayMoves(const v1::BucketState& state);
-  // What the journal does not tell of servers.
+  // The state of servers that is not in the journal.
   void ResumeServers(absl::Time now);
-  // One worker gives the checkpoint to the servers, the others wait for it.
+  // One worker restores the servers from the checkpoint; the others wait for
+  // it.
   void WelcomeToServers(int64_t worker_id, v1::Welcome& welcome);
   // Makes the next version if it is complete.
   void AdvanceVersions(absl::Time now);
@@ -305,7 +306,7 @@ class JobController {
   void CommitVersion(absl::Time now,
                      const std::vector<VersionRounds::Gradient>& gradients);
   void SendCommit(int server);
-  // Those who staged too old a gradient compute it again, when every server
+  // Workers whose staged gradient is too old compute it again when every server
   // has the newest version.
   void SendStale();
   void SendPushResult(int64_t worker_id, const v1::LedgerRange& range,
@@ -333,27 +334,27 @@ class JobController {
              const std::string& reason);
   void WakeIfData();
 
-  // job_controller_loss.cc: who is gone, why, and what follows.
+  // job_controller_loss.cc: lost workers and rollbacks.
   void Depart(absl::Time now, int64_t worker_id, std::optional<WorkerLoss> loss,
               const std::string& reason);
-  // Takes back what closed losses held; then the cut back, if one is due.
+  // Returns the tasks of closed losses; then rolls back, if a rollback is due.
   void FinishDeparted(absl::Time now);
   void LoseWorker(absl::Time now, int64_t worker_id, WorkerLoss loss,
                   const std::string& reason);
-  // The ledger falls back to the checkpoint that this asks for.
+  // Starts the search for the checkpoint that the ledger is rolled back to.
   void SearchCheckpoint(int64_t step, bool at_base);
   bool CutBackTo(absl::Time now, const v1::Ledger& ledger,
                  const checkpoint::Version* version);
-  // A cold world can be restored from where the ledger is, as far as that is
-  // known without a look at the disk.
+  // A cold world can be restored from the step of the ledger, as far as that is
+  // known without reading the disk.
   bool KnowsRestorePoint() const;
   // Prepares that were held back are sent.
   void EndCutBack(absl::Time now);
-  // Records that need no more work: in the model, predicted or set aside.
+  // Records that need no more work: in the model, predicted or quarantined.
   int64_t RecordsDone() const;
   void ReportQuarantined();
 
-  // job_controller_resume.cc: going on where another master stopped.
+  // job_controller_resume.cc: continuing after a restart of the master.
   absl::Status Replay(absl::Time now, const v1::JournalRecord& record,
                       bool tell);
   absl::Status ReplayState(absl::Time now,
@@ -373,11 +374,11 @@ class JobController {
                    const DepartedWorkers::Departed& departed);
   void WatchTasks();
 
-  // Carries out whatever the state calls for; after every event.
+  // Does everything that the new state allows; called after every event.
   void Advance(absl::Time now);
   bool StopHasDeadline() const;
   absl::Time MembershipTimer() const;
-  // The members of the world do no steps until they hear more.
+  // The members of the world run no steps until the master sends a message.
   bool AtRest() const;
   void AdvanceEvaluation(absl::Time now);
   TaskGranter::World WorldForTasks() const;
@@ -387,11 +388,11 @@ class JobController {
   // The end of StopJob.
   void FinishStop();
   void SetEnding(const JobResult& result);
-  // With the verdict on the last checkpoint as it is now.
+  // Includes whether the last checkpoint is saved, as known now.
   void RecordOutcome();
   // The result of a job is a failure when its last checkpoint is not saved.
   JobResult WithLastCheckpoint(JobResult result) const;
-  // What a person who stopped the job has of it, and how to continue.
+  // For the user who stopped the job: what was saved and how to continue.
   std::string SavedAtStop() const;
   void Stop(ConnectionId connection, Worker& worker, const std::string& reason,
             int exit_code);
@@ -423,8 +424,9 @@ class JobController {
   EvaluationRounds rounds_;
   // Records of each worker that are in the model, as it has counted them.
   std::unordered_map<int64_t, int64_t> committed_totals_;
-  // Nobody has the trained model any more: when all that are gone are
-  // explained, the ledger falls back, and what was decided since is done.
+  // No worker has the trained model any more: when all departed workers are
+  // explained, the ledger is rolled back and the decisions made since are
+  // carried out.
   bool cut_back_due_ = false;
   // The checkpoint for that is being looked for.
   bool searching_ = false;
@@ -436,7 +438,7 @@ class JobController {
   // What is being committed.
   int64_t commit_step_ = 0;
   int64_t commit_generation_ = 0;
-  // How many of those that were set aside are reported.
+  // How many of the quarantined ranges are reported.
   size_t reported_quarantined_ = 0;
   Resumption resumption_;
   // For StateRecords.
@@ -445,7 +447,8 @@ class JobController {
   CheckpointHistory checkpoints_;
   v1::Servers servers_;
   VersionRounds versions_;
-  // Contributors to the open version, who hear of it when every server has it.
+  // Contributors to the open version; they are informed when every server has
+  // it.
   std::vector<VersionRounds::Gradient> in_open_version_;
   std::vector<VersionRounds::Gradient> stale_;
   ServerCheckpoints saves_;
@@ -454,23 +457,23 @@ class JobController {
   absl::Time next_move_ = absl::InfiniteFuture();
   // The last version before the last step.
   int64_t moved_at_version_ = -1;
-  // What each server must have when it comes (back): every push that was
-  // committed before it was missed.
+  // The version that each server must have when it attaches: every push that
+  // was committed before its stream broke.
   std::map<int, int64_t> least_version_;
-  // Those that hold a part of the model and have no stream.
+  // Servers that hold a part of the model and have no stream.
   std::set<int> servers_away_;
   // Those that can be reached.
   std::set<int> servers_there_;
   std::map<int, v1::PsPartRecord> parts_;
-  // Gives the servers the checkpoint that the job begins with; -1 = nobody.
+  // The worker that restores the servers from the job's checkpoint; -1 = none.
   int64_t restorer_ = -1;
-  // The ledger to fall back to without any checkpoint.
+  // The ledger for a rollback without any checkpoint.
   v1::Ledger first_ledger_;
   std::optional<JobResult> ending_;
-  // The job is to stop when the model is saved.
+  // The job stops when the model is saved.
   struct Stopping {
     std::string reason;
-    // By when the workers must have come to rest.
+    // When the workers must have stopped training.
     absl::Time deadline;
     bool suspend = false;
   };
