@@ -41,7 +41,7 @@ function(_elasticdl_pch_owner name)
   target_precompile_headers(elasticdl_${name} PRIVATE ${ARGN})
 endfunction()
 
-if(CMAKE_CXX_COMPILER_ID STREQUAL GNU AND NOT ELASTICDL_SANITIZE)
+if(CMAKE_CXX_COMPILER_ID STREQUAL GNU)
   _elasticdl_pch_owner(pch ${ELASTICDL_PCH_HEADERS})
   if(ELASTICDL_BUILD_TESTS)
     _elasticdl_pch_owner(pch_test
