@@ -6,6 +6,7 @@
 #include <fstream>
 #include <ios>
 #include <iterator>
+#include <nlohmann/json.hpp>
 #include <utility>
 
 #include "absl/strings/match.h"
