@@ -42,7 +42,7 @@ void MasterImpl::Record(v1::JournalRecord record) {
   if (reporter_ == nullptr) return;
   reporter_->OnMessage(absl::StrCat(
       "the journal cannot be written: if the master is restarted now, training "
-      "goes on from the newest checkpoint (",
+      "continues from the newest checkpoint (",
       status.message(), ")"));
 }
 
