@@ -132,8 +132,10 @@ int MasterImpl::Run() {
 void MasterImpl::OnTimers(absl::Time now) {
   if (controller_->NextTimer() <= now) controller_->OnTimer(now);
   if (pods_ != nullptr && pods_->next_wake() <= now) {
-    Execute(pods_->OnTimer(
-        now, [this](int64_t id) { return controller_->IsAttached(id); }));
+    Execute(pods_->OnTimer(now, [this](PodType type, int64_t id) {
+      return type == PodType::kPs ? servers_->IsAttached(static_cast<int>(id))
+                                  : controller_->IsAttached(id);
+    }));
   }
   ReplaceHangingServers(now);
   servers_->OnTimer(now);
