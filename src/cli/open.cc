@@ -105,10 +105,12 @@ int OpenCommand(const std::vector<std::string>& args, const JobFinder& find) {
   std::fflush(stdout);
   if (HasScreen()) {
     const auto link = WriteLink(choice.state_dir, (*job)->name(), page->url);
-    if (!link.ok()) return Fail(set, link.status());
-    if (!StartBrowser(*link)) {
-      std::fprintf(stderr, "%s did not start a browser: open the address\n",
-                   kOpener);
+    // The address is printed already, and some browsers may not read files of
+    // hidden folders.
+    if (!link.ok() || !StartBrowser(*link)) {
+      std::fprintf(stderr, "%s did not start a browser%s%s: open the address\n",
+                   kOpener, link.ok() ? "" : ": ",
+                   std::string(link.status().message()).c_str());
     }
   }
   ForwardPage(*page, **job);

@@ -48,6 +48,7 @@ void JobController::OnMessage(absl::Time now, ConnectionId connection,
   }
   // Nothing follows from it either.
   if (message.has_histograms()) {
+    if (job().tensorboard_histograms() <= 0) return;
     return observer_.OnHistograms(message.histograms());
   }
   switch (message.message_case()) {

@@ -70,9 +70,9 @@ SummaryRow RowOf(const v1::ModelTensor& tensor) {
   if (count < 0 && tensor.shape_size() > 0 && tensor.shape(0) == 0) {
     shape.replace(0, 1, "any");
   }
-  // On a terminal, what looks like a control character might be one.
-  return {absl::Utf8SafeCEscape(CutText(tensor.name(), kMaxSummaryName)),
-          absl::Utf8SafeCEscape(CutText(tensor.layer_type(), kMaxSummaryName)),
+  // On a terminal, bytes beyond ASCII may be control characters, too.
+  return {absl::CHexEscape(CutText(tensor.name(), kMaxSummaryName)),
+          absl::CHexEscape(CutText(tensor.layer_type(), kMaxSummaryName)),
           shape,
           count < 0 ? "-" : absl::StrCat(count),
           tensor.bytes() > 0 ? BytesText(tensor.bytes()) : "-",
@@ -142,7 +142,7 @@ std::vector<std::string> ModelToLines(const v1::ModelSummary& model) {
       model.optimizer().empty()
           ? ""
           : absl::StrCat("; optimizer ",
-                         absl::Utf8SafeCEscape(
+                         absl::CHexEscape(
                              CutText(model.optimizer(), kMaxSummaryName)))));
   return lines;
 }

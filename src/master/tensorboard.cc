@@ -242,7 +242,11 @@ absl::Status TensorBoard::Evaluation(
 
 absl::Status TensorBoard::Histograms(const v1::Histograms& histograms,
                                      absl::Time now) {
-  if (!fd_.valid() || histograms.step() < 0) return absl::OkStatus();
+  // A step that is done again after a world change has been told before.
+  if (!fd_.valid() || histograms.step() <= newest_histograms_) {
+    return absl::OkStatus();
+  }
+  newest_histograms_ = histograms.step();
   std::string summary;
   for (const v1::Histogram& histogram : histograms.weights()) {
     PutHistogram("weights/", histogram, summary);
@@ -281,6 +285,7 @@ absl::Status TensorBoard::Text(const std::string& tag,
 absl::Status TensorBoard::CutBack(int64_t step, absl::Time now) {
   if (left_out_.has_value() && left_out_->step > step) left_out_.reset();
   newest_point_ = std::min(newest_point_, step);
+  newest_histograms_ = std::min(newest_histograms_, step);
   if (!fd_.valid() || last_step_ <= step) return absl::OkStatus();
   last_step_ = step;
   return WriteStart(step + 1, now);

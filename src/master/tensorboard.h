@@ -77,6 +77,7 @@ class TensorBoard {
   int64_t last_step_ = -1;
   // Of all points, including omitted ones.
   int64_t newest_point_ = -1;
+  int64_t newest_histograms_ = -1;
   absl::Time next_point_ = absl::InfinitePast();
   std::optional<TrainingPoint> left_out_;
 };

@@ -209,8 +209,12 @@ int JobRunner::Run() {
         "the model's own processor of predictions takes no folder: "
         "--prediction_output_dir has no effect");
   }
-  *ready.mutable_model() =
-      SummarizeModel(replica_->network(), replica_->optimizer_spec());
+  const absl::Status described = OnDevice("describing the model", [&] {
+    *ready.mutable_model() =
+        SummarizeModel(replica_->network(), replica_->optimizer_spec());
+    return absl::OkStatus();
+  });
+  if (!described.ok()) LogWarning("no summary: ", described.message());
   const absl::Status shards = data_.AddShards(ready);
   if (!shards.ok()) {
     Fail(shards);

@@ -315,11 +315,17 @@ absl::Status TrainingSession::SendHistograms() {
       options_.watchdog, "histograms of the model", replica_.step());
   const trace::ScopedKind timed(replica_.step_clock(), trace::Kind::kOther);
   v1::WorkerMessage message;
-  ELASTICDL_RETURN_IF_ERROR(OnDevice("copying the model for histograms", [&] {
+  const absl::Status made = OnDevice("copying the model for histograms", [&] {
     *message.mutable_histograms() = MakeHistograms(replica_);
     return absl::OkStatus();
-  }));
-  send_(std::move(message));
+  });
+  if (IsDeviceFailure(made)) return made;
+  if (made.ok()) {
+    send_(std::move(message));
+  } else {
+    // No reason to end a job.
+    LogWarning("no histograms of step ", replica_.step(), ": ", made.message());
+  }
   return absl::OkStatus();
 }
 

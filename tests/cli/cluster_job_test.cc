@@ -353,7 +353,8 @@ TEST_F(ClusterJobTest, OpenForwardsThePageUntilTheJobHasEnded) {
   const std::string err = ::testing::internal::GetCapturedStderr();
   EXPECT_EQ(code, 0) << err;
   EXPECT_THAT(out, HasSubstr("http://127.0.0.1:"));
-  EXPECT_THAT(out, HasSubstr("/?token=s3cret\n"));
+  EXPECT_THAT(out, HasSubstr("/?token="));
+  EXPECT_THAT(out, Not(HasSubstr("s3cret")));
   EXPECT_THAT(err, HasSubstr("Ctrl-C ends only that"));
   EXPECT_THAT(err, HasSubstr("job j succeeded"));
 }

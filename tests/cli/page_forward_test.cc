@@ -23,6 +23,7 @@ using kube::test::TestServer;
 using ::testing::ElementsAre;
 using ::testing::HasSubstr;
 using ::testing::IsEmpty;
+using ::testing::Not;
 
 constexpr char kRoot[] =
     "/api/v1/namespaces/ns/pods/elasticdl-master-j:8080/proxy";
@@ -63,6 +64,10 @@ class PageForwardTest : public ::testing::Test {
         << url;
     return port;
   }
+  std::string token() const {
+    const std::string url = forward_->url();
+    return url.substr(url.find("token=") + 6);
+  }
   httplib::Result Get(const std::string& path, const std::string& token) {
     httplib::Client browser("127.0.0.1", port());
     browser.set_read_timeout(30, 0);
@@ -87,19 +92,24 @@ class PageForwardTest : public ::testing::Test {
 };
 
 TEST_F(PageForwardTest, RequestsReachThePodWithTheUsersCredentials) {
-  EXPECT_THAT(forward_->url(), HasSubstr("/?token=s3cret"));
-  const auto status = Get("/api/v1/status", "s3cret");
+  // The job's token stays out of browsers and their histories.
+  EXPECT_THAT(forward_->url(), Not(HasSubstr("s3cret")));
+  const auto status = Get("/api/v1/status", token());
   ASSERT_TRUE(status);
   EXPECT_EQ(status->status, 200);
   EXPECT_EQ(status->body, absl::StrCat("pod says ", kRoot, "/api/v1/status"));
-  const auto page = Get("/?token=s3cret", "");
+  const auto page = Get("/?token=" + token(), "");
   ASSERT_TRUE(page);
   EXPECT_EQ(page->status, 200);
   EXPECT_THAT(page->get_header_value("Content-Type"), HasSubstr("text/html"));
   EXPECT_THAT(page->get_header_value("Content-Security-Policy"),
               HasSubstr("default-src 'none'"));
-  ASSERT_TRUE(Get("/api/v1/update?since=12", "s3cret"));
-  ASSERT_TRUE(Get("/page.js", ""));
+  ASSERT_TRUE(Get("/api/v1/update?since=12", token()));
+  for (const char* script : {"/page.js", "/page.js?x=1"}) {
+    const auto file = Get(script, "");
+    ASSERT_TRUE(file);
+    EXPECT_EQ(file->body, absl::StrCat("pod says ", kRoot, "/page.js"));
+  }
   EXPECT_THAT(
       server_.targets(),
       ElementsAre(
@@ -112,7 +122,7 @@ TEST_F(PageForwardTest, RequestsReachThePodWithTheUsersCredentials) {
 TEST_F(PageForwardTest, WhoDoesNotKnowTheTokenGetsNothing) {
   for (const char* path :
        {"/", "/api/v1/status", "/api/v1/stream", "/metrics", "/?token=wrong"}) {
-    for (const char* token : {"", "wrong"}) {
+    for (const char* token : {"", "wrong", "s3cret"}) {
       const auto answer = Get(path, token);
       ASSERT_TRUE(answer);
       EXPECT_EQ(answer->status, 401) << path;
@@ -123,12 +133,33 @@ TEST_F(PageForwardTest, WhoDoesNotKnowTheTokenGetsNothing) {
   EXPECT_THAT(server_.targets(), IsEmpty());
 }
 
+// Nor can anybody fill this process's memory, or use another site's name.
+TEST_F(PageForwardTest, OddRequestsAreRefusedBeforeTheirBody) {
+  httplib::Client browser("127.0.0.1", port());
+  browser.set_read_timeout(30, 0);
+  const auto endless = browser.Post(
+      "/api/v1/stop",
+      [](size_t, httplib::DataSink& sink) {
+        const std::string piece(1000, 'x');
+        return sink.write(piece.data(), piece.size());
+      },
+      "text/plain");
+  EXPECT_TRUE(!endless || endless->status == 411);
+  EXPECT_EQ(browser.Put("/api/v1/stop")->status, 405);
+  EXPECT_EQ(browser
+                .Get("/api/v1/status", {{"Host", "evil.example"},
+                                        {"Authorization", "Bearer " + token()}})
+                ->status,
+            403);
+  EXPECT_THAT(server_.targets(), IsEmpty());
+}
+
 // Nothing but the page: not other pods, nor other parts of the API.
 TEST_F(PageForwardTest, OtherPathsStayHere) {
   for (const char* path :
        {"/api/v1/../../../secrets", "/..", "/api", "/healthz", "/x",
         "/api/v1/status/..", "/%2e%2e/%2e%2e/secrets", "/page.js/../x"}) {
-    const auto answer = Get(path, "s3cret");
+    const auto answer = Get(path, token());
     ASSERT_TRUE(answer) << path;
     EXPECT_EQ(answer->status, 404) << path;
   }
@@ -143,9 +174,10 @@ TEST_F(PageForwardTest, SteeringIsPassedOn) {
                          "application/json");
   };
   httplib::Client browser("127.0.0.1", port());
-  const auto answer = browser.Post(
-      "/api/v1/scale?num_workers=5",
-      httplib::Headers{{"Authorization", "Bearer s3cret"}}, "", "text/plain");
+  const auto answer =
+      browser.Post("/api/v1/scale?num_workers=5",
+                   httplib::Headers{{"Authorization", "Bearer " + token()}}, "",
+                   "text/plain");
   ASSERT_TRUE(answer);
   EXPECT_EQ(answer->status, 409);
   EXPECT_EQ(answer->body, R"({"error":"the job is ending"})");
@@ -160,7 +192,7 @@ TEST_F(PageForwardTest, ARefusalOfTheClusterIsToldAsThat) {
     response.set_content(R"({"kind":"Status","message":"no pods/proxy"})",
                          "application/json");
   };
-  const auto answer = Get("/api/v1/status", "s3cret");
+  const auto answer = Get("/api/v1/status", token());
   ASSERT_TRUE(answer);
   EXPECT_EQ(answer->status, 502);
   EXPECT_THAT(answer->body, HasSubstr("no pods/proxy"));
@@ -185,7 +217,7 @@ TEST_F(PageForwardTest, AStreamArrivesPieceByPiece) {
   std::string heard;
   const auto result =
       browser.Get("/api/v1/stream?since=3",
-                  httplib::Headers{{"Authorization", "Bearer s3cret"}},
+                  httplib::Headers{{"Authorization", "Bearer " + token()}},
                   [&](const char* data, size_t size) {
                     heard.append(data, size);
                     // The first is here before the second is sent.
@@ -211,7 +243,7 @@ TEST_F(PageForwardTest, AStreamThatIsSilentEndsWithTheForward) {
                                             return true;
                                           });
   };
-  Thread browser("browser", [&] { Get("/api/v1/stream", "s3cret"); });
+  Thread browser("browser", [&] { Get("/api/v1/stream", token()); });
   ASSERT_TRUE(here.Wait());
   forward_.reset();
   browser.Join();

@@ -3,14 +3,17 @@
 #include <httplib.h>
 #include <sys/socket.h>
 
+#include <map>
 #include <nlohmann/json.hpp>
 #include <utility>
 #include <vector>
 
+#include "absl/strings/escaping.h"
 #include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_split.h"
 #include "absl/strings/strip.h"
+#include "elasticdl/common/clock.h"
 #include "elasticdl/common/json_text.h"
 #include "elasticdl/common/mutex.h"
 #include "elasticdl/common/secret.h"
@@ -26,6 +29,10 @@ constexpr char kLoopback[] = "127.0.0.1";
 constexpr size_t kThreads = 12;
 // The longest silence of an answer. A stream says something each second.
 constexpr absl::Duration kSilence = absl::Seconds(20);
+// Of an answer that is no stream.
+constexpr absl::Duration kLongestAnswer = absl::Seconds(30);
+constexpr size_t kMostAnswerBytes = 64 << 20;
+constexpr size_t kSecretBytes = 16;
 
 void ReplyError(httplib::Response& response, int code,
                 absl::string_view message) {
@@ -63,7 +70,9 @@ bool IsPublic(const std::string& path) {
 class PageForward::Server {
  public:
   Server(kube::Client& client, Options options)
-      : client_(client), options_(std::move(options)) {
+      : client_(client),
+        options_(std::move(options)),
+        secret_(absl::BytesToHexString(RandomBytes(kSecretBytes))) {
     // The factory is called once the server accepts: only then does stop()
     // have an effect.
     http_.new_task_queue = [this] {
@@ -88,6 +97,13 @@ class PageForward::Server {
           "default-src 'none'; img-src data:; style-src 'self'; "
           "script-src 'self'; connect-src 'self'; base-uri 'none'; "
           "form-action 'none'; frame-ancestors 'none'"}});
+    // Before the body is read.
+    http_.set_pre_routing_handler(
+        [this](const httplib::Request& request, httplib::Response& response) {
+          return Refuse(request, response)
+                     ? httplib::Server::HandlerResponse::Handled
+                     : httplib::Server::HandlerResponse::Unhandled;
+        });
     const auto handle = [this](const httplib::Request& request,
                                httplib::Response& response) {
       Handle(request, response);
@@ -121,41 +137,107 @@ class PageForward::Server {
   }
 
   std::string url() const {
-    return absl::StrCat("http://", kLoopback, ":", port_,
-                        "/?token=", options_.token);
+    return absl::StrCat("http://", kLoopback, ":", port_, "/?token=", secret_);
   }
 
  private:
   using Query = std::vector<std::pair<std::string, std::string>>;
 
-  void Handle(const httplib::Request& request, httplib::Response& response) {
-    if (!IsPublic(request.path) && !Allowed(request)) {
-      response.set_header("WWW-Authenticate", "Bearer");
-      return ReplyError(response, 401, "the job's token is missing or wrong");
+  // Web pages can make a browser send requests to this port, and so can other
+  // users of this machine.
+  bool Refuse(const httplib::Request& request, httplib::Response& response) {
+    const std::string host = request.get_header_value("Host");
+    if (host != absl::StrCat(kLoopback, ":", port_) &&
+        host != absl::StrCat("localhost:", port_)) {
+      ReplyError(response, 403, "this is not the host of the page");
+      return true;
     }
+    const bool post = request.method == "POST";
+    if (!post && request.method != "GET") {
+      ReplyError(response, 405, "only GET and POST");
+      return true;
+    }
+    // Only a length is held against the limit of a body.
+    if (request.has_header("Transfer-Encoding") ||
+        (post && !request.has_header("Content-Length"))) {
+      ReplyError(response, 411, "a request must say its length");
+      return true;
+    }
+    if (!(IsPublic(request.path) && !post) && !Allowed(request)) {
+      response.set_header("WWW-Authenticate", "Bearer");
+      ReplyError(response, 401,
+                 "the token of this address is missing or wrong");
+      return true;
+    }
+    return false;
+  }
+
+  void Handle(const httplib::Request& request, httplib::Response& response) {
+    if (IsPublic(request.path)) return ReplyFile(request.path, response);
     Query query;
     for (const auto& [name, value] : request.params) {
       if (name != "token") query.emplace_back(name, value);
     }
     // The API server uses the header Authorization itself.
-    if (!IsPublic(request.path)) query.emplace_back("token", options_.token);
+    query.emplace_back("token", options_.token);
     if (request.method == "GET" && request.path == "/api/v1/stream") {
       return Stream(std::move(query), response);
     }
     const char* const type = TypeOf(request.method, request.path);
     if (type == nullptr) return ReplyError(response, 404, "no such page");
-    std::string body;
-    const absl::StatusOr<kube::Response> answer =
-        Ask(request.method, request.path, query, [&](absl::string_view bytes) {
-          absl::StrAppend(&body, bytes);
-          return true;
-        });
+    const absl::StatusOr<Answer> answer =
+        AskWhole(request.method, request.path, query);
     if (!answer.ok()) {
       return ReplyError(response, 502, answer.status().message());
     }
-    const bool good = answer->code >= 200 && answer->code < 300;
     response.status = answer->code;
-    response.set_content(good ? body : answer->body, good ? type : kJsonType);
+    response.set_content(answer->body, answer->good ? type : kJsonType);
+  }
+
+  // Fetched once: nobody who has no token can make more requests with the
+  // user's credentials than that.
+  void ReplyFile(const std::string& path, httplib::Response& response) {
+    MutexLock lock(files_mu_);
+    std::string& file = files_[path];
+    if (file.empty()) {
+      const absl::StatusOr<Answer> answer = AskWhole("GET", path, {});
+      if (!answer.ok() || !answer->good) {
+        return ReplyError(
+            response, 502,
+            answer.ok() ? absl::StrCat("the master answers ", answer->code)
+                        : answer.status().message());
+      }
+      file = answer->body;
+    }
+    response.set_content(file, TypeOf("GET", path));
+  }
+
+  struct Answer {
+    int code = 0;
+    bool good = false;
+    std::string body;
+  };
+  absl::StatusOr<Answer> AskWhole(const std::string& method,
+                                  const std::string& path, const Query& query) {
+    const absl::Time deadline = Clock::Real().Now() + kLongestAnswer;
+    Answer whole;
+    bool too_much = false;
+    const absl::StatusOr<kube::Response> answer =
+        Ask(method, path, query, [&](absl::string_view bytes) {
+          too_much = whole.body.size() + bytes.size() > kMostAnswerBytes ||
+                     Clock::Real().Now() > deadline;
+          if (!too_much) absl::StrAppend(&whole.body, bytes);
+          return !too_much;
+        });
+    if (too_much) {
+      return absl::ResourceExhaustedError(
+          "the answer of the job is too long or comes too slowly");
+    }
+    if (!answer.ok()) return answer.status();
+    whole.code = answer->code;
+    whole.good = whole.code >= 200 && whole.code < 300;
+    if (!whole.good) whole.body = answer->body;
+    return whole;
   }
 
   absl::StatusOr<kube::Response> Ask(const std::string& method,
@@ -186,9 +268,9 @@ class PageForward::Server {
     const std::string header = request.get_header_value("Authorization");
     absl::string_view token = header;
     if (absl::ConsumePrefix(&token, "Bearer ")) {
-      return SecretsEqual(token, options_.token);
+      return SecretsEqual(token, secret_);
     }
-    return SecretsEqual(request.get_param_value("token"), options_.token);
+    return SecretsEqual(request.get_param_value("token"), secret_);
   }
 
   void SetListening() {
@@ -201,9 +283,14 @@ class PageForward::Server {
 
   kube::Client& client_;
   const Options options_;
+  // Between the browser and this server: the job's own token stays here.
+  const std::string secret_;
   kube::Cancellation stop_;
   httplib::Server http_;
   int port_ = -1;
+
+  Mutex files_mu_;
+  std::map<std::string, std::string> files_ ABSL_GUARDED_BY(files_mu_);
 
   Mutex mu_;
   CondVar changed_;

@@ -17,8 +17,7 @@ class PageForward {
   struct Options {
     std::string pod;
     int pod_port = 0;
-    // The job's. Who does not know it gets nothing: others on this machine must
-    // not use the user's credentials.
+    // The job's. It is only shown to the pod.
     std::string token;
     // To listen on; 0 = a free one.
     int port = 0;
@@ -30,7 +29,9 @@ class PageForward {
   // Ends what is under way.
   ~PageForward();
 
-  // Holds the token.
+  // With a token of its own. Who does not know it gets nothing but the page's
+  // style and script: others on this machine must not use the user's
+  // credentials.
   std::string url() const;
 
  private:
