@@ -120,7 +120,7 @@ TEST_F(ServersTest, AModelThatNearlyDoesNotFitIsToldOnce) {
       Train("nearly", {"--distribution_strategy=ParameterServerStrategy",
                        "--num_ps_pods=1", "--num_workers=1", "--use_async",
                        "--model_def=tally.custom_model", "--num_epochs=0",
-                       "--model_params=dense=10", "--ps_memory_limit=8000"});
+                       "--model_params=dense=10", "--ps_memory_limit=8K"});
   const Json told = job->WaitForEvent("ps_nearly_full");
   EXPECT_EQ(told.value("server", -1), 0) << job->Output();
   EXPECT_GT(told.value("bytes", 0), 7200);
@@ -144,7 +144,7 @@ TEST_F(ServersTest, EvictionKeepsAModelBelowTheLimit) {
       {"--distribution_strategy=ParameterServerStrategy", "--num_ps_pods=1",
        "--num_workers=1", "--use_async", "--model_def=tally.custom_model",
        "--num_epochs=2", "--model_params=dense=10",
-       "--embedding_max_rows=4194304", "--ps_memory_limit=8000"});
+       "--embedding_max_rows=4194304", "--ps_memory_limit=8K"});
   EXPECT_EQ(job->Wait(), 0) << job->Output();
   EXPECT_TRUE(LedgerIsExact(job->audit(), 2));
 }
