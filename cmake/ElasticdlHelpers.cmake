@@ -41,7 +41,7 @@ function(_elasticdl_pch_owner name)
   target_precompile_headers(elasticdl_${name} PRIVATE ${ARGN})
 endfunction()
 
-if(CMAKE_CXX_COMPILER_ID STREQUAL GNU AND NOT ELASTICDL_SANITIZE)
+if(CMAKE_CXX_COMPILER_ID STREQUAL GNU)
   _elasticdl_pch_owner(pch ${ELASTICDL_PCH_HEADERS})
   if(ELASTICDL_BUILD_TESTS)
     _elasticdl_pch_owner(pch_test
@@ -121,12 +121,14 @@ function(elasticdl_library module)
     target_compile_options(${target}_headers PRIVATE ${ELASTICDL_WARNINGS})
     target_link_libraries(${target}_headers PRIVATE ${target})
   endif()
-  if(arg_TORCH)
-    # Reading torch's precompiled header takes longer than compiling what a file
-    # has of its own.
+  # Reading torch's precompiled header and instantiating its templates takes
+  # longer than compiling what a file has of its own: always in groups.
+  if(arg_TORCH AND ELASTICDL_UNITY)
+    _elasticdl_compile_in_groups(${target} 14)
+  elseif(arg_TORCH)
     _elasticdl_compile_in_groups(${target} 5)
   elseif(ELASTICDL_UNITY)
-    _elasticdl_compile_in_groups(${target} 8)
+    _elasticdl_compile_in_groups(${target} 16)
   endif()
   if(arg_TORCH)
     # It has a precompiled header of its own.

@@ -1,7 +1,7 @@
 // Which parameter server holds which bucket, and how buckets move when the
 // number of servers changes (docs/design/0006-parameter-servers.md, "Moving
-// buckets"). A move is a row of *steps*. Each step is told to all servers that
-// are or were in the map, and is *open* until all of them have done it.
+// buckets"). A move is a sequence of *steps*. Each step is sent to all servers
+// that are or were in the map, and is *open* until all of them have done it.
 //
 //   state       event                                 then
 //   ----------  ------------------------------------  -------------------------
@@ -41,13 +41,13 @@ class BucketMoves {
   int target() const { return target_; }
   // Servers 0 .. servers()-1 must exist.
   int servers() const;
-  // A step is under way: some server may refuse, or hold up, every request.
+  // A step is open: some server may refuse or delay every request.
   bool open() const { return open_; }
   // There is something to do.
   bool moving() const { return open_ || target_ != map_.servers() || keeps_; }
   // Some buckets have moved, or are about to.
   bool under_way() const { return open_ || keeps_; }
-  // The model would be lost with what this server has logged.
+  // A part of the model would be lost with this server's log.
   bool Holds(int server) const;
 
   void SetTarget(int servers) { target_ = servers; }
@@ -65,7 +65,7 @@ class BucketMoves {
   bool Done(absl::Time now, int server, const v1::ServerMoved& moved);
 
   v1::BucketState State() const;
-  // What a master before this one has recorded last.
+  // The last state that an earlier master recorded.
   void Resume(const v1::BucketState& state);
 
  private:

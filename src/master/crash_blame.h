@@ -1,18 +1,18 @@
-// Who is to blame for the crash of a worker: the task that it held, or its slot
-// among the pods. And how carefully tasks are handed out while that is open.
+// Decides what a worker's crash is blamed on: the task that it held, or its
+// slot. Also decides how carefully tasks are granted while that is unknown.
 //
 //   a worker crashed                                blamed
 //   ----------------------------------------------  ---------------------------
 //   and held a task, with few crashes since the     the task: the relaunch is
-//     last commit                                   free
+//     last commit                                   not counted
 //   and held no task                                its slot
-//   again and again without any commit between,     its slot: nothing works at
-//     or without any task that was set aside        all
+//   repeatedly, without a commit in between or      its slot: nothing works at
+//     without a task that was quarantined           all
 //
-// A worker that read ahead holds several tasks, and it is not known which of
-// them is bad. So nobody is blamed at first; the tasks are handed out again one
-// at a time (*carefully*) until all of them are done, and then a crash is
-// proof.
+// A worker that reads ahead holds several tasks, and it is not known which of
+// them is bad. So nothing is blamed at first; the tasks are granted again one
+// at a time (*carefully*) until all of them are done, so that the next crash
+// has only one possible cause.
 #pragma once
 
 #include <cstdint>
@@ -25,18 +25,18 @@ namespace elasticdl::master {
 // Thread-compatible.
 class CrashBlame {
  public:
-  // `task_max_failures`: so often a task may fail until it is set aside.
+  // `task_max_failures`: a task that fails this often is quarantined.
   explicit CrashBlame(int64_t task_max_failures)
       : to_convict_(task_max_failures + 1) {}
 
-  // A worker crashed; `tasks` were taken back from it.
+  // A worker crashed; `tasks` of its tasks were returned.
   void OnCrash(int64_t worker_id, int tasks);
-  // Until so many records are done, and until the evaluation that runs (if one
-  // does) has ended, tasks are handed out one at a time.
+  // Until this many records are done, and until the running evaluation (if
+  // there is one) has ended, tasks are granted one at a time.
   void BeCareful(int64_t records_done, bool evaluating);
   // Records went into the model: something works.
   void OnCommit() { crashes_without_commit_ = 0; }
-  // A task was set aside after so many failures: they are explained.
+  // A task was quarantined after this many failures: they are explained.
   void OnQuarantined(int64_t failures);
   void OnEvaluationEnd() { careful_evaluation_ = false; }
 
@@ -53,7 +53,7 @@ class CrashBlame {
   const int64_t to_convict_;
   std::set<int64_t> blamed_on_task_;
   int64_t crashes_without_commit_ = 0;
-  // Crashes for which no task was set aside (yet).
+  // Crashes for which no task was quarantined (yet).
   int64_t unproven_crashes_ = 0;
   int64_t careful_until_ = 0;
   bool careful_evaluation_ = false;

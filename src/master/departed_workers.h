@@ -1,9 +1,10 @@
-// Workers that are not there any more and whose tasks are not back yet.
+// Departed workers: workers that were lost or left and whose tasks are not
+// returned yet.
 //
-// What such a worker held goes back to the queue when two things are known:
-// which of its records are in the model (*settled*: the next world tells), and
-// how it ended (*explained*: its pod tells; a crash counts against a task, a
-// preemption does not). They come in any order.
+// The tasks of such a worker are returned when two things are known: which of
+// its records are in the model (*settled*: reported by the next world), and how
+// it ended (*explained*: the exit status of its pod; a crash counts against a
+// task, a preemption does not). They become known in any order.
 //
 //   state       event                                    next
 //   ----------  ---------------------------------------  -----------
@@ -17,8 +18,8 @@
 //   kExplained  a world is level, or there is no model   kClosed
 //   kClosed     TakeClosed                               (none)
 //
-// One that held no training data has nothing to settle: it begins as kSettled
-// or kClosed.
+// A worker that held no training data has nothing to settle: it starts as
+// kSettled or kClosed.
 #pragma once
 
 #include <cstdint>

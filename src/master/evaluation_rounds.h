@@ -31,7 +31,7 @@ class EvaluationRounds {
     // 0 = none.
     int64_t generation = 0;
     std::function<bool(int64_t worker_id)> is_member;
-    // The members do no steps until they are told to.
+    // The members run no steps until the master tells them to.
     bool at_rest = false;
     // The model is on parameter servers: any worker can evaluate it at any time
     // while others train.

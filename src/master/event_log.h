@@ -1,5 +1,5 @@
-// What happened in a job, one JSON object per line, for tests, the status page
-// and outside tools; and the audit of committed records.
+// The event log of a job, one JSON object per line, for tests, the status page
+// and other tools; and the audit of committed records.
 //
 // Every line has "time" (seconds since 1970, with microseconds) and "event".
 //   job_start    job, command, pid [, flags]
@@ -111,9 +111,9 @@ struct AuditedRange {
   int64_t step = 0;
 };
 
-// Cuts the file of an audit to `bytes`, for a master that writes what comes
-// after them once more. Never makes it longer: DATA_LOSS when it is shorter,
-// NOT_FOUND when it is gone. An empty path or a pipe is left alone.
+// Truncates the file of an audit to `bytes`; a restarted master then writes the
+// lines after that again. Never extends the file: DATA_LOSS when it is shorter,
+// NOT_FOUND when it is missing. Does nothing for an empty path or a pipe.
 absl::Status CutAudit(const std::string& path, int64_t bytes);
 
 // --ledger_audit: one JSON object per committed range, fields as in
@@ -124,11 +124,11 @@ class LedgerAudit {
   static absl::StatusOr<std::unique_ptr<LedgerAudit>> Open(
       const std::string& path);
 
-  // All ranges in one write. An error is the caller's to report: an audit with
-  // holes proves nothing.
+  // Writes all ranges in one write. The caller must report an error: an
+  // incomplete audit proves nothing.
   absl::Status Append(const std::vector<AuditedRange>& ranges);
-  // {"cut_back": step}: the model fell back to `step`; every range above that
-  // was written with a later step is void.
+  // {"cut_back": step}: the job was rolled back to `step`; every earlier line
+  // with a later step is void.
   absl::Status AppendCutBack(int64_t step);
   // Length of the file.
   int64_t bytes() const {

@@ -15,10 +15,11 @@
 // /api/history ([[seconds, step, loss, records_per_s], …]) are old names.
 //
 // Every request needs the job's token: "Authorization: Bearer <token>", or
-// ?token=<token>, since links hold no headers and a Kubernetes API server,
-// which is between the client and a master in a pod, passes that header not on.
-// One without it gets 401 and is logged, without its query. Only the files of
-// the page and the probes, which hold nothing of the job, need none.
+// ?token=<token>, because links have no headers and a Kubernetes API server,
+// which is between the client and a master in a pod, does not pass that header
+// on. A request without the token gets 401 and is logged, without its query.
+// Only the files of the page and the probes, which contain no data of the job,
+// need none.
 #pragma once
 
 #include <cstdint>
@@ -38,7 +39,7 @@ std::string StatusToJson(const JobStatus& status, bool evaluations = true);
 std::string HistoryToJson(const std::vector<StatusPoint>& points);
 std::string StatusToMetrics(const JobStatus& status);
 
-// How many of each are asked for; what is not set stays.
+// The requested numbers; those that are not set do not change.
 struct ScaleRequest {
   std::optional<int64_t> num_workers;
   std::optional<int64_t> num_servers;
@@ -63,8 +64,7 @@ class HttpStatus {
     std::function<absl::StatusOr<std::string>(const std::string& pod)> log;
   };
 
-  // So many pages may follow the stream at a time; others are told to ask
-  // now and then.
+  // Maximum number of pages that follow the stream; further pages must poll.
   static constexpr int kMaxViewers = 4;
 
   // Listens. `board` must outlive the server. UNAVAILABLE when the address
@@ -79,13 +79,14 @@ class HttpStatus {
   // http://host:port/?token=…, to show to the user. Holds the secret.
   std::string page_url() const;
 
-  // Waits until all streams have told how the job ended, and for two seconds if
-  // somebody asked within the last three (a page or `elasticdl top`, which ask
-  // every second), so that they see it, too; two seconds at most.
+  // Waits until all streams have sent how the job ended, and two seconds if
+  // there was a request within the last three (from a page or `elasticdl top`,
+  // which poll every second), so that they get it, too. Waits two seconds at
+  // most.
   void ShowEnd();
 
   // Waits for requests in progress (about two seconds at most). Close the board
-  // first, or streams hold it up. Idempotent.
+  // first; otherwise open streams delay it. Idempotent.
   void Stop();
 
  private:

@@ -1,13 +1,13 @@
-// The master's decisions about one job: who gets which task, when to evaluate,
-// what a lost worker means, when the job is over. Pure: events in, calls of
-// WorkerPort and JobObserver out, time as an argument. docs/architecture.md has
-// the diagram.
+// The master's decisions about one job: which worker gets which task, when to
+// evaluate, what to do about a lost worker, when the job is over. Pure: events
+// in, calls of WorkerPort and JobObserver out, time as an argument.
+// docs/architecture.md has the diagram.
 //
-// This class takes each event to those who decide about it and carries out what
-// they say. Who is there: WorkerRegistry. Who trains together: WorldKeeper.
-// What a loss means: DepartedWorkers and CrashBlame. Who gets which task:
-// TaskGranter. Which checkpoints exist: CheckpointHistory. Which server holds
-// what: BucketMoves. How to go on after a restart of the master: Resumption.
+// This class passes each event to the class that decides about it and carries
+// out the decisions. Attached workers: WorkerRegistry. Worlds: WorldKeeper.
+// Lost workers: DepartedWorkers and CrashBlame. Tasks: TaskGranter.
+// Checkpoints: CheckpointHistory. Buckets of parameter servers: BucketMoves.
+// Restart of the master: Resumption.
 #pragma once
 
 #include <cstdint>
@@ -55,19 +55,20 @@ struct JobResult {
 inline constexpr int kExitJobFailed = 1;
 // Done, but some records were quarantined (quarantine).
 inline constexpr int kExitRecordsQuarantined = 4;
-// It was suspended: a master that is started again goes on with it.
+// It was suspended: a restarted master continues it.
 inline constexpr int kExitSuspended = 5;
 
-// Where the audit is to be cut before a successor goes on with this journal: it
-// tells the commits after that place again. Nothing: there were none.
+// The length to which the audit must be truncated before a restarted master
+// continues with this journal: it writes the later commits again. Nothing:
+// there were no commits.
 std::optional<int64_t> AuditBytesToKeep(
     const std::vector<v1::JournalRecord>& replay);
 
-// How long the workers of a job that is to stop may take to end their step and
-// form a last world, before they are stopped without a checkpoint.
+// When a job is stopped: how long its workers may take to finish their step and
+// form a last world before they are stopped without a checkpoint.
 inline constexpr absl::Duration kStopGrace = absl::Seconds(30);
 
-// How the process of a worker ended, as far as its pod tells.
+// How the process of a worker ended, as reported by its pod.
 struct WorkerEnd {
   bool crashed = false;
   std::string reason;
@@ -96,25 +97,28 @@ class JobController {
     // One task in use, one read ahead; of training tasks more when they are
     // short (TrainingWindow).
     int window = 2;
-    // Workers are pods of ours: how one ended will be told by OnWorkerEnded.
+    // The master creates the workers' pods: OnWorkerEnded reports how one
+    // ended.
     bool has_pods = true;
-    // How long after its stream broke a worker's pod may take to say why.
+    // How long to wait for the exit status of a worker's pod after its stream
+    // broke.
     absl::Duration end_grace = absl::Seconds(5);
     // Looks for the checkpoint that a lost model is restored from. The answer
     // comes by OnCheckpointFound, to each query one, in the same order; not
     // before this call has returned.
     std::function<void(CheckpointQuery query)> search_checkpoint;
-    // Keeps writers of older lineages from the directory. May be null.
+    // Fences writers of older lineages from the checkpoint directory. May be
+    // null.
     std::function<void(const checkpoint::Lineage& lineage)> fence;
-    // Gets what must outlive this process, before anybody hears of it. Null =
-    // nothing shall.
+    // Writes a record to the journal, before any message that follows from it
+    // is sent. Null = no journal.
     std::function<void(const v1::JournalRecord& record)> record;
-    // What the master before this one has recorded; empty = there was none.
+    // The journal of the previous master; empty = there was none.
     std::vector<v1::JournalRecord> replay;
-    // It could not record all: the workers are further than it tells.
+    // The journal is incomplete: the workers are further than it says.
     bool replay_incomplete = false;
-    // How long its workers may take to come back, and those that have a stream
-    // again to end their step.
+    // How long the workers of the previous master may take to attach again, and
+    // how long attached ones may take to finish their step.
     absl::Duration resume_grace = absl::Seconds(30);
     absl::Duration resume_step_grace = absl::Seconds(30);
   };
@@ -127,8 +131,8 @@ class JobController {
   // Before any event; not needed without a journal. DATA_LOSS when the journal
   // does not fit the job.
   absl::Status Begin(absl::Time now);
-  // Records whose replay leads to where all those before have led. Between
-  // events only.
+  // Records that replay to the same state as all records so far. Call it
+  // between events only.
   std::vector<v1::JournalRecord> StateRecords() const;
 
   // Another number of parameter servers is asked for: when those that are new
@@ -170,22 +174,23 @@ class JobController {
   // The pod of this worker is deleted on purpose, for this reason: when it
   // leaves, that is why.
   void NoteRemoved(int64_t worker_id, const std::string& reason);
-  // Ends the job: workers are told, then it is over.
+  // Fails the job: stops the workers and ends it.
   void Fail(absl::Time now, const std::string& reason);
-  // Asked for by a person; the outcome is a failure unless all was done. If
-  // there is a place for checkpoints, the workers save the model first; the
-  // second time nobody waits for that. With `suspend`, the journal has no
-  // outcome: a master that reads it goes on from the newest checkpoint.
+  // Stops the job at a user's request; the outcome is a failure unless all work
+  // was done. If there is a checkpoint directory, the workers save the model
+  // first; a second call does not wait for that. With `suspend`, the journal
+  // gets no outcome: a master that reads it continues from the newest
+  // checkpoint.
   void StopJob(absl::Time now, const std::string& reason, bool suspend = false);
-  // There are workers that are ready, and all of them have announced to leave.
-  // Those that are removed do not count.
+  // There are ready workers, and all of them have announced that they leave.
+  // Workers that the master removes do not count.
   bool AllLeaving() const;
   void OnTimer(absl::Time now);
   // When OnTimer wants to be called next.
   absl::Time NextTimer() const;
 
-  // What keeps the job from getting on with its data, for people: "2 workers
-  // load the model". Empty while it does.
+  // What the job is waiting for, for people: "2 workers load the model". Empty
+  // while it processes data.
   std::string Activity() const;
 
   // Set once every worker is told and gone.
@@ -193,20 +198,20 @@ class JobController {
   // The result when nobody waits for the rest: `missing` says what is not
   // there.
   JobResult ResultWithout(const std::string& missing) const;
-  // The job is ending: no worker shall be relaunched. (While workers save the
-  // model of a job that is to stop, it is not ending yet.)
+  // The job is ending: no worker is relaunched. (While workers save the model
+  // of a job that is being stopped, it is not ending yet.)
   bool ending() const { return ending_.has_value(); }
   // It is ending because all work is done.
   bool succeeding() const {
     return ending_.has_value() && ending_->exit_code != kExitJobFailed;
   }
 
-  // A master before this one has begun the job.
+  // An earlier master has started the job.
   bool continues() const { return !options_.replay.empty(); }
 
   TaskProgress progress() const { return tasks_.progress(); }
   LedgerCounts ledger_counts() const { return tasks_.ledger_counts(); }
-  // How much of each worker's file of predictions is reported.
+  // The reported length of each worker's prediction file.
   const std::map<int64_t, int64_t>& prediction_bytes() const {
     return tasks_.output_bytes();
   }
@@ -214,7 +219,7 @@ class JobController {
     return evaluation_.running() ? tasks_.evaluation() : std::nullopt;
   }
   int num_ready_workers() const { return registry_.num_ready(); }
-  // Workers of the master before this one that may still come back.
+  // Workers of the previous master that may still attach again.
   const std::set<int64_t>& awaited() const { return resumption_.awaited(); }
   // No smaller id was ever used.
   int64_t next_worker_id() const { return registry_.next_id(); }
@@ -225,7 +230,7 @@ class JobController {
   // Of the world that trains; 0 = none.
   int64_t generation() const { return world_.generation(); }
   // Was the crash of this worker counted against the task it held? Then it does
-  // not count against the worker.
+  // not count against the slot.
   bool BlamedOnTask(int64_t worker_id) const {
     return blame_.IsTaskBlamed(worker_id);
   }
@@ -265,15 +270,15 @@ class JobController {
   void DropFromServers(absl::Time now, int64_t worker_id);
   void AdvanceServerSave(absl::Time now);
   ServerCheckpoints::When SaveMoment() const;
-  // Everybody who is there wants to leave.
+  // All attached workers want to leave.
   bool NobodyStays() const;
   void BeginServerSave();
-  // Releases those who want to leave, except who saves the model.
+  // Releases the leavers, except the one that saves the model.
   void AdvanceLeavers(absl::Time now);
-  // The job is to stop, and its model is read.
+  // The job is being stopped, and its model has been read.
   bool BrokenOff() const;
-  // A job that is to stop saves its model first. False: that is done, or there
-  // is nobody who could.
+  // A job that is being stopped saves its model first. False: that is done, or
+  // no worker can do it.
   bool AdvanceServerStop(absl::Time now);
   // The worker has the model that it was told to save; it gets the ledger.
   void OnServerModelRead(absl::Time now, ConnectionId connection,
@@ -281,8 +286,8 @@ class JobController {
   void EndServerSave(absl::Time now, int64_t worker_id, int64_t step);
   void CancelServerSave(absl::Time now);
   void SendResume(absl::Time now);
-  // Workers wait for something that is not their fault: a server that is away,
-  // a version that one has not applied, a model that is read.
+  // Workers wait for something that is not their fault: a lost server, a
+  // version that a server has not applied, a model that is being read.
   bool TasksStandStill() const;
   // job_controller_move.cc: buckets that move between servers.
   void AdvanceMoves(absl::Time now);
@@ -290,9 +295,10 @@ class JobController {
   void OnServerMoved(absl::Time now, int server, const v1::ServerMoved& moved);
   void RecordMoves();
   void ReplayMoves(const v1::BucketState& state);
-  // What the journal does not tell of servers.
+  // The state of servers that is not in the journal.
   void ResumeServers(absl::Time now);
-  // One worker gives the checkpoint to the servers, the others wait for it.
+  // One worker restores the servers from the checkpoint; the others wait for
+  // it.
   void WelcomeToServers(int64_t worker_id, v1::Welcome& welcome);
   // Makes the next version if it is complete.
   void AdvanceVersions(absl::Time now);
@@ -300,7 +306,7 @@ class JobController {
   void CommitVersion(absl::Time now,
                      const std::vector<VersionRounds::Gradient>& gradients);
   void SendCommit(int server);
-  // Those who staged too old a gradient compute it again, when every server
+  // Workers whose staged gradient is too old compute it again when every server
   // has the newest version.
   void SendStale();
   void SendPushResult(int64_t worker_id, const v1::LedgerRange& range,
@@ -328,27 +334,27 @@ class JobController {
              const std::string& reason);
   void WakeIfData();
 
-  // job_controller_loss.cc: who is gone, why, and what follows.
+  // job_controller_loss.cc: lost workers and rollbacks.
   void Depart(absl::Time now, int64_t worker_id, std::optional<WorkerLoss> loss,
               const std::string& reason);
-  // Takes back what closed losses held; then the cut back, if one is due.
+  // Returns the tasks of closed losses; then rolls back, if a rollback is due.
   void FinishDeparted(absl::Time now);
   void LoseWorker(absl::Time now, int64_t worker_id, WorkerLoss loss,
                   const std::string& reason);
-  // The ledger falls back to the checkpoint that this asks for.
+  // Starts the search for the checkpoint that the ledger is rolled back to.
   void SearchCheckpoint(int64_t step, bool at_base);
   bool CutBackTo(absl::Time now, const v1::Ledger& ledger,
                  const checkpoint::Version* version);
-  // A cold world can be restored from where the ledger is, as far as that is
-  // known without a look at the disk.
+  // A cold world can be restored from the step of the ledger, as far as that is
+  // known without reading the disk.
   bool KnowsRestorePoint() const;
   // Prepares that were held back are sent.
   void EndCutBack(absl::Time now);
-  // Records that need no more work: in the model, predicted or set aside.
+  // Records that need no more work: in the model, predicted or quarantined.
   int64_t RecordsDone() const;
   void ReportQuarantined();
 
-  // job_controller_resume.cc: going on where another master stopped.
+  // job_controller_resume.cc: continuing after a restart of the master.
   absl::Status Replay(absl::Time now, const v1::JournalRecord& record,
                       bool tell);
   absl::Status ReplayState(absl::Time now,
@@ -368,11 +374,11 @@ class JobController {
                    const DepartedWorkers::Departed& departed);
   void WatchTasks();
 
-  // Carries out whatever the state calls for; after every event.
+  // Does everything that the new state allows; called after every event.
   void Advance(absl::Time now);
   bool StopHasDeadline() const;
   absl::Time MembershipTimer() const;
-  // The members of the world do no steps until they hear more.
+  // The members of the world run no steps until the master sends a message.
   bool AtRest() const;
   void AdvanceEvaluation(absl::Time now);
   TaskGranter::World WorldForTasks() const;
@@ -382,11 +388,11 @@ class JobController {
   // The end of StopJob.
   void FinishStop();
   void SetEnding(const JobResult& result);
-  // With the verdict on the last checkpoint as it is now.
+  // Includes whether the last checkpoint is saved, as known now.
   void RecordOutcome();
   // The result of a job is a failure when its last checkpoint is not saved.
   JobResult WithLastCheckpoint(JobResult result) const;
-  // What a person who stopped the job has of it, and how to continue.
+  // For the user who stopped the job: what was saved and how to continue.
   std::string SavedAtStop() const;
   void Stop(ConnectionId connection, Worker& worker, const std::string& reason,
             int exit_code);
@@ -418,8 +424,9 @@ class JobController {
   EvaluationRounds rounds_;
   // Records of each worker that are in the model, as it has counted them.
   std::unordered_map<int64_t, int64_t> committed_totals_;
-  // Nobody has the trained model any more: when all that are gone are
-  // explained, the ledger falls back, and what was decided since is done.
+  // No worker has the trained model any more: when all departed workers are
+  // explained, the ledger is rolled back and the decisions made since are
+  // carried out.
   bool cut_back_due_ = false;
   // The checkpoint for that is being looked for.
   bool searching_ = false;
@@ -431,7 +438,7 @@ class JobController {
   // What is being committed.
   int64_t commit_step_ = 0;
   int64_t commit_generation_ = 0;
-  // How many of those that were set aside are reported.
+  // How many of the quarantined ranges are reported.
   size_t reported_quarantined_ = 0;
   Resumption resumption_;
   // For StateRecords.
@@ -440,7 +447,8 @@ class JobController {
   CheckpointHistory checkpoints_;
   v1::Servers servers_;
   VersionRounds versions_;
-  // Contributors to the open version, who hear of it when every server has it.
+  // Contributors to the open version; they are informed when every server has
+  // it.
   std::vector<VersionRounds::Gradient> in_open_version_;
   std::vector<VersionRounds::Gradient> stale_;
   ServerCheckpoints saves_;
@@ -449,23 +457,23 @@ class JobController {
   absl::Time next_move_ = absl::InfiniteFuture();
   // The last version before the last step.
   int64_t moved_at_version_ = -1;
-  // What each server must have when it comes (back): every push that was
-  // committed before it was missed.
+  // The version that each server must have when it attaches: every push that
+  // was committed before its stream broke.
   std::map<int, int64_t> least_version_;
-  // Those that hold a part of the model and have no stream.
+  // Servers that hold a part of the model and have no stream.
   std::set<int> servers_away_;
   // Those that can be reached.
   std::set<int> servers_there_;
   std::map<int, v1::PsPartRecord> parts_;
-  // Gives the servers the checkpoint that the job begins with; -1 = nobody.
+  // The worker that restores the servers from the job's checkpoint; -1 = none.
   int64_t restorer_ = -1;
-  // The ledger to fall back to without any checkpoint.
+  // The ledger for a rollback without any checkpoint.
   v1::Ledger first_ledger_;
   std::optional<JobResult> ending_;
-  // The job is to stop when the model is saved.
+  // The job stops when the model is saved.
   struct Stopping {
     std::string reason;
-    // By when the workers must have come to rest.
+    // When the workers must have stopped training.
     absl::Time deadline;
     bool suspend = false;
   };

@@ -1,5 +1,5 @@
-// What a job's controller wants done, and what it tells. Two interfaces: one to
-// the workers, one to whoever follows the job.
+// The two output interfaces of a job's controller: WorkerPort sends messages to
+// workers and servers, JobObserver reports what happens.
 #pragma once
 
 #include <cstdint>
@@ -28,7 +28,7 @@ class WorkerPort {
   // Dropped when the server is not attached.
   virtual void SendToServer(int server, v1::MasterMessage message) = 0;
   virtual void Close(ConnectionId connection, const absl::Status& status) = 0;
-  // The worker's process must go (it hangs or is not wanted).
+  // The worker's process must end (it hangs or is not wanted).
   virtual void KillWorker(int64_t worker_id, const std::string& reason) = 0;
 };
 
@@ -40,7 +40,7 @@ class JobObserver {
   virtual void OnWorkerLost(int64_t worker_id, const std::string& reason) = 0;
   virtual void OnCommit(const CommittedRange& range, int64_t step,
                         int64_t generation) = 0;
-  // Every commit after `step` is void: the model fell back to that step.
+  // Every commit after `step` is void: the job was rolled back to that step.
   virtual void OnCutBack(int64_t step) = 0;
   // `records`: those that are new in the model.
   virtual void OnProgress(const v1::Progress& progress, int64_t records) = 0;
@@ -53,13 +53,12 @@ class JobObserver {
   virtual void OnEvaluation(const EvaluationResult& result) = 0;
   // Records of an evaluation or prediction task that is done.
   virtual void OnTaskDone(int64_t records) = 0;
-  // A task was set aside.
+  // A task was quarantined.
   virtual void OnQuarantined(const QuarantinedRange& bad) = 0;
-  // So many parameter servers hold the model, after a change of the number.
+  // A change of the number of parameter servers is complete.
   virtual void OnServersScaled(int servers) = 0;
   virtual void OnPart(const PartChange& change) = 0;
-  // What a worker or server tells about itself. Only whoever shows it needs to
-  // look at it.
+  // What a worker or server reports about itself, for display only.
   virtual void OnTelemetry(absl::Time now, bool server, int64_t id,
                            const v1::Telemetry& telemetry) {}
   // Anything else worth a line.

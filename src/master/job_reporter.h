@@ -1,5 +1,5 @@
-// Tells what happens in a job to everybody who listens: event log, audit,
-// TensorBoard, the person at the terminal, the status page.
+// Forwards what happens in a job to the event log, the audit, TensorBoard, the
+// terminal and the status page.
 #pragma once
 
 #include <cstdint>
@@ -41,8 +41,8 @@ class JobReporter : public JobObserver {
     std::function<void(const std::string& reason)> stop;
     std::function<absl::Status(const ScaleRequest& request)> scale;
   };
-  // Its status page is served, but nobody knows where before Publish.
-  // `resumed`: the job goes on after its master was restarted.
+  // Starts the status page; its address is not known to others before Publish.
+  // `resumed`: the job continues after a restart of the master.
   static absl::StatusOr<std::unique_ptr<JobReporter>> Create(
       const MasterOptions& options, const jobdir::JobDir& jobdir,
       const Commands& commands, bool resumed);
@@ -65,12 +65,12 @@ class JobReporter : public JobObserver {
   void Stopping();
   // The numbers in it are those of the last Publish.
   void JobEnded(int exit_code, const std::string& message);
-  // After JobEnded: gives those who look some seconds to see the end.
+  // After JobEnded: gives viewers some seconds to receive the end.
   void EndPage();
   // succeeded, stopped or failed, once it has ended.
   const std::string& state() const { return status_.state; }
 
-  // Makes these numbers known and shows them.
+  // Publishes these numbers and shows them.
   void Publish(absl::Time now, const TaskProgress& tasks,
                const std::optional<EvaluationProgress>& evaluation,
                int ready_workers, const std::vector<PodInfo>& pods);

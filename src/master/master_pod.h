@@ -1,5 +1,5 @@
-// The master's own place in a cluster: who it is, where workers find it, what
-// their pods look like, and how the cluster learns of the job's end
+// The master's own pod on a cluster: its identity, the address for workers, the
+// templates of their pods, and reporting the job's outcome to the cluster
 // (docs/design/0004-kubernetes.md).
 #pragma once
 

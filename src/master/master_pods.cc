@@ -189,12 +189,15 @@ void MasterImpl::OnPodEvent(absl::Time now, PodEvent event) {
 }
 
 // Before the pod manager hears of it: if the crash is the fault of a task, it
-// does not count against the worker.
+// does not count against the worker. A failure of its GPU counts against both:
+// a bad record looks the same as a broken GPU, and either must come to an end.
 void MasterImpl::OnWorkerPodEnded(absl::Time now, int64_t id,
                                   const PodEvent& event) {
   controller_->OnWorkerEnded(now, id,
                              {IsProcessFailure(event), DescribePodEnd(event)});
-  if (controller_->BlamedOnTask(id)) pods_->ForgiveFailure(id);
+  if (controller_->BlamedOnTask(id) && event.exit_code != kWorkerExitDevice) {
+    pods_->ForgiveFailure(id);
+  }
 }
 
 void MasterImpl::Execute(const std::vector<PodDecision>& decisions) {

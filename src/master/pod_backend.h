@@ -1,5 +1,6 @@
-// The seam between a job and what runs its pods: local processes or Kubernetes.
-// Everything above it (relaunch rules, ids, priorities) is the same code.
+// The interface between a job and what runs its pods: local processes, Slurm or
+// Kubernetes. Everything above it (relaunch rules, ids, priorities) is common
+// code.
 #pragma once
 
 #include <sys/types.h>
@@ -58,8 +59,8 @@ enum class PodEndReason {
 const char* PodPhaseName(PodPhase phase);
 const char* PodEndReasonName(PodEndReason reason);
 
-// What the backend has seen. Each pod has at most one final event (kSucceeded,
-// kFailed or kDeleted) from a local backend; a cluster may repeat itself.
+// What the backend has seen. A local backend sends at most one final event
+// (kSucceeded, kFailed or kDeleted) per pod; a cluster may repeat events.
 struct PodEvent {
   std::string name;
   PodPhase phase = PodPhase::kPending;
@@ -71,8 +72,8 @@ struct PodEvent {
   int exit_code = -1;
   int signal = 0;
   PodEndReason reason = PodEndReason::kNone;
-  // For people: the scheduler's or the kernel's words; kPending and kRunning:
-  // why it does not get on. May be empty.
+  // For people: the message of the scheduler or the kernel; kPending and
+  // kRunning: why it makes no progress. May be empty.
   std::string message;
   // Not OK: not a pod's event but the news that Create, which had returned OK,
   // has failed for this reason. Means what Create would have returned.
@@ -82,7 +83,7 @@ struct PodEvent {
   int64_t restarts = 0;
   std::string restart_reason;
   bool restart_failure = false;
-  // Its deletion has begun, by whoever.
+  // Its deletion has begun, by anybody.
   bool terminating = false;
   // What a cluster knows about pods of an earlier run of the master; a local
   // backend does not fill these in. id is -1 when it is not known.
@@ -97,8 +98,11 @@ bool operator==(const PodEvent& a, const PodEvent& b);
 // kSucceeded, kFailed, kDeleted.
 bool IsFinal(PodPhase phase);
 
-// It failed by itself: not by success, and nobody took it away.
+// It failed by itself: it did not succeed and was not preempted.
 bool IsProcessFailure(const PodEvent& event);
+
+// How a worker ends whose GPU failed (kExitDevice of elasticdl/worker.h).
+inline constexpr int kWorkerExitDevice = 6;
 
 // "exit code 3", "signal 9 (Killed)", "OOMKilled, exit code 137", …
 std::string DescribePodEnd(const PodEvent& event);

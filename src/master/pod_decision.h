@@ -1,4 +1,4 @@
-// What the pod manager decides, and what it shows of its pods.
+// The pod manager's decisions, and its pods as shown to people.
 #pragma once
 
 #include <sys/types.h>
@@ -29,8 +29,8 @@ struct PodDecision {
   int64_t attempt = 0;
   // kCreate.
   std::string priority;
-  // kCreate: the id whose place this pod takes (for a server its own); -1: the
-  // first pod of its slot, or a repeated try to create the same pod.
+  // kCreate: the id that this pod replaces (for a server its own); -1: the
+  // first pod of its slot, or another attempt to create the same pod.
   int64_t replaces = -1;
   // kDelete.
   absl::Duration grace;
@@ -39,8 +39,8 @@ struct PodDecision {
   // kEnded: it failed by itself; its tasks count a failure (design: preemption
   // never does).
   bool process_failure = false;
-  // kEnded: the master had deleted it, or it had announced to leave; not one
-  // that hung.
+  // kEnded: the master had deleted it for a reason other than a hang, or it had
+  // announced that it leaves.
   bool asked = false;
   // kEnded: it was deleted by a decision of this manager.
   bool deleted = false;

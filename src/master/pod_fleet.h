@@ -1,5 +1,5 @@
-// The slots of one kind of pod: how many there are, which ids and priorities
-// they get, which of them go when there are too many.
+// The slots of one kind of pod: how many there are, their ids and priorities,
+// and which of them are removed when there are too many.
 //
 //             workers                          servers
 //   --------  -------------------------------  ------------------------------
@@ -57,8 +57,8 @@ class PodFleet {
   // InfiniteFuture for never.
   absl::Time next_wake() const;
 
-  // Nothing is relaunched any more. Pods that do not run, or that `stays` does
-  // not know, are deleted; the others end by themselves.
+  // Nothing is relaunched any more. Pods that are not running, or that are not
+  // in `stays`, are deleted; the others end by themselves.
   void Retire(const std::string& why,
               const std::function<bool(int64_t id)>& stays, PodDecisions& out);
   // Deletes all pods.

@@ -2,8 +2,8 @@
 // decisions with their reasons come out; the caller executes them.
 //
 // A job has workers and, with the parameter-server strategy, servers: a
-// PodFleet of each, whose slots are PodSlots (pod_slot.h tells when a pod
-// is replaced). This class decides what their ends mean for the job:
+// PodFleet of each, whose slots are PodSlots (pod_slot.h says when a pod is
+// replaced). This class decides what it means for the job when they end:
 //
 //   what                                              outcome
 //   ------------------------------------------------  ----------
@@ -43,7 +43,7 @@ struct PodManagerOptions {
   int64_t num_servers = 0;
   // Real failures that a slot survives, of either kind.
   int64_t relaunch_on_worker_failure = 1;
-  // False: a pod that is gone is never replaced, for whatever reason it went.
+  // False: a pod is never replaced, whatever the reason why it ended.
   bool relaunch = true;
   WorkerPriority priority;
   // Priority class of servers; empty for the default.
@@ -57,12 +57,13 @@ struct PodManagerOptions {
   // Also between tries to create a pod.
   absl::Duration backoff_initial = absl::Seconds(1);
   absl::Duration backoff_max = absl::Seconds(30);
-  // A pod that runs for so long without its worker having attached hangs: it is
-  // replaced. Infinite: for programs that never attach. Servers have no limit.
+  // A pod whose worker has not attached after this time is considered stuck and
+  // is replaced. Infinite: for programs that never attach. Servers have no
+  // limit.
   absl::Duration attach_timeout = absl::InfiniteDuration();
-  // The work is done when every worker is done (exit code 0). Without it, that
-  // is the caller's to say (SetWorkDone), and workers that all leave before are
-  // a failure.
+  // The work is done when every worker is done (exit code 0). Otherwise the
+  // caller decides (SetWorkDone), and it is a failure if all workers leave
+  // before that.
   bool exit_zero_is_done = false;
   // Where ids go on after a restart of the master.
   int64_t first_worker_id = 0;
@@ -124,8 +125,8 @@ class PodManager {
   // preemption, not the end of its work.
   void NoteLeaving(int64_t worker_id);
 
-  // The failure that is about to be told by OnPodEvent is the fault of the task
-  // that the worker held: relaunched without counting against its slot.
+  // The failure that OnPodEvent is about to report is blamed on the task that
+  // the worker held: relaunched without counting against its slot.
   void ForgiveFailure(int64_t worker_id);
 
   // Replaces a pod that hangs: killed, then relaunched without counting a
@@ -134,10 +135,10 @@ class PodManager {
                                     absl::Time now,
                                     PodType type = PodType::kWorker);
 
-  // All work is in the model (call it before the workers are told to stop): no
-  // more relaunches; the job has succeeded when all pods have ended. Workers
-  // that `attached` knows will hear of it; the pods of others are deleted, and
-  // those of servers when the last worker has ended.
+  // All work is in the model (call it before the workers are stopped): no more
+  // relaunches; the job has succeeded when all pods have ended. Workers in
+  // `attached` stop by themselves; the pods of others are deleted, and those of
+  // servers when the last worker has ended.
   Decisions SetWorkDone(
       absl::Time now, const std::function<bool(int64_t id)>& attached =
                           [](int64_t) { return true; });

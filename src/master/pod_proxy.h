@@ -1,4 +1,4 @@
-// A process of this machine that stands for a pod that runs elsewhere.
+// A process on this machine that represents a pod that runs elsewhere.
 #pragma once
 
 #include <sys/types.h>
@@ -17,7 +17,7 @@ namespace elasticdl::master {
 // exit code; SIGTERM has it kill the pod at once. The functions are called on
 // the backend's thread.
 struct PodProxy {
-  // What the pod has said of itself.
+  // What the pod has reported about itself.
   struct Place {
     // By which `terminate` finds it.
     std::string id;

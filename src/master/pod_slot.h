@@ -38,11 +38,10 @@
 //   exit 0, unannounced                                  a worker is done; a
 //                                                        server is replaced
 //
-// Without `relaunch` nothing is replaced. A slot whose pods keep failing
-// soon after their start waits longer and longer before the next. What was
-// taken away is replaced at once, and a second later when that happens again
-// and again. A pod that stays pending is reported with the cluster's reason and
-// left alone.
+// Without `relaunch` nothing is replaced. A slot whose pods keep failing soon
+// after their start waits longer before each relaunch. A preempted pod is
+// replaced at once, or after a second if it is preempted repeatedly. A pod that
+// stays pending is reported with the cluster's reason and is not deleted.
 #pragma once
 
 #include <sys/types.h>
@@ -123,7 +122,7 @@ class PodSlot {
   void OnAlive(const PodEvent& event, absl::Time now, PodDecisions& out);
   void OnEnded(const PodEvent& event, absl::Time now, PodDecisions& out);
 
-  // Its pod has time until attach_timeout from now on to attach.
+  // From now on, its pod must attach within attach_timeout.
   void ExpectAttach(absl::Time now);
   void OnTimer(absl::Time now, const std::function<bool(int64_t id)>& attached,
                PodDecisions& out);
@@ -139,7 +138,7 @@ class PodSlot {
   void Retire() { retired_ = true; }
   // Retires it and deletes its pod.
   void Remove(const std::string& reason, PodDecisions& out);
-  // Undoes Remove: the pod that is being deleted gets a successor.
+  // Undoes Remove: the pod that is being deleted is replaced.
   void Readmit() { retired_ = false; }
 
  private:
@@ -147,7 +146,7 @@ class PodSlot {
   void Delete(const std::string& reason, absl::Duration grace,
               PodDecisions& out);
   void OnRestarted(const PodEvent& event, PodDecisions& out);
-  // `own_fault`: the pod crashed or hung; else somebody took it away.
+  // `own_fault`: the pod crashed or hung; otherwise it was preempted.
   void Relaunch(const std::string& reason, bool own_fault, absl::Time now,
                 PodDecisions& out);
   void GiveUp(const std::string& reason, PodDecisions& out);
@@ -172,8 +171,8 @@ class PodSlot {
   int64_t failures_ = 0;
   // Of the present pod's container.
   int64_t restarts_ = 0;
-  // Ended soon after its start so often in a row: by its own fault (a crash, a
-  // hang), and by being taken away.
+  // How many times in a row pods ended soon after their start: by their own
+  // fault (a crash, a hang), and by preemption.
   int64_t quick_failures_ = 0;
   int64_t quick_losses_ = 0;
   int64_t create_errors_ = 0;

@@ -200,11 +200,14 @@ void ProgressDisplay::Finish(absl::Time now) {
   if (finished_) return;
   finished_ = true;
   if (options_.mode == Mode::kNone) return;
+  // A job that ends before its first record has nothing to show but why.
+  const bool nothing =
+      progress_.records_done == 0 && progress_.records_per_s <= 0;
   if (options_.mode == Mode::kLive) {
-    DrawLive(now);
-    Write("\n");
+    if (!nothing) DrawLive(now);
+    if (line_shown_) Write(nothing ? kClearLine : "\n");
     line_shown_ = false;
-  } else {
+  } else if (!nothing || options_.mode == Mode::kJson) {
     Write(absl::StrCat(Line(), "\n"));
   }
 }

@@ -83,7 +83,8 @@ class ProgressDisplay {
   // Draws what is due.
   void Tick(absl::Time now);
   absl::Time next_wake() const;
-  // Last state as a line that stays. Later calls print messages only.
+  // Last state as a line that stays, unless nothing was done. Later calls print
+  // messages only.
   void Finish(absl::Time now);
 
  private:

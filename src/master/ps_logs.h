@@ -11,8 +11,8 @@ namespace elasticdl::master {
 // Another name for each run of a job.
 std::string NewRun();
 
-// Of all runs but this one: what they hold is no start for it, and large. Only
-// folders named like runs are touched; `dir` need not exist.
+// Removes the logs of all other runs: this run cannot start from them, and they
+// are large. Only folders named like runs are touched; `dir` need not exist.
 absl::Status RemoveOtherPsLogs(const std::string& dir, const std::string& run);
 
 // Of this run, which is over.

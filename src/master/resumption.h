@@ -1,5 +1,5 @@
-// A new master waits for the workers of the one before, which have kept model
-// and tasks (docs/design/0005-master-restart.md).
+// How a restarted master waits for the workers of the previous one, which have
+// kept model and tasks (docs/design/0005-master-restart.md).
 //
 //   a member of the last world   when the wait ends
 //   ---------------------------  ----------------------------------------------
@@ -35,11 +35,11 @@ class Resumption {
     // Of its model.
     int64_t step = 0;
   };
-  // What the wait has brought.
+  // The result of the wait.
   struct Outcome {
     // Members of the last world, by rank.
     std::vector<int64_t> members;
-    // Who came back with a model; not only members of that world.
+    // Workers that attached again with a model; not only members of that world.
     std::map<int64_t, Back> back;
     // Others that got ready meanwhile.
     std::vector<rendezvous::WorldMember> joiners;
@@ -49,8 +49,8 @@ class Resumption {
   const std::set<int64_t>& awaited() const { return awaited_; }
   void Await(int64_t id) { awaited_.insert(id); }
   void AwaitNobody() { awaited_.clear(); }
-  // It came, or it does not come any more; true: it was awaited. A worker may
-  // come back once.
+  // The worker has attached, or will not attach any more; true: it was awaited.
+  // A worker may come back once.
   bool Take(int64_t id) { return awaited_.erase(id) != 0; }
 
   void Begin(const std::vector<int64_t>& members, absl::Time deadline,

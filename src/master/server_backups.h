@@ -1,10 +1,10 @@
-// Who is the primary of each part of the model, and who may become it
+// Which copy is the primary of each part of the model, and which may take over
 // (--ps_backup; docs/design/0006-parameter-servers.md, "Backups"). Pure: events
 // in, decisions out, time as an argument.
 //
 // Part i has two copies: copy 0 on server i, copy 1 on its *host*, server i+1
 // (the last part's on server 0). One of them is the primary of the part's term.
-// When servers come or go, the host of one part must be another one:
+// When the number of servers changes, the host of one part must change:
 //
 //   the primary   the other copy         what happens
 //   ------------  --------------------- ---------------------------------------
@@ -36,8 +36,8 @@
 //                 current and away       wait for the backup
 //                 anything else          the job fails
 //
-// After a restart of the master nobody is lost at first: a primary that is
-// silent may still be working. It is lost when it has not come back in time.
+// After a restart of the master no server counts as lost at first: a silent
+// primary may still be working. It is lost when it has not attached in time.
 #pragma once
 
 #include <array>
@@ -99,8 +99,7 @@ class ServerBackups {
   void Resume(absl::Time now);
   std::vector<v1::PsPartRecord> Records() const;
 
-  // There are so many parts from now on, 2 or more. Those beyond must hold
-  // nothing.
+  // Sets the number of parts, 2 or more. Parts beyond it must hold nothing.
   Decisions SetServers(int servers);
   int parts() const { return servers_; }
   // Servers 0 .. needed()-1 have copies.

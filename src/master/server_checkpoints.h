@@ -1,7 +1,7 @@
 // When and how a job with parameter servers saves its model
 // (docs/design/0006-parameter-servers.md, "Checkpoints"). One worker reads the
-// model from all servers at a moment when it does not change, and saves it with
-// the ledger of that moment.
+// model from all servers while it does not change, and saves it with the ledger
+// of the same step.
 //
 //   state      event                                    then
 //   ---------  ---------------------------------------  ---------------------
@@ -43,7 +43,7 @@ class ServerCheckpoints {
   enum class State { kIdle, kPausing, kSaving };
   enum class When {
     kTraining,
-    // Training is broken off here, by `stop` or because all workers leave.
+    // Training is interrupted here, by `stop` or because all workers leave.
     kBreakingOff,
     // It is over: what is suspect will never be committed.
     kOver,
@@ -64,7 +64,7 @@ class ServerCheckpoints {
   // The worker that reads the model, and the one that writes it; -1 = none.
   int64_t saver() const { return saver_; }
   int64_t writer() const { return writer_; }
-  // Some records may be in the model that the ledger does not know.
+  // The model may contain records that are not in the ledger.
   bool has_suspects() const { return !suspects_.empty(); }
   // Some servers may have a minibatch that others lack, and lack for good if
   // its records were quarantined.
@@ -88,7 +88,7 @@ class ServerCheckpoints {
   void EndRead(int64_t step);
   // It is written, or cannot be read or written: it is not tried again.
   void End(int64_t worker_id, int64_t step);
-  // The worker that writes is gone, and nobody knows how far it came.
+  // The worker that writes it is lost, and its progress is unknown.
   void WriterLost();
   // It is tried again when that is possible.
   void Cancel();

@@ -1,5 +1,5 @@
-// Which parameter servers are there, on which streams, and where workers reach
-// them.
+// Which parameter servers are attached, on which streams, and their addresses
+// for workers.
 //
 //   a server of that number   what happens               then
 //   ------------------------  -------------------------  ----------------------
@@ -34,7 +34,7 @@ class ServerDirectory {
       : backups_(backups) {
     SetCount(num_servers);
   }
-  // There are so many from now on. Those beyond are forgotten.
+  // Sets the number of servers. Those beyond it are forgotten.
   void SetCount(int num_servers);
   int count() const { return addresses_.addresses_size(); }
 
@@ -53,7 +53,7 @@ class ServerDirectory {
   // True: workers must be told.
   bool OnClosed(ConnectionId connection);
 
-  // Did a server, present, former or refused, say hello on it?
+  // Did a server (attached, former or refused) send Hello on it?
   bool IsServer(ConnectionId connection) const {
     return known_.count(connection) != 0;
   }

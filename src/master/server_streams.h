@@ -1,5 +1,5 @@
-// The master's conversations with the parameter servers: who says what, and
-// what workers are told of it.
+// The master's side of the streams to parameter servers, and the messages to
+// workers that follow from them.
 #pragma once
 
 #include <cstdint>
@@ -35,8 +35,8 @@ class ServerStreams {
   bool OnClosed(absl::Time now, ConnectionId connection,
                 const absl::Status& status);
 
-  // There are so many servers from now on. Those beyond are told to stop; with
-  // backups, when they are not needed any more.
+  // Sets the number of servers. Those beyond it are stopped; with backups, when
+  // they are no longer needed.
   void SetCount(absl::Time now, int num_servers);
   // Servers 0 .. count()-1 must exist.
   int count() const { return directory_.count(); }
@@ -45,11 +45,11 @@ class ServerStreams {
 
   // WorkerPort::SendToServer. With backups: to the primary of that part.
   void Send(int server, v1::MasterMessage message);
-  // The job is over. Those that are pods of this machine hear it by a signal as
-  // well. False: it is away.
+  // The job is over. Servers that are local pods also get a signal. False: the
+  // server is not attached.
   bool Stop(int server);
   void StopAll();
-  // A worker that lost its master may have missed where servers are.
+  // A worker that lost its master may have missed the servers' addresses.
   void OnWorkerBack(ConnectionId connection);
 
   // A server whose stream broke some time ago and that has not said hello

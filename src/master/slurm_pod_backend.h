@@ -1,5 +1,5 @@
-// Pods as steps of a Slurm allocation (docs/design/0012-slurm.md). A process of
-// srun on this machine is the proxy of each step.
+// Pods as steps of a Slurm allocation (docs/design/0012-slurm.md). Each step
+// has a local srun process as its proxy.
 #pragma once
 
 #include <memory>
@@ -13,8 +13,8 @@
 
 namespace elasticdl::master {
 
-// The variables of srun: without those that the allocation has set, which
-// would change what the command line says.
+// The environment for srun, without the variables that the allocation has set,
+// because they would override the command line.
 std::vector<std::string> SrunEnvironment(
     const std::vector<std::string>& environment);
 

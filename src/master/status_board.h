@@ -25,7 +25,7 @@ struct StatusPod {
   std::string state;
   // Why it is not running; may be empty.
   std::string message;
-  // Nothing: it has not told yet.
+  // Nothing: it has not reported yet.
   std::optional<PodUsage> usage = std::nullopt;
 };
 
@@ -77,7 +77,7 @@ class StatusBoard {
   // How long ago Set was called; nothing before the first time.
   std::optional<absl::Duration> Age(absl::Time now) const;
 
-  // A line of the event log. Lines that are none are left out.
+  // A line of the event log. Invalid lines are ignored.
   void AddEvent(const std::string& line);
   // The answer of /api/v1/update; `now` is the time of day.
   struct Answer {
@@ -89,12 +89,12 @@ class StatusBoard {
   Answer Update(uint64_t since, absl::Time now) const;
   std::vector<StatusPoint> Points() const;
 
-  // Waits until there is news: for `period`, or until the history has changed
-  // after `cursor`, but at least for `spacing`. False: nothing more will come.
+  // Waits until the history has changed after `cursor`, at least for `spacing`
+  // and at most for `period`. False: there will be no more changes.
   bool WaitNews(uint64_t cursor, absl::Duration spacing,
                 absl::Duration period) const;
   uint64_t cursor() const;
-  // Nobody waits any longer; what is new then is still told.
+  // Ends all waits; changes made before are still returned.
   void Close();
   bool closed() const;
 

@@ -1,5 +1,5 @@
-// How long workers have been silent on the task they use, and how long that may
-// be.
+// How long workers have made no progress on the task in use, and the limit for
+// that.
 #pragma once
 
 #include <cstdint>
@@ -18,7 +18,8 @@ class TaskClock {
   // three times the longest completed task of the same type.
   explicit TaskClock(absl::Duration timeout) : timeout_(timeout) {}
 
-  // The worker turns to another task, or has a reason to begin anew.
+  // The worker starts another task, or its clock must restart for another
+  // reason.
   void Begin(int64_t worker_id, absl::Time now) {
     times_[worker_id] = {now, now};
   }

@@ -1,8 +1,8 @@
-// Who gets which task, and how many a worker holds.
+// Which worker gets which task, and how many tasks a worker holds.
 //
-// A worker holds one task in use and at least one read ahead, so that a step
-// does not wait for the master; of short tasks as many as it trains in 100 ms.
-// Near the end of the data nobody holds what another could train.
+// A worker holds one task in use and at least one to read ahead, so that a step
+// does not wait for the master; if tasks are short, as many as it trains in 100
+// ms. Near the end of the data no worker holds tasks that another could train.
 #pragma once
 
 #include <cstdint>
@@ -27,14 +27,14 @@ class TaskGranter {
     // What one worker puts into a step if there is no global batch.
     int64_t worker_batch_size = 0;
   };
-  // What the granter must know of the world that trains.
+  // What the granter must know about the active world.
   struct World {
     // Else the job only evaluates or predicts, and there is no world.
     bool training = false;
     // Members of the world that trains; 0 = there is none.
     size_t size = 0;
     std::function<bool(int64_t worker_id)> is_member;
-    // The members do no steps until they hear more.
+    // The members run no steps until the master sends a message.
     bool at_rest = false;
     // The model is on parameter servers: any worker can evaluate it.
     bool shared_model = false;
@@ -54,14 +54,14 @@ class TaskGranter {
         blame_(blame),
         port_(port) {}
 
-  // So many records went into the model.
+  // This many records were added to the model.
   void OnCommit(absl::Time now, int64_t records) { rate_.Add(now, records); }
 
-  // Hands out what there is, one task to each worker in turn: when there are
-  // few left, nobody holds what another waits for.
+  // Grants what is available, one task to each worker in turn: when few are
+  // left, no worker holds a task that another waits for.
   void Grant(absl::Time now, const World& world);
 
-  // Records that need no more work: in the model, predicted or set aside.
+  // Records that need no more work: in the model, predicted or quarantined.
   int64_t RecordsDone() const;
 
  private:

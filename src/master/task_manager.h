@@ -1,5 +1,5 @@
-// The data ledger: which records are trained, handed out, due again or set
-// aside. docs/design/0001-data-ledger.md explains states and events.
+// The data ledger: which records are committed, held, returned or quarantined.
+// docs/design/0001-data-ledger.md explains states and events.
 #pragma once
 
 #include <cstdint>
@@ -27,8 +27,8 @@ namespace elasticdl::master {
 
 // Thread-compatible. A pure state machine: no threads, no I/O, time is an
 // argument and must not go backwards. Calls about a task that this worker does
-// not hold (any more) get FAILED_PRECONDITION and change nothing: a worker that
-// was given up and wakes again is fenced off by that.
+// not hold (any more) get FAILED_PRECONDITION and change nothing: this fences a
+// lost worker that wakes up again.
 class TaskManager {
  public:
   // INVALID_ARGUMENT as Validate().
@@ -48,7 +48,7 @@ class TaskManager {
   int64_t training_task_size() const {
     return training_.blocks().records_per_block();
   }
-  // What is left to hand out when no epoch follows; else without end.
+  // Ranges left to grant in the last epoch; unlimited before the last epoch.
   int64_t NumLastTrainingRanges() const;
 
   // TRAINING: all positions before `end` are in the model. Returns what is new;
@@ -90,9 +90,10 @@ class TaskManager {
   // NONE when nobody holds the task.
   v1::TaskType HeldType(int64_t task_id) const;
 
-  // The worker is gone. What it held is due again, first of all, from where it
-  // committed last. Only the task in use, and only when crashed, counts a
-  // failure. Returns the number of tasks taken back; 0 for unknown workers.
+  // The worker is lost. The uncommitted rest of its tasks is returned to the
+  // front of the queue. Only the task in use counts a failure, and only if the
+  // worker crashed. Returns the number of returned tasks; 0 for unknown
+  // workers.
   int WorkerLost(absl::Time now, int64_t worker_id, WorkerLoss loss,
                  absl::string_view message = "");
 
@@ -101,8 +102,8 @@ class TaskManager {
   // is FAILED_PRECONDITION.
   absl::Status SetStep(int64_t step);
   int64_t step() const { return step_; }
-  // Ends the training early; what is left is discarded knowingly, but stays due
-  // in the ledger. Commits of tasks in use are still accepted.
+  // Ends the training early; the remaining data is left out on purpose, but
+  // stays due in the ledger. Commits of tasks in use are still accepted.
   void StopTraining(absl::string_view reason);
 
   // Tasks over the validation data for `version`. FAILED_PRECONDITION while
@@ -118,16 +119,17 @@ class TaskManager {
   // Training is done and final_evaluation asks for one of version step().
   bool FinalEvaluationDue() const;
 
-  // Workers that were silent for too long on the task in use, and when the next
-  // will be unless it reports. Nothing changes; give them up with WorkerLost.
-  // While an evaluation runs, training tasks are not overdue: their holders may
-  // be waiting for it.
+  // Workers that made no progress on the task in use for too long, and when the
+  // next one will be overdue unless it reports. Nothing changes; call
+  // WorkerLost for them. While an evaluation runs, training tasks are not
+  // overdue: their holders may be waiting for it.
   std::vector<OverdueTask> Expire(absl::Time now) const;
-  // All have a reason not to work on their tasks: nobody was silent until now.
+  // All workers have a reason not to work on their tasks: restarts their
+  // clocks.
   void RestartClocks(absl::Time now) { clock_.RestartAll(now); }
   absl::Time NextExpiry() const;  // InfiniteFuture: never.
 
-  // All training data is committed or set aside, or training was stopped.
+  // All training data is committed or quarantined, or training was stopped.
   bool TrainingDone() const;
   // Nothing is left to do.
   bool Finished() const;
@@ -142,19 +144,20 @@ class TaskManager {
   // data, block size or shuffling: FAILED_PRECONDITION names the difference;
   // an impossible ledger is DATA_LOSS. num_epochs and max_step may differ.
   absl::Status Restore(const v1::Ledger& ledger);
-  // The model fell back to `ledger` (a snapshot of this or a former run):
-  // everything after it is due again and all training tasks become stale. What
-  // was learnt of bad ranges since is kept. An evaluation of a lost version is
-  // cancelled. Errors as Restore; FAILED_PRECONDITION after train end.
+  // Rollback to `ledger` (a snapshot of this or a former run): everything after
+  // it is due again and all training tasks become stale. Failure counts and
+  // quarantined ranges are kept. An evaluation of a lost version is cancelled.
+  // Errors as Restore; FAILED_PRECONDITION after train end.
   absl::Status CutBack(absl::Time now, const v1::Ledger& ledger);
 
   // ---- for the journal ----
   // Hears of every change from now on that Apply can repeat, once it is made.
   using Recorder = std::function<void(const v1::TaskEvent& event)>;
   void SetRecorder(Recorder recorder) { recorder_ = std::move(recorder); }
-  // A new master goes on with these tasks. The ids of evaluation tasks are not
-  // recorded, so those of the master before are left behind: a worker's word
-  // about one of its tasks must not be taken for another's.
+  // A restarted master continues with these tasks. The ids of evaluation tasks
+  // are not recorded, so the ids that the previous master may have used are
+  // skipped: a report on one of its tasks must not be mistaken for one on a new
+  // task.
   void BeginNewIds();
   // Repeats a recorded change; what it committed, if that was it. The same
   // changes from the same start give the same tasks, but for evaluations, which
@@ -165,8 +168,8 @@ class TaskManager {
   // a new manager of the same data; else DATA_LOSS).
   v1::TaskState State() const;
   absl::Status LoadState(absl::Time now, const v1::TaskState& state);
-  // The worker's tasks that were handed out after task `after`, in that order.
-  // For one whose last messages may not have arrived.
+  // The worker's tasks that were granted after task `after`, in that order, for
+  // a worker that may not have received the last messages.
   std::vector<v1::Task> HeldSince(int64_t worker_id, int64_t after) const;
   // Who holds tasks.
   std::vector<int64_t> Holders() const;
@@ -191,12 +194,12 @@ class TaskManager {
   TaskManager(TaskManagerOptions options, RangeQueue training,
               RangeQueue validation, RangeQueue prediction);
 
-  // task_grant.cc: hand-out.
+  // task_grant.cc: granting.
   std::optional<v1::Task> GrantFrom(absl::Time now, int64_t worker_id,
                                     const TaskKinds& kinds);
   std::optional<v1::Task> Hand(absl::Time now, int64_t worker_id,
                                v1::TaskType type, const Range& range);
-  // 0: none may be handed out now.
+  // 0: none may be granted now.
   int64_t TrainingTaskLimit() const;
   // What is neither done nor held of max_step.
   int64_t StepsToHandOut() const;
@@ -217,7 +220,7 @@ class TaskManager {
   Held Drop(absl::Time now, int64_t task_id);
   // To the front of its queue.
   void TakeBack(const Held& held);
-  // True when the rest of the task was set aside.
+  // True when the rest of the task was quarantined.
   bool CountFailure(const Held& held, absl::string_view message);
   void CheckEvaluationComplete(absl::Time now);
   void StopAtMaxStep();
@@ -234,7 +237,7 @@ class TaskManager {
   int WorkerLost(absl::Time now, int64_t worker_id, int64_t suspect,
                  absl::string_view message);
 
-  // task_state.cc: all of it at one moment.
+  // task_state.cc: the complete state.
   uint32_t DataChecksum() const;
   void LoadHeld(absl::Time now, const v1::TaskState::Held& held,
                 const Range& range);
@@ -244,7 +247,7 @@ class TaskManager {
   std::optional<OverdueTask> Watched(int64_t worker_id,
                                      const Worker& worker) const;
 
-  // task_ledger.cc: what is kept beyond the process.
+  // task_ledger.cc: ledgers of checkpoints.
   struct LoadedLedger {
     std::vector<Range> outstanding;
     std::vector<Range> quarantined;

@@ -1,4 +1,4 @@
-// What goes into and comes out of the TaskManager.
+// Inputs and outputs of the TaskManager.
 #pragma once
 
 #include <cstdint>
@@ -28,12 +28,12 @@ struct TaskManagerOptions {
   // Order of blocks and inside blocks from (seed, epoch); else file order.
   bool shuffle = false;
   uint64_t seed = 0;
-  // Training ends when exactly so many steps are committed; 0 = no limit.
+  // Training ends when exactly this many steps are committed; 0 = no limit.
   int64_t max_step = 0;
-  // Every minibatch is a step of its own: no more are handed out than max_step
+  // Every minibatch is a separate step: no more are granted than max_step
   // allows.
   bool minibatches_are_steps = false;
-  // Failures at one place of a range until the range is set aside.
+  // Failures at one position of a range until the range is quarantined.
   int task_max_failures = 3;
   // How long a worker may be silent on a task. Zero: the longer of 300 s and
   // three times the longest completed task of the same type.
@@ -84,7 +84,7 @@ enum class WorkerLoss {
   kCrashed,    // The process failed: the task in use is under suspicion.
 };
 
-// A range that failed too often and will not be handed out again.
+// A range that failed too often and will not be granted again.
 struct QuarantinedRange {
   v1::TaskType type = v1::NONE;
   v1::LedgerRange range;  // Empty for TRAIN_END_CALLBACK.
@@ -113,12 +113,11 @@ struct TaskProgress {
   int64_t tasks_held = 0;
 };
 
-// Records that are neither in the model nor still to be handed out for the
-// first time.
+// Records that were granted at least once and are not in the model.
 struct LedgerCounts {
-  // Workers have them.
+  // Held by workers.
   int64_t in_flight = 0;
-  // They came back from workers and are handed out next.
+  // Returned from workers and granted next.
   int64_t returned = 0;
   // Quarantined.
   int64_t set_aside = 0;
@@ -126,7 +125,7 @@ struct LedgerCounts {
 
 struct TaskSummary {
   bool finished = false;
-  // Finished and nothing was set aside.
+  // Finished and nothing was quarantined.
   bool success = false;
   int64_t committed_records = 0;
   int64_t predicted_records = 0;
@@ -146,7 +145,7 @@ struct EvaluationProgress {
   bool complete = false;  // Nothing is left to do, or to come back.
   int64_t total_records = 0;
   int64_t done_records = 0;
-  // Set aside; above 0 the result does not cover all data.
+  // Quarantined; above 0 the result does not cover all data.
   int64_t skipped_records = 0;
 };
 

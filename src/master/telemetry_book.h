@@ -1,5 +1,5 @@
-// What workers and servers tell about themselves, for the page, the API and
-// the metrics: where the time of a step goes, memory, CPU, requests.
+// What workers and servers report about themselves, for the page, the API and
+// the metrics: the parts of a step's time, memory, CPU, requests.
 #pragma once
 
 #include <array>
@@ -63,14 +63,14 @@ struct TelemetryTotals {
 class TelemetryBook {
  public:
   using Key = std::pair<bool, int64_t>;  // server, id
-  // Who has said nothing for this long does not count for the breakdown.
+  // Workers without a report for this long are left out of the breakdown.
   static constexpr absl::Duration kFresh = absl::Seconds(5);
 
   void Add(absl::Time now, Key key, const v1::Telemetry& telemetry);
   void AddPause(absl::Duration pause) {
     totals_.pauses.Add(absl::ToDoubleSeconds(pause));
   }
-  // The pod is gone. Who has said nothing for long is forgotten anyway.
+  // The pod has ended. Pods without reports for long are forgotten anyway.
   void Remove(Key key) { pods_.erase(key); }
 
   // Null: it has said nothing yet.

@@ -53,7 +53,7 @@ class VersionRounds {
   // False: it is too old. A worker has one gradient at a time; a second takes
   // the place of the first.
   bool Add(Gradient gradient);
-  // The worker is lost: another will compute what it staged.
+  // The worker is lost: another one will compute its staged gradient again.
   void Drop(int64_t worker_id);
   bool Waits(int64_t worker_id) const;
   bool has_waiting() const { return !waiting_.empty(); }
@@ -72,11 +72,11 @@ class VersionRounds {
   // The server has applied `version`. True: it was the last one to do so.
   bool Applied(int server, int64_t version);
 
-  // There are so many now. Not while a version is open.
+  // Sets the number of servers. Not while a version is open.
   void SetServers(int servers) { options_.servers = servers; }
 
-  // A master before this one made `commit` last: servers may not have it.
-  // Without pushes: they have.
+  // The last `commit` of an earlier master: servers may not have it. Without
+  // pushes: they have it.
   void Resume(const v1::PsCommit& commit);
 
  private:

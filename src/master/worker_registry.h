@@ -1,4 +1,4 @@
-// Who is there: the workers that have a stream, by stream and by id.
+// The attached workers, by stream and by id.
 #pragma once
 
 #include <cstdint>
@@ -44,18 +44,18 @@ struct Worker {
 };
 
 // Thread-compatible. A worker is *attached* while it has a stream, and
-// *reachable* while it is also spoken to: one that was released keeps its
-// stream until it ends it, but is no worker of the job any more.
+// *reachable* while the master also sends it messages: a released worker keeps
+// its stream until it closes it, but is no longer a worker of the job.
 class WorkerRegistry {
  public:
   using Workers = std::map<ConnectionId, Worker>;
 
   // The id that the worker gets: `wanted`, unless that is negative or was ever
-  // used. One that comes back keeps its own.
+  // used. A worker that attaches again keeps its id.
   int64_t TakeId(int64_t wanted, bool comes_back);
   // Of an earlier run of the master.
   void NoteUsedId(int64_t id);
-  // Leaves `count` ids out: they may have been given unseen.
+  // Skips `count` ids: an earlier master may have assigned them unrecorded.
   void SkipIds(int64_t count) { next_id_ += count; }
   // No id from this one on was ever used.
   int64_t next_id() const { return next_id_; }
@@ -63,9 +63,9 @@ class WorkerRegistry {
 
   // The worker of its id becomes reachable by this stream.
   void Add(ConnectionId connection, const Worker& worker);
-  // Its stream is gone, or must not be listened to any more.
+  // Its stream is closed, or its messages are ignored from now on.
   void Remove(ConnectionId connection);
-  // It is not spoken to any more; its stream ends by itself.
+  // It gets no more messages; it closes its stream by itself.
   void Release(int64_t id) { connection_of_.erase(id); }
 
   // Null when there is none.

@@ -1,4 +1,4 @@
-// News of the workers that train together, for the event log and people.
+// A new world, for the event log and for people.
 #pragma once
 
 #include <cstdint>

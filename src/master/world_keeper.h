@@ -1,5 +1,5 @@
-// Which workers train together: the membership's decisions become messages to
-// the members, and what the members say about their world is kept.
+// The worlds of a job: turns the membership's decisions into messages to the
+// members, and records what the members report about their world.
 #pragma once
 
 #include <cstdint>
@@ -16,8 +16,8 @@
 
 namespace elasticdl::master {
 
-// Thread-compatible. What a new or broken world means for the data is the
-// controller's to say: it asks the membership and passes its decisions on.
+// Thread-compatible. The controller decides what a new or broken world means
+// for the data: it queries the membership and passes its decisions on.
 class WorldKeeper {
  public:
   // `registry` and `port` must outlive this.
@@ -39,7 +39,8 @@ class WorldKeeper {
   bool IsMember(int64_t worker_id) const;
   // Members of the last world that was level.
   size_t size() const { return size_; }
-  // The members wait for data and do no steps until they hear more.
+  // The members wait for data and run no steps until the master sends a
+  // message.
   bool at_rest() const {
     return idle_generation_ != 0 && idle_generation_ == generation();
   }
@@ -72,13 +73,14 @@ class WorldKeeper {
   void AddLevel(int64_t worker_id) { last_world_.add_members(worker_id); }
   // There is data again. Only for members at rest.
   void Wake();
-  // There will be no more training data. Only for members at rest: of two that
-  // are about to do a round together, one would hear it before and one after,
-  // and wait for the other.
+  // There will be no more training data. Only for members at rest: of two
+  // members that are about to run a round together, one could get the message
+  // before and the other after it started the round, and the latter would wait
+  // forever.
   void SendTrainingDone();
 
-  // What keeps `ready` workers from training, for people; `attached`: those
-  // that have a stream.
+  // Why `ready` workers do not train yet, for people; `attached`: those that
+  // have a stream.
   std::string Activity(size_t ready, size_t attached) const;
 
  private:

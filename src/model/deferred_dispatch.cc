@@ -23,7 +23,6 @@ using torch::Tensor;
 using torch::jit::IValue;
 using torch::jit::Stack;
 using Values = DeferredWeight::Values;
-using Kind = Values::Kind;
 
 // libtorch calls what is registered for these two before its own autograd, and
 // registers nothing itself. The first is on while a DeferScope lives, the other
@@ -157,16 +156,16 @@ void InScope(const c10::OperatorHandle& op, Stack* stack) {
 std::optional<Values> ValuesOf(const c10::FunctionSchema& schema,
                                torch::ArrayRef<IValue> args) {
   const absl::string_view name = schema.name();
-  if (name == "aten::zero_") return Values{Kind::kConstant, 0, 0};
+  if (name == "aten::zero_") return Values{Values::Kind::kConstant, 0, 0};
   if (name == "aten::fill_" && schema.overload_name() == "Scalar") {
-    return Values{Kind::kConstant, args[1].toScalar().toDouble(), 0};
+    return Values{Values::Kind::kConstant, args[1].toScalar().toDouble(), 0};
   }
   const bool normal = name == "aten::normal_";
   if ((normal || name == "aten::uniform_") && args[3].isNone()) {
     const double first = args[1].toDouble();
     const double second = args[2].toDouble();
-    return normal ? Values{Kind::kNormal, second, first}
-                  : Values{Kind::kUniform, first, second};
+    return normal ? Values{Values::Kind::kNormal, second, first}
+                  : Values{Values::Kind::kUniform, first, second};
   }
   return std::nullopt;
 }

@@ -2,19 +2,27 @@
 
 #include <ATen/detail/CUDAHooksInterface.h>
 #include <fcntl.h>
+#include <poll.h>
 #include <sys/file.h>
 #include <torch/cuda.h>
 #include <torch/version.h>
+#include <unistd.h>
 
 #include <cerrno>
+#include <cstring>
+#include <optional>
+#include <set>
+#include <utility>
 #include <vector>
 
 #include "absl/strings/numbers.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_split.h"
 #include "absl/strings/strip.h"
+#include "elasticdl/common/clock.h"
 #include "elasticdl/common/log.h"
 #include "elasticdl/common/status.h"
+#include "elasticdl/process.h"
 
 namespace elasticdl::worker {
 namespace {
@@ -60,15 +68,30 @@ c10::Device Gpu(int index) {
   return {c10::kCUDA, static_cast<c10::DeviceIndex>(index)};
 }
 
-absl::StatusOr<DeviceLease> TakeFreeGpu(const DeviceWish& wish, int count) {
-  const absl::Status made = MakeDirectories(wish.lock_dir);
-  if (!made.ok() && count == 1) {
-    // A container may have no place for locks, but then its GPU is its own.
-    DeviceLease lease;
-    lease.device = Gpu(0);
-    return lease;
+// The process that has the lock, as it says; 0 = unknown.
+pid_t HolderOf(const Fd& lock) {
+  char text[16];
+  const ssize_t size = pread(lock.get(), text, sizeof(text), 0);
+  pid_t pid = 0;
+  if (size <= 0 ||
+      !absl::SimpleAtoi(absl::string_view(text, size_t(size)), &pid)) {
+    return 0;
   }
-  ELASTICDL_RETURN_IF_ERROR(made);
+  return pid;
+}
+
+// Later workers wait for the end of this process.
+void WriteHolder(const Fd& lock) {
+  const std::string text = absl::StrCat(getpid());
+  if (ftruncate(lock.get(), 0) != 0 ||
+      pwrite(lock.get(), text.data(), text.size(), 0) < 0) {
+    LogWarning("a GPU's lock file cannot be written: ", strerror(errno));
+  }
+}
+
+// No device: all locks are taken, by `holders` among others.
+absl::StatusOr<std::optional<DeviceLease>> TryLocks(
+    const DeviceWish& wish, int count, std::vector<pid_t>* holders) {
   // First one worker on each GPU, then two, and so on.
   for (int level = 0; level < (wish.sharing ? kMostSharing : 1); ++level) {
     for (int index = 0; index < count; ++index) {
@@ -80,10 +103,59 @@ absl::StatusOr<DeviceLease> TakeFreeGpu(const DeviceWish& wish, int count) {
       if (!lease.lock.valid()) {
         return ErrnoToStatus(errno, absl::StrCat("open ", path));
       }
-      if (flock(lease.lock.get(), LOCK_EX | LOCK_NB) != 0) continue;
+      if (flock(lease.lock.get(), LOCK_EX | LOCK_NB) != 0) {
+        const pid_t holder = HolderOf(lease.lock);
+        if (holder > 0 && holder != getpid()) holders->push_back(holder);
+        continue;
+      }
+      WriteHolder(lease.lock);
       lease.device = Gpu(index);
       return lease;
     }
+  }
+  return std::nullopt;
+}
+
+// Waits until one of the processes has ended. False: none has by `deadline`, or
+// nothing is known of any. `gone`: those that had ended before; a number of
+// another container's process may stay in a file, and must not be tried again.
+bool AwaitEnd(const std::vector<pid_t>& processes, absl::Time deadline,
+              std::set<pid_t>* gone) {
+  std::vector<Fd> ends;
+  std::vector<pollfd> fds;
+  for (const pid_t pid : processes) {
+    Fd end = process::OpenPidfd(pid);
+    if (!end.valid()) {
+      if (errno == ESRCH && gone->insert(pid).second) return true;
+      continue;
+    }
+    fds.push_back({end.get(), POLLIN, 0});
+    ends.push_back(std::move(end));
+  }
+  const int64_t left =
+      absl::ToInt64Milliseconds(deadline - Clock::Real().Now());
+  if (fds.empty() || left <= 0) return false;
+  const int ready = poll(fds.data(), fds.size(), static_cast<int>(left));
+  return ready > 0 || (ready < 0 && errno == EINTR);
+}
+
+absl::StatusOr<DeviceLease> TakeFreeGpu(const DeviceWish& wish, int count) {
+  const absl::Status made = MakeDirectories(wish.lock_dir);
+  if (!made.ok() && count == 1) {
+    // A container may have no place for locks, but then its GPU is its own.
+    DeviceLease lease;
+    lease.device = Gpu(0);
+    return lease;
+  }
+  ELASTICDL_RETURN_IF_ERROR(made);
+  const absl::Time deadline = Clock::Real().Now() + wish.patience;
+  std::set<pid_t> gone;
+  while (true) {
+    std::vector<pid_t> holders;
+    ELASTICDL_ASSIGN_OR_RETURN(std::optional<DeviceLease> lease,
+                               TryLocks(wish, count, &holders));
+    if (lease.has_value()) return *std::move(lease);
+    if (!AwaitEnd(holders, deadline, &gone)) break;
   }
   return absl::ResourceExhaustedError(absl::StrCat(
       "--device=", wish.device, ": other workers have ",

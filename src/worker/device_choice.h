@@ -6,6 +6,7 @@
 #include <string>
 
 #include "absl/status/statusor.h"
+#include "absl/time/time.h"
 #include "elasticdl/common/file.h"
 
 namespace elasticdl::worker {
@@ -22,6 +23,10 @@ struct DeviceWish {
   std::string lock_dir;
   // CUDA_VISIBLE_DEVICES of this process: the names of its GPUs.
   std::string visible;
+  // For auto and cuda: how long to wait for a GPU when others have all of them.
+  // A worker that was killed has its GPU until its memory is freed, and the one
+  // that replaces it may be there sooner.
+  absl::Duration patience;
 };
 
 // A device, and the proof that it is this process's: a locked file, which the

@@ -28,6 +28,8 @@ namespace {
 
 // How long a worker waits for its last messages to leave.
 constexpr absl::Duration kCloseTimeout = absl::Seconds(10);
+// The kernel frees 100 GB of memory of a killed process in a few seconds.
+constexpr absl::Duration kGpuPatience = absl::Seconds(10);
 
 void Override(const std::string& mine, std::string* theirs) {
   if (!mine.empty()) *theirs = mine;
@@ -153,6 +155,7 @@ absl::StatusOr<Execution> WorkerImpl::MakeExecution(const v1::JobSpec& job) {
     // Each step has GPUs of its own and may see them under the same names.
     if (absl::StartsWith(value, "SLURM_STEP_GPUS=")) wish.sharing = true;
   }
+  wish.patience = kGpuPatience;
   ELASTICDL_ASSIGN_OR_RETURN(lease_, TakeDevice(wish));
   execution.device = lease_.device;
   if (job.precision() == "fp16" && execution.device.is_cpu()) {

@@ -207,6 +207,22 @@ TEST_F(ProgressDisplayTest, FinishLeavesTheLastLine) {
   EXPECT_EQ(Written(), "");
 }
 
+TEST_F(ProgressDisplayTest, NoLastLineBeforeTheFirstRecord) {
+  Progress begun;
+  begun.activity = "starting workers";
+  for (const auto mode :
+       {ProgressDisplay::Mode::kPlain, ProgressDisplay::Mode::kLive}) {
+    ProgressDisplay display(Options(mode));
+    display.Update(begun, At(0));
+    EXPECT_THAT(Written(), HasSubstr("(starting workers)"));
+    display.Update(Progress(), At(0.01));
+    Written();
+    display.Finish(At(1));
+    EXPECT_EQ(Written(),
+              mode == ProgressDisplay::Mode::kLive ? "\r\x1b[K" : "");
+  }
+}
+
 TEST_F(ProgressDisplayTest, NoneShowsMessagesOnly) {
   ProgressDisplay display(Options(ProgressDisplay::Mode::kNone));
   display.Update(Half(), At(0));

@@ -4,10 +4,15 @@
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
+#include <signal.h>
+#include <sys/wait.h>
 #include <torch/cuda.h>
+#include <unistd.h>
 
 #include <string>
+#include <thread>
 #include <utility>
+#include <vector>
 
 #include "support/temp_dir.h"
 
@@ -82,6 +87,40 @@ TEST_F(DeviceChoiceTest, AGpuIsForOneWorkerUnlessItIsShared) {
   const auto next = Take("cuda");
   ASSERT_TRUE(next.ok()) << next.status();
   EXPECT_EQ(next->device, c10::Device(c10::kCUDA, 0));
+}
+
+// The process that a new worker replaces may not be gone yet.
+TEST_F(DeviceChoiceTest, TheGpuOfAKilledWorkerIsWaitedFor) {
+  if (!gpu_) GTEST_SKIP() << "there is no GPU";
+  std::vector<DeviceLease> leases;
+  for (int i = 1; i < static_cast<int>(torch::cuda::device_count()); ++i) {
+    leases.push_back(*Take("cuda"));
+  }
+  int pipe[2];
+  ASSERT_EQ(::pipe(pipe), 0);
+  const pid_t holder = fork();
+  if (holder == 0) {
+    const bool took = Take("cuda").ok();
+    if (write(pipe[1], took ? "1" : "0", 1) != 1) _exit(1);
+    pause();
+    _exit(0);
+  }
+  char took = 0;
+  ASSERT_EQ(read(pipe[0], &took, 1), 1);
+  EXPECT_EQ(took, '1');
+  EXPECT_TRUE(absl::IsResourceExhausted(Take("cuda").status()));
+  std::thread killer([&] { kill(holder, SIGKILL); });
+  DeviceWish wish;
+  wish.device = "auto";
+  wish.lock_dir = dir_.path() + "/locks";
+  wish.patience = absl::Seconds(150);
+  const auto lease = TakeDevice(wish);
+  killer.join();
+  waitpid(holder, nullptr, 0);
+  close(pipe[0]);
+  close(pipe[1]);
+  ASSERT_TRUE(lease.ok()) << lease.status();
+  EXPECT_TRUE(lease->device.is_cuda());
 }
 
 TEST_F(DeviceChoiceTest, AGpuThatIsNotThereIsRefused) {

@@ -109,7 +109,7 @@ absl::Status WriteYaml(const SubmissionPlan& plan, const std::string& file) {
 }
 
 // The path in the local model zoo becomes the one in the image.
-absl::Status BuildImage(const flags::JobFlags& flags, flags::FlagSet& set) {
+absl::Status BuildJobImage(const flags::JobFlags& flags, flags::FlagSet& set) {
   ELASTICDL_ASSIGN_OR_RETURN(const std::string image, PrepareImage(flags));
   ELASTICDL_RETURN_IF_ERROR(set.Set("image", image));
   return set.Set("model_zoo", flags::kZooInImage);
@@ -132,7 +132,7 @@ absl::StatusOr<SubmissionPlan> PrepareJob(
                              PlanJob(first, set, name_space));
   ELASTICDL_RETURN_IF_ERROR(check(plan));
   if (!builds) return plan;
-  ELASTICDL_RETURN_IF_ERROR(BuildImage(flags, set));
+  ELASTICDL_RETURN_IF_ERROR(BuildJobImage(flags, set));
   return PlanJob(flags, set, name_space);
 }
 
