@@ -17,7 +17,7 @@ bool IsFull(uint64_t rows, uint64_t lines) { return rows * 5 >= lines * 32; }
 // large index takes most of its time and memory at the size that it has, and
 // grows by a quarter: at most 13 bytes.
 size_t MoreLines(size_t lines) {
-  constexpr size_t kLarge = 512;
+  constexpr size_t kLarge = 256;
   return lines + std::max<size_t>(lines / (lines < kLarge ? 2 : 4), 1);
 }
 
@@ -98,10 +98,12 @@ bool RowIndex::Place(uint64_t hash, uint32_t number) {
     uint64_t* const begin = Line(line);
     uint64_t* const end = begin + kEntries;
     const uint64_t last = end[-1];
+    // From the back: most come in the order of their hashes.
     uint64_t* at = begin;
-    while (at != end && *at != 0 && IsBefore(*at, entry)) ++at;
-    if (at != end) {
-      std::memmove(at + 1, at, static_cast<size_t>(end - at - 1) * sizeof(*at));
+    while (at != end && *at != 0) ++at;
+    if (at != end || IsBefore(entry, last)) {
+      if (at == end) --at;
+      for (; at != begin && IsBefore(entry, at[-1]); --at) *at = at[-1];
       *at = entry;
       if (last == 0) return true;
       entry = last;
