@@ -239,6 +239,13 @@ void EventLog::ScalingServers(int64_t from, int64_t to) {
   Write(Line("ps_scaling").Add("from", from).Add("to", to));
 }
 
+void EventLog::ServerNearlyFull(int64_t server, int64_t bytes, int64_t limit) {
+  Write(Line("ps_nearly_full")
+            .Add("server", server)
+            .Add("bytes", bytes)
+            .Add("limit", limit));
+}
+
 void EventLog::ServersScaled(int64_t servers) {
   Write(Line("ps_scaled").Add("servers", servers));
 }

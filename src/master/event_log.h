@@ -87,6 +87,7 @@ class EventLog {
   void Scaled(int64_t from, int64_t to);
   void ScalingServers(int64_t from, int64_t to);
   void ServersScaled(int64_t servers);
+  void ServerNearlyFull(int64_t server, int64_t bytes, int64_t limit);
   // `state`: succeeded, failed, stopped.
   void JobEnd(const std::string& state, const std::string& reason,
               int exit_code, int64_t step);

@@ -270,6 +270,9 @@ void JobReporter::MarkTimeline(const std::string& name,
 void JobReporter::OnTelemetry(absl::Time now, bool server, int64_t id,
                               const v1::Telemetry& telemetry) {
   telemetry_.Add(now, {server, id}, telemetry);
+  if (server) {
+    CheckServerMemory(id, telemetry.limited_bytes(), telemetry.limit_bytes());
+  }
   if (server || !telemetry.has_spans() || options_.timeline.empty()) return;
   CheckTimeline(timeline_->Add(id, SpansOf(telemetry.spans()),
                                telemetry.spans().clock_offset(),
@@ -287,6 +290,24 @@ void JobReporter::OnModel(const v1::ModelSummary& model) {
 void JobReporter::OnHistograms(const v1::Histograms& histograms) {
   CheckTensorBoard(
       tensorboard_->Histograms(histograms, Clock::Real().WallNow()));
+}
+
+void JobReporter::CheckServerMemory(int64_t server, int64_t bytes,
+                                    int64_t limit) {
+  // Again only if it was well below in between: buckets have moved away.
+  if (bytes < limit / 5 * 4) nearly_full_.erase(server);
+  if (limit == 0 || bytes <= limit - limit / 10 ||
+      !nearly_full_.insert(server).second) {
+    return;
+  }
+  events_->ServerNearlyFull(server, bytes, limit);
+  Say(absl::StrCat(
+      "server ", server, " uses ", bytes, " of the ", limit,
+      " bytes that it may use: pushes that add rows are slowed down, and at "
+      "the limit the job fails; add servers (elasticdl scale --job_name=",
+      options_.job.job_name(),
+      " --num_ps_pods=N), or start it again with a higher --ps_memory_limit or "
+      "with --embedding_max_rows"));
 }
 
 void JobReporter::OnWorld(const WorldChange& world) {

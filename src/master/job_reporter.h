@@ -6,6 +6,7 @@
 #include <functional>
 #include <memory>
 #include <optional>
+#include <set>
 #include <string>
 #include <utility>
 #include <vector>
@@ -116,6 +117,7 @@ class JobReporter : public JobObserver {
   absl::Status OpenTimeline(bool resumed);
   void CheckTimeline(const absl::Status& status);
   void MarkTimeline(const std::string& name, const std::string& detail);
+  void CheckServerMemory(int64_t server, int64_t bytes, int64_t limit);
   void ReadEvents(const std::string& path);
   // train, evaluate or predict.
   std::string Phase() const;
@@ -148,6 +150,8 @@ class JobReporter : public JobObserver {
   bool model_told_ = false;
   // --ps_backup: some part had no backup since the last time all had one.
   bool backup_missing_ = false;
+  // Servers of which was said that their memory is nearly used up.
+  std::set<int64_t> nearly_full_;
 
   // Shared with the status page's threads.
   StatusBoard board_;

@@ -367,6 +367,10 @@ void PsProcess::TellUsage() {
       telemetry.set_model_bytes(telemetry.model_bytes() + stats.bytes);
       telemetry.set_pulls(telemetry.pulls() + stats.pulls);
       telemetry.set_pushes(telemetry.pushes() + stats.pushes);
+      // All parts have the same limit.
+      telemetry.set_limit_bytes(stats.limit_bytes);
+      telemetry.set_limited_bytes(
+          std::max(telemetry.limited_bytes(), stats.limited_bytes));
     }
     since = now;
     last = usage;

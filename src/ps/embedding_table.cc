@@ -5,6 +5,7 @@
 #include <utility>
 
 #include "absl/strings/str_cat.h"
+#include "elasticdl/common/status.h"
 #include "embedding_table_visit.h"
 
 namespace elasticdl::ps {
@@ -20,28 +21,19 @@ EmbeddingTable::EmbeddingTable(Options options,
     : options_(std::move(options)),
       optimizer_(optimizer),
       slots_(optimizer.slot_names().size()),
-      values_at_(sizeof(int64_t) + (evicts() ? sizeof(uint64_t) : 0)),
-      slots_at_(RoundUp(values_at_ + options_.dim * BytesOf(options_.type),
-                        sizeof(float))),
-      layout_(RowLayout::Make(
-          HashName(options_.name),
-          RoundUp(slots_at_ + slots_ * options_.dim * sizeof(float), 8))),
-      arena_(layout_.slab_bytes()),
+      hash_(HashName(options_.name)),
+      slots_at_(RoundUp(options_.dim * BytesOf(options_.type), sizeof(float))),
+      rank_at_(RoundUp(slots_at_ + slots_ * options_.dim * sizeof(float), 8)),
+      layout_(RowLayout::Make(rank_at_ + (evicts() ? sizeof(uint64_t) : 0))),
+      arenas_(layout_.slab_bytes()),
       sightings_(counts() ? kBuckets : 0) {}
-
-void EmbeddingTable::Find(Lookup& lookup) const {
-  if (lookup.guess == RowTable::kNoRow) return;
-  if (RowTable::IdOf(lookup.row) == lookup.id) return;
-  lookup.row = BucketFor(lookup.hash).Find(lookup.hash, lookup.id, layout_);
-}
 
 void EmbeddingTable::Pull(absl::Span<const int64_t> ids, float* out) const {
   const size_t dim = options_.dim;
-  Visit(ids, values_at_ + dim * BytesOf(options_.type),
+  Visit(ids, dim * BytesOf(options_.type),
         [&](size_t from, Lookup* lookups, size_t count) {
           float* to = out + from * dim;
           for (size_t i = 0; i < count; ++i, to += dim) {
-            Find(lookups[i]);
             if (lookups[i].row == nullptr) {
               FillInitial(lookups[i].hash, to);
             } else {
@@ -53,9 +45,9 @@ void EmbeddingTable::Pull(absl::Span<const int64_t> ids, float* out) const {
 
 absl::Status EmbeddingTable::Push(absl::Span<const int64_t> ids,
                                   const float* grads, double learning_rate,
-                                  int64_t step) {
+                                  int64_t step, bool grow) {
   if (!counts() && !evicts()) return PushKept(ids, grads, learning_rate, step);
-  const std::vector<uint32_t> kept = Admit(ids, step);
+  const std::vector<uint32_t> kept = Admit(ids, step, grow);
   if (kept.size() == ids.size()) {
     return PushKept(ids, grads, learning_rate, step);
   }
@@ -91,15 +83,14 @@ absl::Status EmbeddingTable::PushBatch(Lookup* lookups, size_t count,
   optim::Update updates[kBatch];
   float* slots[kBatch][kMaxSlots];
   for (size_t i = 0; i < count; ++i) {
-    Find(lookups[i]);
     rows[i] = const_cast<char*>(lookups[i].row);
     if (rows[i] == nullptr) {
-      rows[i] = Add(lookups[i].hash, lookups[i].id);
+      rows[i] = Add(lookups[i].hash);
       if (rows[i] == nullptr) return NoRoom();
       Initialize(lookups[i].hash, rows[i]);
       if (evicts()) Touch(rows[i], step);
     }
-    auto* values = reinterpret_cast<float*>(rows[i] + values_at_);
+    auto* values = reinterpret_cast<float*>(rows[i]);
     if (!stored_as_float) {
       values = floats_.data() + i * dim;
       CopyValues(rows[i], values);
@@ -113,22 +104,22 @@ absl::Status EmbeddingTable::PushBatch(Lookup* lookups, size_t count,
     // Other bits for each push to the same row.
     StoreRandomly(options_.type,
                   lookups[i].hash ^ MixHash(static_cast<uint64_t>(step)),
-                  updates[i].param, rows[i] + values_at_, dim);
+                  updates[i].param, rows[i], dim);
   }
   return absl::OkStatus();
 }
 
 absl::Status EmbeddingTable::Set(int64_t id, const float* values,
                                  absl::Span<const float* const> slots) {
-  const uint64_t hash = HashRow(layout_.table, id);
-  char* row = BucketFor(hash).Find(hash, id, layout_);
+  const uint64_t hash = HashRow(hash_, id);
+  char* row = BucketFor(hash).Find(hash, layout_);
   if (row == nullptr) {
-    row = Add(hash, id);
+    row = Add(hash);
     if (row == nullptr) return NoRoom();
     Initialize(hash, row);
   }
   const size_t dim = options_.dim;
-  StoreNearest(options_.type, values, row + values_at_, dim);
+  StoreNearest(options_.type, values, row, dim);
   for (size_t s = 0; s < slots_; ++s) {
     float* to = MutableSlot(row, s);
     if (slots.empty()) {
@@ -141,7 +132,7 @@ absl::Status EmbeddingTable::Set(int64_t id, const float* values,
 }
 
 void EmbeddingTable::Clear() {
-  for (RowTable& bucket : buckets_) bucket.Clear(arena_);
+  for (RowTable& bucket : buckets_) bucket.Clear(arenas_);
   rows_ = 0;
   for (Sightings& sightings : sightings_) sightings = Sightings();
   sighting_bytes_ = 0;
@@ -164,14 +155,14 @@ void EmbeddingTable::FillInitial(uint64_t hash, float* values) const {
 
 void EmbeddingTable::Initialize(uint64_t hash, char* row) const {
   // Gaps are part of snapshots and digests.
-  std::memset(row + sizeof(int64_t), 0, layout_.stride - sizeof(int64_t));
+  std::memset(row, 0, layout_.stride);
   const size_t dim = options_.dim;
   if (options_.type == RowType::kFloat32) {
-    FillInitial(hash, reinterpret_cast<float*>(row + values_at_));
+    FillInitial(hash, reinterpret_cast<float*>(row));
   } else {
     std::vector<float> values(dim);
     FillInitial(hash, values.data());
-    StoreNearest(options_.type, values.data(), row + values_at_, dim);
+    StoreNearest(options_.type, values.data(), row, dim);
   }
   // The slots start at the optimizer's own value, not at the row's.
   for (size_t s = 0; s < slots_; ++s) {
@@ -179,47 +170,68 @@ void EmbeddingTable::Initialize(uint64_t hash, char* row) const {
   }
 }
 
-absl::Status EmbeddingTable::Restore(const char* row) {
-  const int64_t id = RowTable::IdOf(row);
-  const uint64_t hash = HashRow(layout_.table, id);
-  if (BucketFor(hash).Find(hash, id, layout_) != nullptr) {
-    return absl::DataLossError(
-        absl::StrCat("row ", id, " of table ", name(), " is there twice"));
+absl::Status EmbeddingTable::Restore(absl::string_view records) {
+  const size_t size = record_bytes();
+  // Those of one bucket follow each other: its index need not grow step by
+  // step.
+  while (!records.empty()) {
+    const int bucket = BucketOf(HashRow(hash_, IdOf(records.data())));
+    size_t count = 1;
+    while ((count + 1) * size <= records.size() &&
+           BucketOf(HashRow(hash_, IdOf(records.data() + count * size))) ==
+               bucket) {
+      ++count;
+    }
+    ELASTICDL_RETURN_IF_ERROR(
+        RestoreBucket(bucket, records.substr(0, count * size)));
+    records.remove_prefix(count * size);
   }
-  char* added = Add(hash, id);
-  if (added == nullptr) {
-    return absl::ResourceExhaustedError(
-        absl::StrCat("no room for the rows of table ", name()));
+  return absl::OkStatus();
+}
+
+absl::Status EmbeddingTable::RestoreBucket(int bucket,
+                                           absl::string_view records) {
+  RowTable& rows = buckets_[static_cast<size_t>(bucket)];
+  rows.Reserve(rows.rows() + records.size() / record_bytes(), arenas_);
+  for (; !records.empty(); records.remove_prefix(record_bytes())) {
+    const int64_t id = IdOf(records.data());
+    const uint64_t hash = HashRow(hash_, id);
+    if (rows.Find(hash, layout_) != nullptr) {
+      return absl::DataLossError(
+          absl::StrCat("row ", id, " of table ", name(), " is there twice"));
+    }
+    char* added = Add(hash);
+    if (added == nullptr) return NoRoom();
+    std::memcpy(added, records.data() + sizeof(id), layout_.stride);
   }
-  std::memcpy(added, row, layout_.stride);
   return absl::OkStatus();
 }
 
 std::string EmbeddingTable::TakeBucket(int bucket) {
   RowTable& rows = buckets_[static_cast<size_t>(bucket)];
   std::string bytes;
-  bytes.reserve(rows.rows() * layout_.stride);
-  for (uint32_t i = 0; i < rows.rows(); ++i) {
-    bytes.append(rows.row(i, layout_), layout_.stride);
-  }
+  bytes.reserve(rows.rows() * record_bytes());
+  ForEach(bucket, [&](int64_t id, const char* row) {
+    bytes.append(reinterpret_cast<const char*>(&id), sizeof(id));
+    bytes.append(row, layout_.stride);
+  });
   rows_ -= rows.rows();
-  rows.Clear(arena_);
+  rows.Clear(arenas_);
   if (counts()) RestoreSightings(bucket, "");
   return bytes;
 }
 
-char* EmbeddingTable::Add(uint64_t hash, int64_t id) {
-  char* row = BucketFor(hash).Add(hash, id, layout_, arena_);
+char* EmbeddingTable::Add(uint64_t hash) {
+  char* row = BucketFor(hash).Add(hash, layout_, arenas_);
   if (row != nullptr) ++rows_;
   return row;
 }
 
 int64_t EmbeddingTable::CountMissing(absl::Span<const int64_t> ids) const {
   int64_t missing = 0;
-  for (const int64_t id : ids) {
-    const uint64_t hash = HashRow(layout_.table, id);
-    if (BucketFor(hash).Find(hash, id, layout_) == nullptr) ++missing;
-  }
+  Visit(ids, 0, [&](size_t, const Lookup* lookups, size_t count) {
+    for (size_t i = 0; i < count; ++i) missing += lookups[i].row == nullptr;
+  });
   return missing;
 }
 

@@ -50,11 +50,13 @@ class EmbeddingTable {
 
   // Applies grads[i * dim, …) to the row of ids[i]. `ids` are ascending and
   // distinct. Ids that were seen too rarely get no row, and their gradient is
-  // dropped; full buckets evict rows that this push does not touch.
-  // RESOURCE_EXHAUSTED when there is no memory for a row: some rows may have
-  // been updated then, and the table must not be used any more.
+  // dropped; full buckets evict rows that this push does not touch. If rows may
+  // be evicted and the table may not `grow`, so do buckets that would get more
+  // rows than they have. RESOURCE_EXHAUSTED when there is no memory for a row:
+  // some rows may have been updated then, and the table must not be used any
+  // more.
   absl::Status Push(absl::Span<const int64_t> ids, const float* grads,
-                    double learning_rate, int64_t step);
+                    double learning_rate, int64_t step, bool grow = true);
 
   // Sets the row of an id; it is added unless it is there. `slots`: as many as
   // the optimizer has, or none for its initial values. Same error as Push.
@@ -70,24 +72,41 @@ class EmbeddingTable {
   // How many of these ids have no row.
   int64_t CountMissing(absl::Span<const int64_t> ids) const;
   // By how many rows a push of these ids may make the table larger.
-  int64_t CountAdded(absl::Span<const int64_t> ids) const;
-  // Memory of a row, index included; slabs that are not full come on top.
-  size_t bytes_per_row() const { return layout_.stride + 8; }
+  int64_t CountAdded(absl::Span<const int64_t> ids, bool grow) const;
+  // Memory of a row, index included (10 to 15 bytes); slabs that are not full
+  // come on top.
+  size_t bytes_per_row() const { return layout_.stride + 16; }
   // Memory of rows and sightings.
   size_t bytes() const {
     return static_cast<size_t>(rows_) * bytes_per_row() + sighting_bytes_;
   }
 
   // ---- snapshots and checkpoints ----
-  // Of a stored row: id, rank if rows may be evicted, values, slots; padded
-  // to 8.
-  const RowLayout& layout() const { return layout_; }
-  size_t stride() const { return layout_.stride; }
-  const RowTable& bucket(int bucket) const {
-    return buckets_[static_cast<size_t>(bucket)];
+  // HashName of its name.
+  uint64_t hash() const { return hash_; }
+  // A row outside of the table: its id, and as many bytes as a row has.
+  size_t record_bytes() const { return sizeof(int64_t) + layout_.stride; }
+  size_t row_bytes() const { return layout_.stride; }
+  static int64_t IdOf(const char* record) {
+    int64_t id = 0;
+    __builtin_memcpy(&id, record, sizeof(id));
+    return id;
+  }
+  uint32_t rows_in(int bucket) const {
+    return buckets_[static_cast<size_t>(bucket)].rows();
+  }
+  // visit(id, row) for all rows of a bucket, in an order that does not depend
+  // on how they came to be. Allocates nothing.
+  template <typename F>
+  void ForEach(int bucket, const F& visit) const {
+    const RowTable& rows = buckets_[static_cast<size_t>(bucket)];
+    const uint64_t upper = static_cast<uint64_t>(bucket) << kHashBits;
+    rows.index().ForEach([&](uint64_t lower, uint32_t number) {
+      visit(IdOfHash(hash_, upper | lower), rows.row(number, layout_));
+    });
   }
   void CopyValues(const char* row, float* to) const {
-    LoadValues(options_.type, row + values_at_, to, options_.dim);
+    LoadValues(options_.type, row, to, options_.dim);
   }
   const float* Slot(const char* row, size_t slot) const {
     return reinterpret_cast<const float*>(row + slots_at_) +
@@ -99,10 +118,10 @@ class EmbeddingTable {
   absl::string_view sightings(int bucket) const;
   // Sightings::IsValid.
   void RestoreSightings(int bucket, absl::string_view data);
-  // Adds a row as `stride` bytes of a bucket's row. Its id must not be there.
-  absl::Status Restore(const char* row);
-  // All rows of a bucket, `stride` bytes each; then its rows and sightings are
-  // no longer here.
+  // Adds the rows of whole records. DATA_LOSS if one of their ids is there.
+  absl::Status Restore(absl::string_view records);
+  // The records of all rows of a bucket; then its rows and sightings are no
+  // longer here.
   std::string TakeBucket(int bucket);
 
  private:
@@ -112,8 +131,8 @@ class EmbeddingTable {
   // Of one id, on its way through the stages.
   struct Lookup {
     uint64_t hash = 0;
-    int64_t id = 0;
-    uint32_t guess = 0;
+    // Of the row, in its bucket.
+    uint32_t number = 0;
     // Null: it has none.
     const char* row = nullptr;
   };
@@ -129,12 +148,9 @@ class EmbeddingTable {
   // `visit` may add rows.
   template <typename F>
   void Visit(absl::Span<const int64_t> ids, size_t bytes, const F& visit) const;
-  // Decides what was guessed.
-  void Find(Lookup& lookup) const;
-
   absl::Status NoRoom() const;
   // Null: no room.
-  char* Add(uint64_t hash, int64_t id);
+  char* Add(uint64_t hash);
   // Sets values and slots of a new row.
   void Initialize(uint64_t hash, char* row) const;
   // The initial values, as they would be stored.
@@ -144,27 +160,33 @@ class EmbeddingTable {
   }
   absl::Status PushBatch(Lookup* lookups, size_t count, const float* grads,
                          double learning_rate, int64_t step);
+  absl::Status RestoreBucket(int bucket, absl::string_view records);
   absl::Status PushKept(absl::Span<const int64_t> ids, const float* grads,
                         double learning_rate, int64_t step);
 
   // embedding_table_bounds.cc: for tables that count or evict.
   bool evicts() const { return options_.max_rows > 0; }
-  uint32_t most_in_bucket() const;
+  uint32_t MostIn(int bucket, bool grow) const;
   // Counts sightings and makes room for those ids that get a row. Returns the
   // positions of the ids that have one or get one.
-  std::vector<uint32_t> Admit(absl::Span<const int64_t> ids, int64_t step);
+  std::vector<uint32_t> Admit(absl::Span<const int64_t> ids, int64_t step,
+                              bool grow);
   bool SeenEnough(uint64_t hash);
+  uint64_t RankOf(const char* row) const;
   void Touch(char* row, int64_t step) const;
-  void Evict(int bucket, uint32_t added, int64_t step);
+  void Evict(int bucket, uint32_t added, int64_t step, bool grow);
 
   const Options options_;
   const optim::Optimizer& optimizer_;
   const size_t slots_;
-  // Offsets in a row.
-  const size_t values_at_;
+  const uint64_t hash_;
+  // A row has its values, at a boundary of the cache's lines if its size
+  // allows, its slots, its rank if rows may be evicted, and zeros up to a
+  // multiple of 8.
   const size_t slots_at_;
+  const size_t rank_at_;
   const RowLayout layout_;
-  SlabArena arena_;
+  RowArenas arenas_;
   int64_t rows_ = 0;
   std::array<RowTable, kBuckets> buckets_;
   // By bucket; none unless `counts`.

@@ -15,8 +15,8 @@
 namespace elasticdl::ps {
 namespace {
 
-// A row's rank follows its id: how many pushes it had (0 unless that counts)
-// above the step of the last one. The lowest ranks go first.
+// A row's rank: how many pushes it had (0 unless that counts) above the step of
+// the last one. The lowest ranks go first.
 constexpr int kStepBits = 40;
 constexpr uint64_t kStepMask = (uint64_t{1} << kStepBits) - 1;
 constexpr uint64_t kMostPushes = (uint64_t{1} << (64 - kStepBits)) - 1;
@@ -24,21 +24,22 @@ constexpr uint64_t kMostPushes = (uint64_t{1} << (64 - kStepBits)) - 1;
 uint64_t StepOf(uint64_t rank) { return rank & kStepMask; }
 uint64_t PushesOf(uint64_t rank) { return rank >> kStepBits; }
 
-uint64_t RankOf(const char* row) {
-  uint64_t rank = 0;
-  std::memcpy(&rank, row + sizeof(int64_t), sizeof(rank));
-  return rank;
-}
-
 // The share of a bucket's rows that goes at once: looking for them takes a pass
 // over the bucket.
 constexpr uint32_t kEvictedShare = 8;
 
 }  // namespace
 
-uint32_t EmbeddingTable::most_in_bucket() const {
+uint32_t EmbeddingTable::MostIn(int bucket, bool grow) const {
   const int64_t share = (options_.max_rows + kBuckets - 1) / kBuckets;
-  return static_cast<uint32_t>(std::min<int64_t>(share, RowTable::kMaxRows));
+  const uint32_t most = grow ? RowTable::kMaxRows : rows_in(bucket);
+  return static_cast<uint32_t>(std::min<int64_t>(share, most));
+}
+
+uint64_t EmbeddingTable::RankOf(const char* row) const {
+  uint64_t rank = 0;
+  std::memcpy(&rank, row + rank_at_, sizeof(rank));
+  return rank;
 }
 
 void EmbeddingTable::Touch(char* row, int64_t step) const {
@@ -48,7 +49,7 @@ void EmbeddingTable::Touch(char* row, int64_t step) const {
   }
   const uint64_t rank =
       pushes << kStepBits | (static_cast<uint64_t>(step) & kStepMask);
-  std::memcpy(row + sizeof(int64_t), &rank, sizeof(rank));
+  std::memcpy(row + rank_at_, &rank, sizeof(rank));
 }
 
 bool EmbeddingTable::SeenEnough(uint64_t hash) {
@@ -60,13 +61,12 @@ bool EmbeddingTable::SeenEnough(uint64_t hash) {
 }
 
 std::vector<uint32_t> EmbeddingTable::Admit(absl::Span<const int64_t> ids,
-                                            int64_t step) {
+                                            int64_t step, bool grow) {
   std::vector<uint32_t> kept;
   kept.reserve(ids.size());
   std::map<int, uint32_t> added;
-  Visit(ids, values_at_, [&](size_t from, Lookup* lookups, size_t count) {
+  Visit(ids, layout_.stride, [&](size_t from, Lookup* lookups, size_t count) {
     for (size_t i = 0; i < count; ++i) {
-      Find(lookups[i]);
       if (lookups[i].row != nullptr) {
         // First, so that Evict leaves it alone.
         if (evicts()) Touch(const_cast<char*>(lookups[i].row), step);
@@ -78,26 +78,25 @@ std::vector<uint32_t> EmbeddingTable::Admit(absl::Span<const int64_t> ids,
     }
   });
   if (evicts()) {
-    for (const auto& [bucket, rows] : added) Evict(bucket, rows, step);
+    for (const auto& [bucket, rows] : added) Evict(bucket, rows, step, grow);
   }
   return kept;
 }
 
-void EmbeddingTable::Evict(int bucket, uint32_t added, int64_t step) {
+void EmbeddingTable::Evict(int bucket, uint32_t added, int64_t step,
+                           bool grow) {
   RowTable& rows = buckets_[static_cast<size_t>(bucket)];
-  const uint32_t most = most_in_bucket();
+  const uint32_t most = MostIn(bucket, grow);
   if (rows.rows() + added <= most) return;
   const size_t wanted =
       std::max(rows.rows() + added - most, most / kEvictedShare);
   // Rank, then anything that is the same on every server, and the number.
   std::vector<std::tuple<uint64_t, uint64_t, uint32_t>> all;
   const uint64_t now = static_cast<uint64_t>(step) & kStepMask;
-  for (uint32_t i = 0; i < rows.rows(); ++i) {
-    const char* row = rows.row(i, layout_);
-    if (StepOf(RankOf(row)) == now) continue;
-    all.emplace_back(RankOf(row), HashRow(layout_.table, RowTable::IdOf(row)),
-                     i);
-  }
+  rows.index().ForEach([&](uint64_t hash, uint32_t number) {
+    const uint64_t rank = RankOf(rows.row(number, layout_));
+    if (StepOf(rank) != now) all.emplace_back(rank, hash, number);
+  });
   const size_t evicted = std::min(wanted, all.size());
   if (evicted < all.size()) {
     std::nth_element(all.begin(),
@@ -107,26 +106,28 @@ void EmbeddingTable::Evict(int bucket, uint32_t added, int64_t step) {
   std::vector<uint32_t> numbers;
   for (size_t i = 0; i < evicted; ++i) numbers.push_back(std::get<2>(all[i]));
   std::sort(numbers.begin(), numbers.end());
-  rows.Remove(numbers, layout_, arena_);
+  rows.Remove(numbers, layout_, arenas_);
   rows_ -= static_cast<int64_t>(evicted);
 }
 
-int64_t EmbeddingTable::CountAdded(absl::Span<const int64_t> ids) const {
+int64_t EmbeddingTable::CountAdded(absl::Span<const int64_t> ids,
+                                   bool grow) const {
   if (!evicts()) return CountMissing(ids);
   // By bucket: how many of the ids it has, and has not.
   std::map<int, std::pair<int64_t, int64_t>> counts;
   for (const int64_t id : ids) {
-    const uint64_t hash = HashRow(layout_.table, id);
+    const uint64_t hash = HashRow(hash_, id);
     auto& [there, missing] = counts[BucketOf(hash)];
-    const bool found = BucketFor(hash).Find(hash, id, layout_) != nullptr;
+    const bool found = BucketFor(hash).index().Find(hash) != RowTable::kNoRow;
     ++(found ? there : missing);
   }
   int64_t added = 0;
   for (const auto& [bucket, count] : counts) {
     const auto& [there, missing] = count;
     // What the push touches stays, and no more than the bucket's share.
-    const int64_t most = std::max<int64_t>(most_in_bucket(), there + missing);
-    const int64_t now = buckets_[static_cast<size_t>(bucket)].rows();
+    const int64_t most =
+        std::max<int64_t>(MostIn(bucket, grow), there + missing);
+    const int64_t now = rows_in(bucket);
     added += std::min(missing, std::max<int64_t>(0, most - now));
   }
   return added;

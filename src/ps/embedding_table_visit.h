@@ -28,9 +28,8 @@ void EmbeddingTable::Visit(absl::Span<const int64_t> ids, size_t bytes,
       Lookup* lookups = ring[turn % kStages];
       const int64_t* from = ids.data() + turn * kBatch;
       for (size_t i = 0; i < count(turn); ++i) {
-        lookups[i].id = from[i];
-        lookups[i].hash = HashRow(layout_.table, from[i]);
-        BucketFor(lookups[i].hash).PrefetchIndex(lookups[i].hash);
+        lookups[i].hash = HashRow(hash_, from[i]);
+        BucketFor(lookups[i].hash).index().Prefetch(lookups[i].hash);
       }
     }
     // Batches that have not begun are beyond the last one, too: they wrapped.
@@ -38,9 +37,9 @@ void EmbeddingTable::Visit(absl::Span<const int64_t> ids, size_t bytes,
       Lookup* lookups = ring[(turn - 1) % kStages];
       for (size_t i = 0; i < count(turn - 1); ++i) {
         const RowTable& bucket = BucketFor(lookups[i].hash);
-        lookups[i].guess = bucket.Guess(lookups[i].hash);
-        if (lookups[i].guess != RowTable::kNoRow) {
-          bucket.PrefetchSlab(lookups[i].guess, layout_);
+        lookups[i].number = bucket.index().Find(lookups[i].hash);
+        if (lookups[i].number != RowTable::kNoRow) {
+          bucket.PrefetchSlab(lookups[i].number, layout_);
         }
       }
     }
@@ -48,12 +47,14 @@ void EmbeddingTable::Visit(absl::Span<const int64_t> ids, size_t bytes,
       Lookup* lookups = ring[(turn - 2) % kStages];
       for (size_t i = 0; i < count(turn - 2); ++i) {
         lookups[i].row = nullptr;
-        if (lookups[i].guess == RowTable::kNoRow) continue;
+        if (lookups[i].number == RowTable::kNoRow) continue;
         const char* row =
-            BucketFor(lookups[i].hash).row(lookups[i].guess, layout_);
+            BucketFor(lookups[i].hash).row(lookups[i].number, layout_);
         lookups[i].row = row;
         for (size_t at = 0; at < bytes; at += kCacheLine) {
-          __builtin_prefetch(row + at);
+          // Into the second level: the first has room for fewer lines on their
+          // way.
+          __builtin_prefetch(row + at, 0, 2);
         }
       }
     }

@@ -64,6 +64,15 @@ PartRole::Tell PartRole::OnBackupLost(const std::string& reason) {
   return Question();
 }
 
+bool PartRole::OnSilence(absl::Duration silent) {
+  if (silent < kCatchUpPatience || acked_ < 0) return false;
+  if (state_ != State::kAlone && state_ != State::kJoining) return false;
+  // As before its first answer.
+  acked_ = -1;
+  state_ = State::kAlone;
+  return true;
+}
+
 PartRole::Tell PartRole::Question() const {
   if (state_ != State::kAsking) return std::nullopt;
   v1::PsPartState tell;

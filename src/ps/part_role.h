@@ -9,7 +9,7 @@
 //   kAlone     the backup has nearly everything      kJoining: from here on
 //                                                    entries wait for it
 //   kJoining   the backup has all that did not wait  kCurrent; the master hears
-//   kJoining   the backup is lost                    kAlone
+//   kJoining   the backup is lost, or silent         kAlone
 //   kCurrent   the backup is lost                    kAsking; the master hears
 //   kAsking    the master says: alone                kAlone
 //   a primary  the backup knows a newer term         kFenced
@@ -18,8 +18,10 @@
 // kCurrent, when the backup has it, too; in the other states never. In kAlone,
 // while a backup catches up, an entry that is too far ahead of it waits:
 // otherwise a backup that is only as fast as its primary would never catch up.
-// A copy is synchronized only in kAlone: a backup that the master may still
-// promote is never overwritten.
+// A backup that is silent for kCatchUpPatience is not waited for until it
+// answers again: a part without a backup must not stand still for one that may
+// never answer. A copy is synchronized only in kAlone: a backup that the master
+// may still promote is never overwritten.
 #pragma once
 
 #include <cstdint>
@@ -27,6 +29,7 @@
 #include <string>
 
 #include "absl/status/status.h"
+#include "absl/time/time.h"
 #include "elasticdl/v1/ps.pb.h"
 
 namespace elasticdl::ps {
@@ -48,6 +51,8 @@ class PartRole {
     kAsking,
     kFenced
   };
+  // A backup answers every entry, and once a second without one.
+  static constexpr absl::Duration kCatchUpPatience = absl::Seconds(3);
   // For the master; `part` is to be filled in.
   using Tell = std::optional<v1::PsPartState>;
 
@@ -81,6 +86,9 @@ class PartRole {
   // The backup has so many.
   Tell OnAck(int64_t position);
   Tell OnBackupLost(const std::string& reason);
+  // Nothing was heard of the backup for so long, though it was asked. True: it
+  // was catching up, and nobody waits for it any more.
+  bool OnSilence(absl::Duration silent);
   void OnNewerTerm();
   // May what was appended under `term` as entry number `position` - 1 be
   // acknowledged? Nothing: not yet.

@@ -26,6 +26,8 @@ constexpr absl::Duration kSynchronizeTimeout = absl::Minutes(10);
 constexpr absl::Duration kBeat = absl::Seconds(1);
 // It may be held up by its disk; to begin anew costs much more than to wait.
 constexpr absl::Duration kAckTimeout = absl::Seconds(20);
+// How often whoever waits for a backup looks whether it is silent.
+constexpr absl::Duration kSilenceCheck = absl::Seconds(1);
 constexpr size_t kPieceBytes = size_t{1} << 20;
 
 }  // namespace
@@ -130,11 +132,17 @@ absl::Status Replicator::Await(int64_t term, int64_t position,
   while (!stopped_) {
     const auto may = role_.MayAcknowledge(term, position);
     if (may.has_value()) return *may;
-    const absl::Duration left = end - Clock::Real().Now();
-    if (left <= absl::ZeroDuration()) {
+    const absl::Time now = Clock::Real().Now();
+    if (now >= end) {
       return absl::UnavailableError("the backup does not answer");
     }
-    acked_.WaitFor(mu_, left);
+    if (role_.OnSilence(now - last_ack_)) {
+      LogWarning("part ", options_.part, ": the backup at ", fed_address_,
+                 " is silent while it catches up; pushes go on without it");
+      acked_.NotifyAll();
+      continue;
+    }
+    acked_.WaitFor(mu_, std::min(end - now, kSilenceCheck));
   }
   return absl::UnavailableError("the server is ending");
 }
@@ -304,6 +312,7 @@ void Replicator::HearAcks(net::Socket& socket, int64_t term) {
       if (!reply.ok()) {
         heard_.Update(reply.status());
       } else if (heard_.ok() && role_.term() == term) {
+        last_ack_ = Clock::Real().Now();
         tell = role_.OnAck(reply->position());
       }
     }

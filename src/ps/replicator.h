@@ -11,6 +11,7 @@
 
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
+#include "absl/time/time.h"
 #include "elasticdl/common/mutex.h"
 #include "elasticdl/common/thread.h"
 #include "elasticdl/net/socket.h"
@@ -92,6 +93,8 @@ class Replicator {
   // The backup knows a newer term.
   bool superseded_ ABSL_GUARDED_BY(mu_) = false;
   int64_t reads_from_ ABSL_GUARDED_BY(mu_) = kReadsNothing;
+  // When the backup answered last.
+  absl::Time last_ack_ ABSL_GUARDED_BY(mu_) = absl::InfinitePast();
   // The connection to the backup (null: none), and what it was made for.
   net::Socket* socket_ ABSL_GUARDED_BY(mu_) = nullptr;
   std::string fed_address_ ABSL_GUARDED_BY(mu_);

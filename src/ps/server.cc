@@ -284,11 +284,9 @@ void ServerImpl::HandleEntry(const v1::PsEntry& entry,
                              absl::string_view payload, v1::PsReply& reply) {
   absl::StatusOr<Place> place = Place();
   bool snapshot = false;
-  bool nearly_full = false;
   absl::Status done = AwaitMove([&] {
     WriterMutexLock lock(state_mu_);
     absl::Status accepted = Accept(entry, payload);
-    nearly_full = WantsWarning();
     if (absl::IsAlreadyExists(accepted)) {
       accepted = absl::OkStatus();
       if (entry.has_push()) {
@@ -312,18 +310,7 @@ void ServerImpl::HandleEntry(const v1::PsEntry& entry,
   reply.set_code(static_cast<int>(done.code()));
   reply.set_message(std::string(done.message()));
   if (snapshot) WantSnapshot();
-  if (nearly_full) Warn();
-}
-
-bool ServerImpl::WantsWarning() {
-  return !warned_ && state_.NearlyFull() && (warned_ = true);
-}
-
-void ServerImpl::Warn() const {
-  LogWarning("server ", options_.server, " uses 90 % of the ",
-             options_.memory_limit,
-             " bytes that it may use (--ps_memory_limit); beyond them, pushes "
-             "are refused and the job fails");
+  if (entry.has_push()) SlowDown();
 }
 
 template <typename Ask>
@@ -382,16 +369,13 @@ absl::Status ServerImpl::Apply(const v1::PsEntry& entry,
   absl::Status done;
   absl::StatusOr<Place> place = Place();
   bool snapshot = false;
-  bool nearly_full = false;
   {
     WriterMutexLock lock(state_mu_);
     done = Accept(entry, payload);
-    nearly_full = WantsWarning();
     snapshot = log_ != nullptr && log_->WantsSnapshot();
     if (done.ok() || absl::IsAlreadyExists(done)) place = CheckPlace();
   }
   if (snapshot) WantSnapshot();
-  if (nearly_full) Warn();
   if (done.ok() && (entry.has_map() || entry.has_import())) NoteMove();
   ELASTICDL_RETURN_IF_ERROR(place.status());
   if (done.ok() || absl::IsAlreadyExists(done)) {
@@ -435,6 +419,7 @@ absl::Status ServerImpl::LogAndApply(const v1::PsEntry& entry,
     }
     ELASTICDL_RETURN_IF_ERROR(logged);
   }
+  const size_t bytes = options_.memory_limit > 0 ? state_.Bytes() : 0;
   absl::Status applied = Failpoint("ps.apply");
   if (applied.ok()) applied = state_.Apply(entry, payload);
   if (applied.ok() && audit_ != nullptr) {
@@ -450,16 +435,19 @@ absl::Status ServerImpl::LogAndApply(const v1::PsEntry& entry,
     return applied;
   }
   if (entry.has_push()) pushes_.fetch_add(1, std::memory_order_relaxed);
+  NoteMemory(entry, bytes);
   return absl::OkStatus();
 }
 
 Server::Stats ServerImpl::stats() const {
   v1::PsStatus status;
+  Stats stats;
   {
     ReaderMutexLock lock(state_mu_);
     state_.FillStatus(status);
+    stats.limited_bytes = static_cast<int64_t>(state_.Bytes());
   }
-  Stats stats;
+  stats.limit_bytes = static_cast<int64_t>(options_.memory_limit);
   stats.bytes = status.dense_values() * static_cast<int64_t>(sizeof(float));
   for (const v1::PsTableStatus& table : status.tables()) {
     stats.rows += table.rows();

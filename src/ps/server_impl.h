@@ -1,5 +1,5 @@
-// What server.cc (connections, requests), server_snapshots.cc and
-// server_replicated.cc (primary and backup) share.
+// What server.cc (connections, requests), server_snapshots.cc,
+// server_memory.cc and server_replicated.cc (primary and backup) share.
 #pragma once
 
 #include <atomic>
@@ -113,9 +113,12 @@ class ServerImpl : public Server, private FollowedServer {
   absl::Status LogAndApply(const v1::PsEntry& entry, absl::string_view header,
                            absl::string_view payload)
       ABSL_EXCLUSIVE_LOCKS_REQUIRED(state_mu_);
-  // Memory is nearly used up, and nobody was told.
-  bool WantsWarning() ABSL_EXCLUSIVE_LOCKS_REQUIRED(state_mu_);
-  void Warn() const;
+  // server_memory.cc. An entry was applied; there were so many bytes before.
+  void NoteMemory(const v1::PsEntry& entry, size_t before)
+      ABSL_EXCLUSIVE_LOCKS_REQUIRED(state_mu_);
+  // Before a push is answered: waits for as long as pushes are to be slowed
+  // down.
+  void SlowDown();
   void HandleStatus(const v1::PsStatusRequest& request, v1::PsReply& reply);
   void WriteSnapshots();
   void FillMap(v1::PsReply& reply) const ABSL_SHARED_LOCKS_REQUIRED(state_mu_);
@@ -146,6 +149,9 @@ class ServerImpl : public Server, private FollowedServer {
   std::atomic<int64_t> pushes_ = 0;
   std::atomic<int64_t> repeated_ = 0;
   std::atomic<int> greetings_ = 0;
+  // No push is answered before: memory is nearly used up.
+  // In nanoseconds since 1970.
+  std::atomic<int64_t> slow_until_ = 0;
   // Maps and buckets that came. Grows under mu_.
   std::atomic<int64_t> moves_ = 0;
 

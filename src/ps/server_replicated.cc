@@ -119,7 +119,6 @@ absl::Status ServerImpl::Replace(int64_t connection, ServerState state,
 absl::Status ServerImpl::Follow(int64_t connection, const v1::PsEntry& entry,
                                 const Frame& frame) {
   bool snapshot = false;
-  bool nearly_full = false;
   {
     WriterMutexLock lock(state_mu_);
     ELASTICDL_RETURN_IF_ERROR(CheckFollow(connection));
@@ -130,10 +129,8 @@ absl::Status ServerImpl::Follow(int64_t connection, const v1::PsEntry& entry,
     ELASTICDL_RETURN_IF_ERROR(state_.Check(entry, frame.payload));
     ELASTICDL_RETURN_IF_ERROR(LogAndApply(entry, frame.header, frame.payload));
     snapshot = log_->WantsSnapshot();
-    nearly_full = WantsWarning();
   }
   if (snapshot) WantSnapshot();
-  if (nearly_full) Warn();
   return absl::OkStatus();
 }
 

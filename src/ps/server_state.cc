@@ -8,6 +8,7 @@
 #include "elasticdl/common/status.h"
 #include "floats.h"
 #include "google/protobuf/util/message_differencer.h"
+#include "memory_pressure.h"
 
 namespace elasticdl::ps {
 namespace {
@@ -202,7 +203,7 @@ absl::Status ServerState::TooLarge(absl::string_view what) const {
 
 bool ServerState::NearlyFull() const {
   return options_.memory_limit > 0 &&
-         Bytes() > options_.memory_limit - options_.memory_limit / 10;
+         IsNearlyFull(Bytes(), options_.memory_limit);
 }
 
 // ---- parts of requests ----
@@ -235,7 +236,7 @@ absl::Status ServerState::CountParts(
 absl::Status ServerState::CheckIds(const v1::PsTablePart& part,
                                    const char* bytes) const {
   const EmbeddingTable& table = *tables_[part.table()];
-  const uint64_t hash = table.layout().table;
+  const uint64_t hash = table.hash();
   const auto* ids = reinterpret_cast<const int64_t*>(bytes);
   for (uint64_t i = 0; i < part.rows(); ++i) {
     if (i > 0 && ids[i] <= ids[i - 1]) {
@@ -328,13 +329,15 @@ uint64_t ServerState::Digest() const {
          dense_[i].size() * sizeof(float)},
         i);
   }
+  std::string record;
   for (size_t t = 0; t < tables_.size(); ++t) {
     const EmbeddingTable& table = *tables_[t];
     for (int bucket = 0; bucket < kBuckets; ++bucket) {
-      const RowTable& rows = table.bucket(bucket);
-      for (uint32_t i = 0; i < rows.rows(); ++i) {
-        add({rows.row(i, table.layout()), table.stride()}, 100 + t);
-      }
+      table.ForEach(bucket, [&](int64_t id, const char* row) {
+        record.assign(reinterpret_cast<const char*>(&id), sizeof(id));
+        record.append(row, table.row_bytes());
+        add(record, 100 + t);
+      });
       if (table.counts()) {
         add(table.sightings(bucket), 10000 + t * kBuckets + bucket);
       }
@@ -383,7 +386,7 @@ v1::PsSnapshot ServerState::Header(int64_t log_position) const {
   for (const auto& table : tables_) {
     v1::PsSnapshot::Table& out = *header.add_tables();
     out.set_rows(static_cast<uint64_t>(table->rows()));
-    out.set_row_bytes(table->stride());
+    out.set_row_bytes(table->record_bytes());
   }
   return header;
 }
@@ -453,7 +456,7 @@ absl::StatusOr<ServerState> ServerState::FromHeader(
               header.tables_size() == static_cast<int>(state.tables_.size());
   for (int t = 0; same && t < header.tables_size(); ++t) {
     same = header.tables(t).row_bytes() ==
-           state.tables_[static_cast<size_t>(t)]->stride();
+           state.tables_[static_cast<size_t>(t)]->record_bytes();
   }
   if (!same) return absl::DataLossError("a snapshot that contradicts itself");
   return state;

@@ -90,6 +90,8 @@ class ServerState {
   // Pushes (synchronous jobs: commits) that are in the model.
   int64_t version() const { return version_; }
   void FillStatus(v1::PsStatus& status) const;
+  // What counts for the memory limit.
+  size_t Bytes() const;
   // Nine tenths of the memory limit are in use.
   bool NearlyFull() const;
   // Of everything that Pull and later entries depend on. Does not depend on the
@@ -173,7 +175,6 @@ class ServerState {
   absl::Status CheckIds(const v1::PsTablePart& part, const char* ids) const;
   absl::Status Define(const v1::PsDefinition& definition);
   size_t DenseValues() const { return dense_.empty() ? 0 : dense_[0].size(); }
-  size_t Bytes() const;
   // Why something is refused.
   absl::Status TooLarge(absl::string_view what) const;
 

@@ -115,7 +115,7 @@ void ServerState::TakeOut(int bucket, int64_t map_version) {
   for (const auto& table : tables_) {
     const std::string sightings(table->sightings(bucket));
     const std::string rows = table->TakeBucket(bucket);
-    import.add_rows(rows.size() / table->stride());
+    import.add_rows(rows.size() / table->record_bytes());
     import.add_sighting_bytes(sightings.size());
     leaving.payload += rows;
     leaving.payload += sightings;
@@ -243,7 +243,7 @@ absl::Status ServerState::CheckImport(const v1::PsImport& import,
           absl::StrCat("bucket ", import.bucket(), ": ", sightings,
                        " bytes of sightings of table ", tables_[t]->name()));
     }
-    bytes += rows * tables_[t]->stride() + sightings;
+    bytes += rows * tables_[t]->record_bytes() + sightings;
   }
   if (payload.size() != bytes) {
     return absl::InvalidArgumentError(
@@ -266,12 +266,12 @@ absl::Status ServerState::CheckImport(const v1::PsImport& import,
     std::vector<int64_t> ids;
     ids.reserve(import.rows(static_cast<int>(t)));
     for (uint64_t i = 0; i < import.rows(static_cast<int>(t)); ++i) {
-      const int64_t id = RowTable::IdOf(payload.data() + at);
-      if (BucketOf(HashRow(table.layout().table, id)) != import.bucket()) {
+      const int64_t id = EmbeddingTable::IdOf(payload.data() + at);
+      if (BucketOf(HashRow(table.hash(), id)) != import.bucket()) {
         return wrong(id);
       }
       ids.push_back(id);
-      at += table.stride();
+      at += table.record_bytes();
     }
     std::sort(ids.begin(), ids.end());
     const auto twice = std::adjacent_find(ids.begin(), ids.end());
@@ -320,10 +320,10 @@ absl::Status ServerState::Import(const v1::PsImport& import,
   awaited_.erase(import.bucket());
   size_t at = 0;
   for (size_t t = 0; t < tables_.size(); ++t) {
-    for (uint64_t i = 0; i < import.rows(static_cast<int>(t)); ++i) {
-      ELASTICDL_RETURN_IF_ERROR(tables_[t]->Restore(payload.data() + at));
-      at += tables_[t]->stride();
-    }
+    const uint64_t bytes =
+        import.rows(static_cast<int>(t)) * tables_[t]->record_bytes();
+    ELASTICDL_RETURN_IF_ERROR(tables_[t]->Restore(payload.substr(at, bytes)));
+    at += bytes;
     const uint64_t sightings = import.sighting_bytes(static_cast<int>(t));
     if (tables_[t]->counts()) {
       tables_[t]->RestoreSightings(import.bucket(),

@@ -138,8 +138,8 @@ absl::Status ServerState::CheckMemory(const v1::PsPush& push,
   size_t at = 0;
   for (const v1::PsTablePart& part : push.parts()) {
     const EmbeddingTable& table = *tables_[part.table()];
-    const auto added =
-        static_cast<size_t>(table.CountAdded({Ids(payload, at), part.rows()}));
+    const auto added = static_cast<size_t>(
+        table.CountAdded({Ids(payload, at), part.rows()}, !NearlyFull()));
     bytes += added * table.bytes_per_row();
     at += part.rows() * sizeof(int64_t);
     if (added > 0 && bytes > options_.memory_limit) {
@@ -286,8 +286,8 @@ absl::Status ServerState::Update(const Gradient& gradient, double rate) {
     UpdateDense(0, DenseValues(), gradient.dense, rate);
   }
   for (const Gradient::Rows& rows : gradient.rows) {
-    ELASTICDL_RETURN_IF_ERROR(
-        tables_[rows.table]->Push(rows.ids, rows.values, rate, step()));
+    ELASTICDL_RETURN_IF_ERROR(tables_[rows.table]->Push(
+        rows.ids, rows.values, rate, step(), !NearlyFull()));
   }
   return absl::OkStatus();
 }
@@ -307,13 +307,14 @@ absl::Status ServerState::UpdateMissing(const Gradient& gradient, double rate,
     std::vector<int64_t> ids;
     std::vector<float> values;
     for (size_t i = 0; i < rows.ids.size(); ++i) {
-      const int bucket = BucketOf(HashRow(table.layout().table, rows.ids[i]));
+      const int bucket = BucketOf(HashRow(table.hash(), rows.ids[i]));
       if (presence.In(bucket)) continue;
       ids.push_back(rows.ids[i]);
       const float* from = rows.values + i * table.dim();
       values.insert(values.end(), from, from + table.dim());
     }
-    ELASTICDL_RETURN_IF_ERROR(table.Push(ids, values.data(), rate, step()));
+    ELASTICDL_RETURN_IF_ERROR(
+        table.Push(ids, values.data(), rate, step(), !NearlyFull()));
   }
   return absl::OkStatus();
 }
@@ -388,7 +389,7 @@ absl::Status ServerState::ApplyCommit(const v1::PsCommit& commit) {
       values.insert(values.end(), sum.begin(), sum.end());
     }
     ELASTICDL_RETURN_IF_ERROR(
-        tables_[t]->Push(ids, values.data(), rate, step()));
+        tables_[t]->Push(ids, values.data(), rate, step(), !NearlyFull()));
   }
   return absl::OkStatus();
 }

@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <cstring>
 #include <limits>
+#include <utility>
 
 #include "absl/strings/str_cat.h"
 #include "elasticdl/common/status.h"
@@ -91,7 +92,7 @@ absl::Status ServerState::CheckRestoreRows(const v1::PsRestoreRows& rows,
   const int64_t* const ids = Ids(payload, 0);
   std::vector<int64_t> sorted(ids, ids + rows.rows());
   for (const int64_t id : sorted) {
-    const int owner = map_.owner(BucketOf(HashRow(table.layout().table, id)));
+    const int owner = map_.owner(BucketOf(HashRow(table.hash(), id)));
     if (owner != options_.server) {
       return bad(absl::StrCat("row ", id, " is on server ", owner, ", not on ",
                               options_.server));
@@ -184,20 +185,16 @@ absl::Status ServerState::ReadRows(const v1::PsRead::Rows& read,
   const size_t floats = table.dim() * (1 + table.slots());
   const size_t row_bytes = sizeof(int64_t) + floats * sizeof(float);
   const uint64_t most = std::min(read.max_bytes(), kMaxReadBytes) / row_bytes;
-  std::vector<const char*> rows;
+  std::vector<std::pair<int64_t, const char*>> rows;
   int bucket = read.begin();
   for (; bucket < kBuckets; ++bucket) {
-    const RowTable& here = table.bucket(bucket);
-    if (!rows.empty() && rows.size() + here.rows() > most) break;
-    const size_t before = rows.size();
-    for (uint32_t i = 0; i < here.rows(); ++i) {
-      rows.push_back(here.row(i, table.layout()));
-    }
+    if (!rows.empty() && rows.size() + table.rows_in(bucket) > most) break;
+    const auto before = static_cast<std::ptrdiff_t>(rows.size());
+    table.ForEach(bucket, [&](int64_t id, const char* row) {
+      rows.emplace_back(id, row);
+    });
     // The order in which rows were created is no part of the state.
-    std::sort(rows.begin() + static_cast<std::ptrdiff_t>(before), rows.end(),
-              [](const char* a, const char* b) {
-                return RowTable::IdOf(a) < RowTable::IdOf(b);
-              });
+    std::sort(rows.begin() + before, rows.end());
   }
   reply.set_rows(rows.size());
   reply.set_next_bucket(bucket);
@@ -207,18 +204,18 @@ absl::Status ServerState::ReadRows(const v1::PsRead::Rows& read,
     return absl::ResourceExhaustedError(absl::StrCat(
         "no memory for an answer of ", rows.size() * row_bytes, " bytes"));
   }
-  for (const char* row : rows) {
-    std::memcpy(to, row, sizeof(int64_t));
-    to += sizeof(int64_t);
+  for (const auto& [id, row] : rows) {
+    std::memcpy(to, &id, sizeof(id));
+    to += sizeof(id);
   }
   // Always floats, whatever they are stored as. Ids have 8 bytes.
   auto* floats_to = reinterpret_cast<float*>(to);
-  for (const char* row : rows) {
+  for (const auto& [id, row] : rows) {
     table.CopyValues(row, floats_to);
     floats_to += table.dim();
   }
   for (size_t s = 0; s < table.slots(); ++s) {
-    for (const char* row : rows) {
+    for (const auto& [id, row] : rows) {
       std::memcpy(floats_to, table.Slot(row, s), table.dim() * sizeof(float));
       floats_to += table.dim();
     }

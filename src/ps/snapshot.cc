@@ -16,7 +16,7 @@
 namespace elasticdl::ps {
 namespace {
 
-constexpr absl::string_view kMagic = "EDLPSSN1";
+constexpr absl::string_view kMagic = "EDLPSSN2";
 constexpr char kZeros[8] = {};
 
 size_t Padding(size_t bytes) { return (8 - bytes % 8) % 8; }
@@ -26,9 +26,8 @@ class Output {
  public:
   explicit Output(int fd) : fd_(fd) {}
   void Write(const void* data, size_t size) {
-    absl::string_view rest(static_cast<const char*>(data), size);
-    crc_ = ExtendCrc32c(crc_, rest);
-    // Small pieces (rows of nearly empty buckets) go out together.
+    const absl::string_view rest(static_cast<const char*>(data), size);
+    // Small pieces, such as rows, go out together.
     if (size <= sizeof(buffer_) - used_) {
       std::memcpy(buffer_ + used_, data, size);
       used_ += size;
@@ -38,6 +37,7 @@ class Output {
     WriteNow(rest);
   }
   int Finish() {
+    Flush();
     const uint32_t crc = crc_;
     Write(&crc, sizeof(crc));
     Flush();
@@ -51,6 +51,7 @@ class Output {
     used_ = 0;
   }
   void WriteNow(absl::string_view rest) {
+    crc_ = ExtendCrc32c(crc_, rest);
     while (!rest.empty() && error_ == 0) {
       const ssize_t n = write(fd_, rest.data(), rest.size());
       if (n < 0 && errno == EINTR) continue;
@@ -105,12 +106,10 @@ int WriteSnapshot(const std::string& path, const std::string& header,
   }
   for (const auto& table : state.tables()) {
     for (int bucket = 0; bucket < kBuckets; ++bucket) {
-      const RowTable& rows = table->bucket(bucket);
-      const uint32_t slab = 1u << table->layout().slab_shift;
-      for (uint32_t i = 0; i < rows.rows(); i += slab) {
-        out.Write(rows.row(i, table->layout()),
-                  std::min(slab, rows.rows() - i) * table->stride());
-      }
+      table->ForEach(bucket, [&](int64_t id, const char* row) {
+        out.Write(&id, sizeof(id));
+        out.Write(row, table->row_bytes());
+      });
     }
     for (int bucket = 0; table->counts() && bucket < kBuckets; ++bucket) {
       const absl::string_view sightings = table->sightings(bucket);
@@ -177,11 +176,14 @@ absl::StatusOr<ServerState> ReadSnapshot(const std::string& path,
   }
   for (size_t t = 0; t < state->tables().size(); ++t) {
     EmbeddingTable& table = *state->tables()[t];
-    for (uint64_t i = 0; i < header.tables(static_cast<int>(t)).rows(); ++i) {
-      const char* row = Take(rest, table.stride());
-      if (row == nullptr) return bad("rows are missing");
-      ELASTICDL_RETURN_IF_ERROR(Annotate(table.Restore(row), path));
+    const uint64_t rows = header.tables(static_cast<int>(t)).rows();
+    if (rows > rest.size() / table.record_bytes()) {
+      return bad("rows are missing");
     }
+    const absl::string_view records =
+        rest.substr(0, rows * table.record_bytes());
+    rest.remove_prefix(records.size());
+    ELASTICDL_RETURN_IF_ERROR(Annotate(table.Restore(records), path));
     for (int bucket = 0; table.counts() && bucket < kBuckets; ++bucket) {
       if (!TakeSightings(rest, bucket, table)) return bad("no sightings");
     }

@@ -1,9 +1,10 @@
 // A server's state in a file.
 //
-//   "EDLPSSN1", uint64 bytes of the header, the header (v1::PsSnapshot), zeros
-//   up to a multiple of 8, the dense arrays (values, then each slot), the rows
-//   of each table, the payloads of staged pushes and of buckets that leave
-//   (each up to a multiple of 8), uint32 CRC-32C of all of it. Little-endian.
+//   "EDLPSSN2", uint64 bytes of the header, the header (v1::PsSnapshot), zeros
+//   up to a multiple of 8, the dense arrays (values, then each slot), the
+//   records of each table (EmbeddingTable), the payloads of staged pushes and
+//   of buckets that leave (each up to a multiple of 8), uint32 CRC-32C of all
+//   of it. Little-endian.
 #pragma once
 
 #include <string>

@@ -71,7 +71,7 @@ void ApplyEntries(absl::string_view bytes) {
 }
 
 void OpenSnapshot(absl::string_view bytes) {
-  std::string whole = absl::StrCat("EDLPSSN1", bytes);
+  std::string whole = absl::StrCat("EDLPSSN2", bytes);
   const uint32_t crc = Crc32c(whole);
   whole.append(reinterpret_cast<const char*>(&crc), sizeof(crc));
   const fuzz::MemoryFile file(whole);

@@ -91,6 +91,15 @@ class PsChaosTest : public ChaosTest {
     EXPECT_EQ(metrics["row_squared"], epochs * epochs);
     EXPECT_THAT(CutBacks(job), testing::IsEmpty());
   }
+  // A job that went on from a checkpoint, to its end.
+  void CheckContinued(Job& job) {
+    ASSERT_EQ(job.Wait(), 0) << job.Output();
+    std::map<std::string, double> metrics = LastMetrics(job);
+    EXPECT_EQ(metrics["least"], -kMinibatches) << job.Output();
+    EXPECT_EQ(metrics["most"], -kMinibatches);
+    EXPECT_EQ(metrics["row"], -kEpochs);
+    EXPECT_EQ(metrics["row_squared"], kEpochs * kEpochs);
+  }
   void Finish(Job& job) {
     Go();
     CheckTally(job, kMinibatches);

@@ -82,6 +82,46 @@ TEST_F(PsEqualTest, Mnist) {
   ExpectSame("local-adam", "servers-adam");
 }
 
+// The schedule is the model's, the rate is the servers': a push and a version
+// have the rate of their step.
+TEST_F(PsEqualTest, LearningRateSchedule) {
+  for (const bool servers : {false, true}) {
+    Flags flags = servers ? kServers : kLocal;
+    flags = flags +
+            Flags{"--num_workers=1", "--num_epochs=2",
+                  "--model_params=lr=0.08;halve=4",
+                  "--checkpoint_dir=" + Path(servers ? "servers" : "local")};
+    const auto job = Train(servers ? "servers" : "local", flags);
+    ASSERT_EQ(job->Wait(), 0) << job->Output();
+  }
+  ExpectSame("local", "servers");
+  // It makes a difference.
+  const auto job = Train(
+      "constant", kServers + Flags{"--num_workers=1", "--num_epochs=2",
+                                   "--model_params=lr=0.08",
+                                   "--checkpoint_dir=" + Path("constant")});
+  ASSERT_EQ(job->Wait(), 0) << job->Output();
+  const auto diff = Run("differs", {Program("elasticdl"), "ckpt", "diff",
+                                    Path("servers"), Path("constant")});
+  EXPECT_EQ(diff->Wait(), 1) << diff->out();
+}
+
+// No server sees the whole gradient; the norm is that of the whole one.
+TEST_F(PsEqualTest, ClippingByTheGlobalNorm) {
+  WriteExamples(Path("data"), kRecords, MakeImage<28, 1>);
+  const std::string model = "mnist.mlp.custom_model";
+  const Flags clipped = {
+      "--optimizer=SGD(lr=0.1,momentum=0.9,global_clipnorm=0.5)"};
+  TrainExample("local", model, kLocal + clipped);
+  TrainExample("servers", model, kServers + clipped);
+  ExpectSame("local", "servers");
+  TrainExample("unclipped", model,
+               kServers + Flags{"--optimizer=SGD(lr=0.1,momentum=0.9)"});
+  const auto diff = Run("differs", {Program("elasticdl"), "ckpt", "diff",
+                                    Path("servers"), Path("unclipped")});
+  EXPECT_EQ(diff->Wait(), 1) << diff->out();
+}
+
 // Rows on servers start from (seed, table, id), those of a single machine from
 // a random generator. So the servers begin with a checkpoint of the one, and
 // their own is taken up by it again. Adagrad, because it leaves rows alone that

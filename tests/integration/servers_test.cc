@@ -109,8 +109,49 @@ TEST_F(ServersTest, AModelThatDoesNotFitFailsTheJob) {
     EXPECT_THAT(
         Contents(absl::StrCat(JobFolder(job->name()), "/logs/elasticdl-ps-",
                               job->name(), "-0.log")),
-        HasSubstr("uses 90 % of the 5120 bytes"));
+        HasSubstr("of the 5120 bytes that it may use"));
   }
+}
+
+// Before that the user hears of it, and has time: 320 rows of 24 bytes, and 40
+// bytes of dense parameters.
+TEST_F(ServersTest, AModelThatNearlyDoesNotFitIsToldOnce) {
+  const auto job =
+      Train("nearly", {"--distribution_strategy=ParameterServerStrategy",
+                       "--num_ps_pods=1", "--num_workers=1", "--use_async",
+                       "--model_def=tally.custom_model", "--num_epochs=0",
+                       "--model_params=dense=10", "--ps_memory_limit=8K"});
+  const Json told = job->WaitForEvent("ps_nearly_full");
+  EXPECT_EQ(told.value("server", -1), 0) << job->Output();
+  EXPECT_GT(told.value("bytes", 0), 7200);
+  EXPECT_EQ(told.value("limit", 0), 8000);
+  const auto stop =
+      Run("stop", {Program("elasticdl"), "stop", "--job_name=nearly"});
+  EXPECT_EQ(stop->Wait(), 0) << stop->err();
+  EXPECT_EQ(job->Wait(), 1) << job->Output();
+  EXPECT_THAT(job->Events("ps_nearly_full"), SizeIs(1));
+  EXPECT_THAT(job->process().out(),
+              HasSubstr("of the 8000 bytes that it may use: pushes that add "
+                        "rows are slowed down"));
+  EXPECT_THAT(job->process().out(),
+              HasSubstr("elasticdl scale --job_name=nearly --num_ps_pods=N"));
+}
+
+// Tables that evict stop growing instead: 20,000 rows of 32 bytes do not fit,
+// but as many are allowed.
+TEST_F(ServersTest, EvictionKeepsAModelBelowTheLimit) {
+  WriteCsv(Path("many.csv"), 20000);
+  const auto job = Train(
+      "evicting",
+      {"--distribution_strategy=ParameterServerStrategy", "--num_ps_pods=1",
+       "--num_workers=1", "--use_async", "--model_def=tally.custom_model",
+       "--training_data=" + Path("many.csv"), "--minibatch_size=500",
+       "--model_params=dense=10", "--embedding_max_rows=4194304",
+       "--ps_memory_limit=400K"});
+  EXPECT_EQ(job->Wait(), 0) << job->Output();
+  EXPECT_THAT(
+      Contents(JobFolder("evicting") + "/logs/elasticdl-ps-evicting-0.log"),
+      HasSubstr("tables with --embedding_max_rows grow no more"));
 }
 
 TEST_F(ServersTest, RowsAreEvicted) {

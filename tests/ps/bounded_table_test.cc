@@ -109,11 +109,10 @@ INSTANTIATE_TEST_SUITE_P(Bounds, BoundedTableTest, testing::ValuesIn(kBounds),
 using Contents = std::tuple<std::set<std::string>, std::string>;
 Contents ContentsOf(const EmbeddingTable& table, int bucket) {
   std::set<std::string> rows;
-  const RowTable& from = table.bucket(bucket);
-  for (uint32_t i = 0; i < from.rows(); ++i) {
-    rows.emplace(from.row(i, table.layout()), table.stride());
-  }
-  EXPECT_EQ(rows.size(), from.rows());
+  table.ForEach(bucket, [&](int64_t id, const char* row) {
+    rows.insert(absl::StrCat(id, " ", std::string(row, table.row_bytes())));
+  });
+  EXPECT_EQ(rows.size(), table.rows_in(bucket));
   return {rows, std::string(table.sightings(bucket))};
 }
 
@@ -354,7 +353,7 @@ TEST(EvictionTest, APushKeepsWhatItTouches) {
   std::vector<int64_t> ids;
   for (int64_t id = 0; id < 5 * kBuckets; ++id) ids.push_back(id);
   const std::vector<float> gradients(ids.size(), 1.0f);
-  EXPECT_EQ(table.CountAdded(ids), 5 * kBuckets);
+  EXPECT_EQ(table.CountAdded(ids, /*grow=*/true), 5 * kBuckets);
   ASSERT_TRUE(table.Push(ids, gradients.data(), 0.1, 1).ok());
   EXPECT_EQ(table.rows(), 5 * kBuckets);
   // The next one makes room again, where it needs some.
@@ -362,6 +361,29 @@ TEST(EvictionTest, APushKeepsWhatItTouches) {
   ids.resize(200);
   ASSERT_TRUE(table.Push(ids, gradients.data(), 0.1, 2).ok());
   EXPECT_LT(table.rows(), 5 * kBuckets);
+}
+
+// Memory is nearly used up: new rows take the places of old ones long before
+// there are as many as allowed.
+TEST(EvictionTest, ATableThatMayNotGrowKeepsItsSize) {
+  const auto optimizer = MakeOptimizer("SGD(lr=0.1)");
+  EmbeddingTable::Options options = TableOptions(1);
+  options.max_rows = 1000 * kBuckets;
+  EmbeddingTable table(options, *optimizer);
+  std::vector<int64_t> ids;
+  for (int64_t id = 0; id < 50 * kBuckets; ++id) ids.push_back(id);
+  const std::vector<float> gradients(ids.size(), 1.0f);
+  ASSERT_TRUE(table.Push(ids, gradients.data(), 0.1, 1).ok());
+  ids.resize(1000);
+  for (int64_t step = 2; step < 100; ++step) {
+    for (int64_t& id : ids) id += 50 * kBuckets;
+    EXPECT_EQ(table.CountAdded(ids, /*grow=*/true), 1000);
+    EXPECT_EQ(table.CountAdded(ids, /*grow=*/false), 0);
+    ASSERT_TRUE(
+        table.Push(ids, gradients.data(), 0.1, step, /*grow=*/false).ok());
+    ASSERT_LE(table.rows(), 50 * kBuckets);
+  }
+  EXPECT_EQ(table.CountMissing(ids), 0);
 }
 
 TEST(MinCountTest, ARowComesWithTheNthPush) {
@@ -406,11 +428,11 @@ TEST(HalfRowsTest, SmallUpdatesAreNotLost) {
 TEST(HalfRowsTest, BytesPerRow) {
   const auto optimizer = MakeOptimizer("SGD");
   EmbeddingTable::Options options = TableOptions(32);
-  EXPECT_EQ(EmbeddingTable(options, *optimizer).stride(), 8 + 128u);
+  EXPECT_EQ(EmbeddingTable(options, *optimizer).row_bytes(), 128u);
   options.type = RowType::kBfloat16;
-  EXPECT_EQ(EmbeddingTable(options, *optimizer).stride(), 8 + 64u);
+  EXPECT_EQ(EmbeddingTable(options, *optimizer).row_bytes(), 64u);
   options.max_rows = 1 << 20;
-  EXPECT_EQ(EmbeddingTable(options, *optimizer).stride(), 16 + 64u);
+  EXPECT_EQ(EmbeddingTable(options, *optimizer).row_bytes(), 8 + 64u);
 }
 
 // A row that was stored has its initial value until then, bit by bit.

@@ -82,5 +82,35 @@ TEST_F(PartRoleTest, NobodyWaitsForABackupThatIsLost) {
   EXPECT_TRUE(MayAcknowledge(20000));
 }
 
+// Neither the one that catches up nor the one that has nearly everything; but
+// what the master counts on is waited for.
+TEST_F(PartRoleTest, ASilentBackupIsWaitedForOnlyIfItIsCurrent) {
+  constexpr absl::Duration kLong = PartRole::kCatchUpPatience;
+  role_.OnAppended(1000);
+  // There is none yet.
+  EXPECT_FALSE(role_.OnSilence(kLong));
+  role_.OnSynchronize(7);
+  EXPECT_FALSE(role_.OnAck(0).has_value());
+  role_.OnAppended(1001);
+  EXPECT_FALSE(MayAcknowledge(1001));
+  EXPECT_FALSE(role_.OnSilence(kLong - absl::Milliseconds(1)));
+  EXPECT_FALSE(MayAcknowledge(1001));
+  EXPECT_TRUE(role_.OnSilence(kLong));
+  EXPECT_TRUE(MayAcknowledge(1001));
+  EXPECT_FALSE(role_.OnSilence(kLong));
+  // It is back.
+  EXPECT_FALSE(role_.OnAck(1000).has_value());
+  EXPECT_EQ(role_.state(), PartRole::State::kJoining);
+  EXPECT_FALSE(MayAcknowledge(1001));
+  EXPECT_TRUE(role_.OnSilence(kLong));
+  EXPECT_EQ(role_.state(), PartRole::State::kAlone);
+  EXPECT_TRUE(MayAcknowledge(1001));
+  EXPECT_TRUE(role_.OnAck(1001).has_value());
+  EXPECT_EQ(role_.state(), PartRole::State::kCurrent);
+  role_.OnAppended(1002);
+  EXPECT_FALSE(role_.OnSilence(kLong));
+  EXPECT_FALSE(MayAcknowledge(1002));
+}
+
 }  // namespace
 }  // namespace elasticdl::ps

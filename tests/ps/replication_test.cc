@@ -276,6 +276,45 @@ TEST_F(ReplicationTest, ANewPrimaryAnswersNoBeat) {
   EXPECT_EQ(late.term(), 2);
 }
 
+// A backup that hangs while it catches up holds up nobody for long, and is not
+// given up either: when it answers again it becomes current.
+TEST_F(ReplicationTest, ASilentBackupThatCatchesUpIsNotWaitedFor) {
+  Start(0);
+  Assign(0, 1, true, "");
+  auto client = MakeClient();
+  PushSome(*client, 300);
+  // The backup is this test.
+  auto listener = net::Listener::Open({"127.0.0.1", 0});
+  ASSERT_TRUE(listener.ok()) << listener.status();
+  Assign(0, 1, true, net::Address{"127.0.0.1", listener->port()}.ToString());
+  auto socket = listener->Accept();
+  ASSERT_TRUE(socket.ok()) << socket.status();
+  ASSERT_TRUE(net::GreetAsListener(*socket, kSecret, 0, test::kPatience).ok());
+  const auto read = [&] {
+    v1::PsRequest request;
+    Buffer bytes;
+    const auto status = ReadMessage(*socket, request, bytes, test::kPatience);
+    EXPECT_TRUE(status.ok()) << status;
+    return request.request_case();
+  };
+  const auto answer = [&](int64_t position) {
+    v1::PsReply reply;
+    reply.set_term(1);
+    reply.set_incarnation(77);
+    reply.set_position(position);
+    EXPECT_TRUE(WriteMessage(*socket, reply, {}, test::kPatience).ok());
+  };
+  EXPECT_EQ(read(), v1::PsRequest::kFollow);
+  answer(0);
+  EXPECT_EQ(read(), v1::PsRequest::kFrames);
+  answer(1);
+  // So far behind that it is waited for after some pushes. It says no more, and
+  // takes no more: its connection is open.
+  PushSome(*client, 400);
+  answer(703);
+  EXPECT_EQ(Hear(0, v1::PsPartState::kCurrent).current(), 77u);
+}
+
 TEST_F(ReplicationTest, ABackupIsBroughtUpToDateUnderLoad) {
   snapshot_bytes_ = 1 << 20;
   Start(0);

@@ -3,67 +3,124 @@
 
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <cstring>
 #include <map>
 #include <random>
+#include <vector>
 
 #include "elasticdl/ps/bucket.h"
 
 namespace elasticdl::ps {
 namespace {
 
-constexpr uint64_t kTable = 0x1234567890abcdef;
-const RowLayout kLayout = RowLayout::Make(kTable, 24);
+const RowLayout kLayout = RowLayout::Make(16);
+constexpr uint64_t kHashMask = (uint64_t{1} << kHashBits) - 1;
 
 TEST(RowTableTest, EmptyFindsNothing) {
   const RowTable table;
-  EXPECT_EQ(table.Find(HashRow(kTable, 1), 1, kLayout), nullptr);
-  EXPECT_EQ(table.Guess(HashRow(kTable, 1)), RowTable::kNoRow);
-  table.PrefetchIndex(1);
+  EXPECT_EQ(table.Find(HashRow(1, 1), kLayout), nullptr);
+  table.index().Prefetch(1);
+  table.index().ForEach([](uint64_t, uint32_t) { FAIL(); });
+}
+
+std::vector<uint64_t> RandomHashes(std::mt19937_64& random, uint64_t seed) {
+  std::vector<uint64_t> hashes;
+  for (int i = 0; i < 6000; ++i) {
+    uint64_t hash = random() & kHashMask;
+    // Crowds around a few homes, the last of which wrap, and neighbours.
+    if (seed % 3 == 1 && i % 16 == 0) hash = kHashMask - random() % 1000;
+    if (seed % 3 == 2 && i % 64 == 0) hash = random() % 64;
+    hashes.push_back(hash);
+  }
+  return hashes;
 }
 
 TEST(RowTableTest, AgreesWithAMap) {
-  for (uint64_t seed = 1; seed <= 20; ++seed) {
+  for (uint64_t seed = 1; seed <= 30; ++seed) {
     SCOPED_TRACE(testing::Message() << "seed " << seed);
     std::mt19937_64 random(seed);
+    const std::vector<uint64_t> hashes = RandomHashes(random, seed);
     RowTable table;
-    SlabArena arena(kLayout.slab_bytes());
-    std::map<int64_t, int64_t> expected;
+    RowArenas arenas(kLayout.slab_bytes());
+    if (seed % 2 == 0) table.Reserve(random() % 10000, arenas);
+    std::map<uint64_t, uint64_t> expected;
     for (int i = 0; i < 5000; ++i) {
-      const auto id = static_cast<int64_t>(random() % 6000) *
-                      (seed % 2 == 0 ? 1 : 0x100000000);
-      const uint64_t hash = HashRow(kTable, id);
-      char* row = table.Find(hash, id, kLayout);
-      EXPECT_EQ(row != nullptr, expected.count(id) == 1) << id;
+      const uint64_t hash = hashes[random() % hashes.size()];
+      char* row = table.Find(hash, kLayout);
+      ASSERT_EQ(row != nullptr, expected.count(hash) == 1) << hash;
       if (row == nullptr) {
-        row = table.Add(hash, id, kLayout, arena);
+        row = table.Add(hash, kLayout, arenas);
         ASSERT_NE(row, nullptr);
       }
-      EXPECT_NE(table.Guess(hash), RowTable::kNoRow);
-      const auto value = static_cast<int64_t>(random());
+      const uint64_t value = random();
       std::memcpy(row + 8, &value, sizeof(value));
-      expected[id] = value;
+      expected[hash] = value;
+      if (random() % 500 != 0) continue;
+      // Some go.
+      std::vector<uint32_t> numbers;
+      for (uint32_t number = 0; number < table.rows(); ++number) {
+        if (random() % 8 == 0) numbers.push_back(number);
+      }
+      table.index().ForEach([&](uint64_t found, uint32_t number) {
+        if (std::binary_search(numbers.begin(), numbers.end(), number)) {
+          expected.erase(found);
+        }
+      });
+      table.Remove(numbers, kLayout, arenas);
     }
-    EXPECT_EQ(table.rows(), expected.size());
-    for (const auto& [id, value] : expected) {
-      const char* row = table.Find(HashRow(kTable, id), id, kLayout);
-      ASSERT_NE(row, nullptr);
-      EXPECT_EQ(std::memcmp(row + 8, &value, sizeof(value)), 0);
-    }
+    ASSERT_EQ(table.rows(), expected.size());
+    // In the order of the map, and the bucket's bits do not matter.
+    auto next = expected.begin();
+    table.index().ForEach([&](uint64_t hash, uint32_t number) {
+      ASSERT_NE(next, expected.end());
+      ASSERT_EQ(hash, next->first);
+      const char* row = table.Find(hash | uint64_t{77} << kHashBits, kLayout);
+      ASSERT_EQ(row, table.row(number, kLayout));
+      EXPECT_EQ(std::memcmp(row + 8, &next->second, 8), 0);
+      ++next;
+    });
+    EXPECT_EQ(next, expected.end());
   }
+}
+
+// Nobody's ids have such hashes by chance. Rows that were there stay.
+TEST(RowTableTest, RefusesWhatHasNoPlace) {
+  RowTable table;
+  RowArenas arenas(kLayout.slab_bytes());
+  uint64_t added = 0;
+  while (table.Add(added, kLayout, arenas) != nullptr) {
+    ASSERT_LT(++added, 1000u);
+  }
+  EXPECT_EQ(added, 64 * 8u);
+  EXPECT_EQ(table.rows(), added);
+  for (uint64_t hash = 0; hash < added; ++hash) {
+    ASSERT_EQ(table.index().Find(hash), hash);
+  }
+  EXPECT_EQ(table.Find(added, kLayout), nullptr);
+  EXPECT_NE(table.Add(kHashMask, kLayout, arenas), nullptr);
+  EXPECT_LT(table.index_bytes(), 1000000u);
 }
 
 // At most 16 bytes beside what the row holds.
 TEST(RowTableTest, CostsLittle) {
   RowTable table;
-  SlabArena arena(kLayout.slab_bytes());
+  RowArenas arenas(kLayout.slab_bytes());
   for (int64_t id = 0; id < 200000; ++id) {
-    ASSERT_NE(table.Add(HashRow(kTable, id), id, kLayout, arena), nullptr);
+    ASSERT_NE(table.Add(HashRow(1, id), kLayout, arenas), nullptr);
     if (id < 1000) continue;
-    // The id and the index.
-    const double per_row = 8.0 + static_cast<double>(table.index_bytes()) /
-                                     static_cast<double>(table.rows());
+    const double per_row = static_cast<double>(table.index_bytes()) /
+                           static_cast<double>(table.rows());
     ASSERT_LE(per_row, 16.0) << id;
+  }
+}
+
+TEST(RowTableTest, HashesTellIds) {
+  std::mt19937_64 random(1);
+  for (int i = 0; i < 1000; ++i) {
+    const uint64_t table = random();
+    const auto id = static_cast<int64_t>(random());
+    EXPECT_EQ(IdOfHash(table, HashRow(table, id)), id);
   }
 }
 

@@ -402,11 +402,11 @@ TEST(ServerStateLimitTest, RowsAboveTheLimitAreRefused) {
   known.ids = {{}, {}};
   known.rows = {{}, {}};
   for (int bucket = 0; bucket < kBuckets; ++bucket) {
-    const RowTable& rows = state.tables()[0]->bucket(bucket);
-    if (rows.rows() == 0) continue;
-    known.ids[0] = {RowTable::IdOf(rows.row(0, state.tables()[0]->layout()))};
-    known.rows[0].assign(8, 1.0f);
-    break;
+    state.tables()[0]->ForEach(bucket, [&](int64_t id, const char*) {
+      known.ids[0] = {id};
+      known.rows[0].assign(8, 1.0f);
+    });
+    if (!known.ids[0].empty()) break;
   }
   EXPECT_TRUE(Feed(state, PartOf(known, definition, map, 0)).ok());
 }

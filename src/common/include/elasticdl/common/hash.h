@@ -28,6 +28,12 @@ constexpr uint64_t MixHash(uint64_t x) {
   x = (x ^ (x >> 27)) * 0x94d049bb133111eb;
   return x ^ (x >> 31);
 }
+// UnmixHash(MixHash(x)) == x: no two numbers have the same hash.
+constexpr uint64_t UnmixHash(uint64_t x) {
+  x = (x ^ (x >> 31) ^ (x >> 62)) * 0x319642b2d24d8ec3;
+  x = (x ^ (x >> 27) ^ (x >> 54)) * 0x96de1b173f119089;
+  return (x ^ (x >> 30) ^ (x >> 60)) - 0x9e3779b97f4a7c15;
+}
 
 // SHA-256 of what is added: for content that is not trusted. Thread-compatible.
 class Sha256 {

@@ -26,12 +26,20 @@ uint64_t HashName(absl::string_view name);
 inline uint64_t HashRow(uint64_t table, int64_t id) {
   return MixHash(static_cast<uint64_t>(id) ^ table);
 }
+// The id of the row with this hash: there is only one.
+inline int64_t IdOfHash(uint64_t table, uint64_t hash) {
+  return static_cast<int64_t>(UnmixHash(hash) ^ table);
+}
 // Of a chunk of the dense parameter whose HashName is `parameter`.
 inline uint64_t HashChunk(uint64_t parameter, int64_t chunk) {
   return MixHash(parameter + static_cast<uint64_t>(chunk));
 }
 // The uppermost bits; the others find the row within its bucket.
-inline int BucketOf(uint64_t hash) { return static_cast<int>(hash >> 54); }
+inline constexpr int kHashBits = 54;
+static_assert(kBuckets == 1 << (64 - kHashBits));
+inline int BucketOf(uint64_t hash) {
+  return static_cast<int>(hash >> kHashBits);
+}
 
 // Of BucketMap::Even, with which a job begins.
 inline constexpr int64_t kFirstMapVersion = 1;

@@ -76,6 +76,9 @@ class Server {
     int64_t rows = 0;
     // Of dense values and tables, without the optimizer's state of the former.
     int64_t bytes = 0;
+    // What counts for the memory limit, and the limit; 0: none.
+    int64_t limited_bytes = 0;
+    int64_t limit_bytes = 0;
     int64_t pulls = 0;
     int64_t pushes = 0;
   };
