@@ -16,6 +16,7 @@ World ToWorld(const v1::Prepare& prepare) {
   world.cold = prepare.cold();
   world.restore_from = prepare.restore_from();
   world.cold_step = prepare.cold_step();
+  world.kept = prepare.kept();
   world.unsettled.assign(prepare.unsettled().begin(),
                          prepare.unsettled().end());
   world.saved_step = prepare.saved_step();

@@ -107,6 +107,11 @@ void AddWorkerFlags(JobFlags* f, FlagSet* set) {
                 "0 = as much as slows steps by at most a fifth.")
                .Value("MB")
                .Min(0));
+  set->Add("keep_state", &f->keep_state,
+           Info(kWorkers,
+                "Local jobs on the CPU: keep parameters, optimizer state and "
+                "buffers in memory that outlives the workers. If all of them "
+                "are killed, training continues from the very same step."));
   set->Add("worker_start_timeout", &f->worker_start_timeout,
            Info(kWorkers, "Replace one that has not attached by then.")
                .Value("SECS")

@@ -242,6 +242,9 @@ void JobController::OnReady(absl::Time now, ConnectionId connection,
   }
   observer_.OnWorkerReady(worker.id, worker.pid, ready.step());
   if (ready.has_model()) observer_.OnModel(ready.model());
+  if (options_.kept_states != nullptr && ready.has_kept_fd()) {
+    options_.kept_states->Keep(worker.id, worker.pid, ready.kept_fd());
+  }
   if (!shards_known_) {
     if (!ready.note().empty()) observer_.OnMessage(ready.note());
     const absl::Status status = LearnShards(ready);
@@ -370,6 +373,7 @@ void JobController::OnCheckpointDone(const v1::CheckpointDone& done) {
 
 void JobController::Advance(absl::Time now) {
   if (ending_.has_value() || !shards_known_ || resumption_.waiting()) return;
+  AdvanceHeritage(now);
   if (stopping_.has_value()) {
     const bool saves =
         HasServers() ? AdvanceServerStop(now) : membership().HasLevelMember();
@@ -464,6 +468,7 @@ absl::Time JobController::NextTimer() const {
   absl::Time next = watched ? tasks_.NextExpiry() : absl::InfiniteFuture();
   next = std::min({next, MembershipTimer(), resumption_.deadline(),
                    departed_.next_deadline()});
+  if (ChoosesHeritage()) next = std::min(next, heritage_->deadline);
   if (StopHasDeadline()) next = std::min(next, stopping_->deadline);
   const bool trains =
       !ending_.has_value() && !stopping_.has_value() && !resumption_.waiting();
@@ -473,7 +478,9 @@ absl::Time JobController::NextTimer() const {
 
 // Nobody is late for a world that was not announced yet.
 absl::Time JobController::MembershipTimer() const {
-  if (ending_.has_value() || searching_) return absl::InfiniteFuture();
+  if (ending_.has_value() || searching_ || ChoosesHeritage()) {
+    return absl::InfiniteFuture();
+  }
   return membership().NextTimer();
 }
 

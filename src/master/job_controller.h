@@ -36,6 +36,7 @@
 #include "evaluation.h"
 #include "evaluation_rounds.h"
 #include "job_output.h"
+#include "kept_states.h"
 #include "resumption.h"
 #include "server_checkpoints.h"
 #include "task_granter.h"
@@ -110,6 +111,9 @@ class JobController {
     // Fences writers of older lineages from the checkpoint directory. May be
     // null.
     std::function<void(const checkpoint::Lineage& lineage)> fence;
+    // Keeps the states of workers, which outlive them. Null = nobody does. Must
+    // outlive the controller.
+    KeptStates* kept_states = nullptr;
     // Writes a record to the journal, before any message that follows from it
     // is sent. Null = no journal.
     std::function<void(const v1::JournalRecord& record)> record;
@@ -354,6 +358,21 @@ class JobController {
   int64_t RecordsDone() const;
   void ReportQuarantined();
 
+  // job_controller_kept.cc: states that lost workers have left.
+  // The last worker that had the model is lost. False: nothing is left of it.
+  bool BeginHeritage(absl::Time now);
+  // Chooses a state when its owners have ended, and commits what is in it.
+  void AdvanceHeritage(absl::Time now);
+  void EndHeritage();
+  // Back to a checkpoint.
+  void GiveUpHeritage(absl::Time now, const std::string& reason);
+  // What is kept of workers that are gone.
+  std::vector<int64_t> Orphans() const;
+  void DropOrphans(std::optional<int64_t> except = std::nullopt);
+  bool ChoosesHeritage() const {
+    return heritage_.has_value() && !heritage_->chosen.has_value();
+  }
+
   // job_controller_resume.cc: continuing after a restart of the master.
   absl::Status Replay(absl::Time now, const v1::JournalRecord& record,
                       bool tell);
@@ -430,6 +449,17 @@ class JobController {
   bool cut_back_due_ = false;
   // The checkpoint for that is being looked for.
   bool searching_ = false;
+  // Nobody has the trained model any more, but it is in memory that lost
+  // workers have left.
+  struct Heritage {
+    // By then they must have ended.
+    absl::Time deadline;
+    // Where it is. The ledger is that of its step.
+    std::optional<KeptStates::Kept> chosen;
+    // Worlds that were to begin with it.
+    int worlds = 0;
+  };
+  std::optional<Heritage> heritage_;
   // Prepares, until the ledger is where their worlds begin.
   std::vector<rendezvous::MembershipDecision> held_back_;
   // The last Level has just been committed.

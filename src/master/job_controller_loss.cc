@@ -67,6 +67,9 @@ void JobController::Depart(absl::Time now, int64_t worker_id,
     return;
   }
   const bool had_level = membership().HasLevelMember();
+  if (options_.kept_states != nullptr && !membership().IsLevel(worker_id)) {
+    options_.kept_states->Drop(worker_id);
+  }
   const auto decisions = membership().Lost(now, worker_id, reason);
   // Without a model there is nothing to settle. (While workers come back to a
   // new master, the membership does not know of theirs yet.)

@@ -43,6 +43,10 @@ void JobController::OnWorldMessage(absl::Time now, const Worker& worker,
       const v1::WorldFailed& failed = message.world_failed();
       LogInfo("world ", failed.generation(), " failed at worker ", worker.id,
               ": ", failed.reason());
+      if (failed.kept_unusable() &&
+          failed.generation() == world_.last_generation()) {
+        GiveUpHeritage(now, failed.reason());
+      }
       const int64_t accused = membership().MemberAt(
           failed.generation(),
           failed.has_accused_rank() ? failed.accused_rank() : -1);
@@ -78,6 +82,7 @@ void JobController::OnLevel(absl::Time now, const Worker& worker,
     return;
   }
   checkpoints_.SetLineage(level.lineage());
+  EndHeritage();
   Commit(now, level.totals(), level.step(), level.generation());
   departed_.SettleAll();
   just_settled_ = true;
@@ -106,7 +111,7 @@ void JobController::OnCaughtUp(absl::Time now, const Worker& worker,
 void JobController::Execute(absl::Time now, bool had_level,
                             const Membership::Decisions& decisions) {
   if (ending_.has_value()) return;
-  if (had_level && !membership().HasLevelMember()) {
+  if (had_level && !membership().HasLevelMember() && !BeginHeritage(now)) {
     cut_back_due_ = true;
     departed_.SettleAll();
   }
@@ -161,8 +166,15 @@ std::string JobController::Activity() const {
 
 void JobController::Prepare(absl::Time now,
                             const MembershipDecision& decision) {
-  const bool known = !decision.cold || KnowsRestorePoint();
-  if (!cut_back_due_ && !searching_ && known) {
+  // A state that no world could begin with so often is given up.
+  constexpr int kMostWorlds = 5;
+  if (decision.cold && heritage_.has_value() &&
+      heritage_->worlds >= kMostWorlds) {
+    GiveUpHeritage(now, absl::StrCat(kMostWorlds, " worlds failed with it"));
+  }
+  const bool known =
+      !decision.cold || heritage_.has_value() || KnowsRestorePoint();
+  if (!cut_back_due_ && !searching_ && !ChoosesHeritage() && known) {
     return SendPrepare(now, decision);
   }
   held_back_.push_back(decision);
@@ -170,7 +182,9 @@ void JobController::Prepare(absl::Time now,
   // the middle of a step) beyond any checkpoint.
   const std::optional<checkpoint::Version>& base = checkpoints_.base();
   const bool at_base = base.has_value() && base->version == tasks_.step();
-  if (!cut_back_due_ && !searching_) SearchCheckpoint(tasks_.step(), at_base);
+  if (!cut_back_due_ && !searching_ && !ChoosesHeritage()) {
+    SearchCheckpoint(tasks_.step(), at_base);
+  }
 }
 
 void JobController::SendPrepare(absl::Time now,
@@ -192,7 +206,11 @@ void JobController::SendPrepare(absl::Time now,
                                  : options_.restore_from);
     prepare.set_cold_step(tasks_.step());
     prepare.set_evaluating(evaluation_.running() && !tasks_.TrainingDone());
-    if (options_.fence) {
+    if (heritage_.has_value()) {
+      // It goes on with the lineage that it has.
+      ++heritage_->worlds;
+      prepare.set_kept(heritage_->chosen->path);
+    } else if (options_.fence) {
       options_.fence({checkpoints_.run(), decision.generation});
     }
     // It may have been held back.

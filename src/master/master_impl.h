@@ -23,6 +23,7 @@
 #include "job_controller.h"
 #include "job_reporter.h"
 #include "journal.h"
+#include "kept_states.h"
 #include "master_pod.h"
 #include "pod_backend.h"
 #include "pod_manager.h"
@@ -152,6 +153,8 @@ class MasterImpl : public Master,
   // Its own pod, in a cluster.
   std::unique_ptr<MasterPod> pod_;
   std::unique_ptr<JobReporter> reporter_;
+  // Of a job whose workers are processes of this host.
+  std::unique_ptr<StateKeeper> keeper_;
   std::unique_ptr<JobController> controller_;
   std::unique_ptr<PodManager> pods_;
   std::map<ConnectionId, int64_t> worker_of_;

@@ -48,7 +48,16 @@ MasterPod::Options PodOptions(const ClusterOptions& cluster) {
 }
 
 absl::Status MasterImpl::SetUp() {
+  // Only a process on the same host that outlives them can keep their states.
+  if (!options_.start_pods || options_.cluster.has_value() ||
+      options_.slurm.has_value() || options_.job.num_ps_pods() > 0) {
+    options_.job.set_keep_state(false);
+  }
   ELASTICDL_ASSIGN_OR_RETURN(JobController::Options plan, PlanJob(options_));
+  if (options_.job.keep_state()) {
+    keeper_ = std::make_unique<StateKeeper>();
+    plan.kept_states = keeper_.get();
+  }
   if (options_.job.master_timeout_seconds() > 0 || options_.keep_journal) {
     ELASTICDL_RETURN_IF_ERROR(OpenJournal(plan));
   }

@@ -2,6 +2,8 @@
 // instruction set (foreach_target.h includes it again), hence the odd guards.
 #include "kernels.h"
 
+#include <algorithm>
+#include <atomic>
 #include <cmath>
 #include <cstring>
 
@@ -69,8 +71,57 @@ HWY_NOINLINE void UpdateTail(const Op& op, float* param, const float* grad,
   }
 }
 
+HWY_INLINE void Mark(std::atomic<uint64_t>& word, uint64_t value) {
+  std::atomic_signal_fence(std::memory_order_seq_cst);
+  word.store(value, std::memory_order_relaxed);
+  std::atomic_signal_fence(std::memory_order_seq_cst);
+}
+
+// With an UndoLog. A block is so small that its old values stay in the
+// first-level cache and that the memory is read ahead as without a log.
+template <class Op>
+HWY_NOINLINE void LoggedLoop(const Op op, const Arrays& arrays) {
+  const D d;
+  const UndoLog log = *arrays.log;
+  constexpr size_t kBlock = UndoLog::kFloats;
+  constexpr size_t kArrays = 1 + Op::kSlots;
+  float* all[4] = {arrays.param, arrays.param, arrays.param, arrays.param};
+  for (size_t s = 0; s < Op::kSlots; ++s) all[1 + s] = arrays.slots[s];
+  const size_t lanes = std::min(hn::Lanes(d), kBlock);
+  Mark(*log.count, kBlock);
+  size_t i = 0;
+  for (; i + kBlock <= arrays.n && kBlock % lanes == 0; i += kBlock) {
+    for (size_t a = 0; a < kArrays; ++a) {
+      for (size_t j = 0; j < kBlock; j += lanes) {
+        hn::StoreU(hn::LoadU(d, all[a] + i + j), d,
+                   log.old_values + a * kBlock + j);
+      }
+    }
+    Mark(*log.progress, (log.base + i) << 1 | 1);
+    for (size_t j = i; j < i + kBlock; j += lanes) {
+      Update(op, all[0] + j, arrays.grad + j, all[1] + j, all[2] + j,
+             all[3] + j);
+    }
+    Mark(*log.progress, (log.base + i + kBlock) << 1);
+  }
+  while (i < arrays.n) {
+    const size_t count = std::min(lanes, arrays.n - i);
+    for (size_t a = 0; a < kArrays; ++a) {
+      std::memcpy(log.old_values + a * kBlock, all[a] + i,
+                  count * sizeof(float));
+    }
+    Mark(*log.count, count);
+    Mark(*log.progress, (log.base + i) << 1 | 1);
+    float* const tails[3] = {all[1] + i, all[2] + i, all[3] + i};
+    UpdateTail(op, all[0] + i, arrays.grad + i, tails, count);
+    i += count;
+    Mark(*log.progress, (log.base + i) << 1);
+  }
+}
+
 template <class Op>
 HWY_INLINE void Loop(const Op op, const Arrays& arrays) {
+  if (arrays.log != nullptr) return LoggedLoop(op, arrays);
   // Copies, so that stores through the pointers cannot change them.
   float* const param = arrays.param;
   const float* const grad = arrays.grad;

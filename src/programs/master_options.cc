@@ -79,6 +79,7 @@ v1::JobSpec MakeJobSpec(const flags::JobFlags& flags, v1::JobType type) {
       static_cast<int64_t>(std::ceil(flags.background_join_mb * kMegabyte)));
   job.set_join_bandwidth(flags.join_bandwidth_mb * kMegabyte);
   job.set_master_timeout_seconds(flags.master_timeout);
+  job.set_keep_state(flags.keep_state);
   if (flags.HasServers()) {
     job.set_num_ps_pods(static_cast<int32_t>(flags.num_ps_pods));
     job.set_use_async(flags.use_async);

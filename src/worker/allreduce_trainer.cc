@@ -66,6 +66,7 @@ absl::Status AllReduceTrainer::SetUp() {
       std::max<int64_t>(1, deps_.job.accumulation_steps());
   options.histogram_steps = deps_.job.tensorboard_histograms();
   options.compression = ToCompression(deps_.job.grad_compression());
+  options.halt_at = [this](int64_t step) { return HaltAt(step); };
   deps_.replica.SetWatchdog(deps_.watchdog);
   ELASTICDL_RETURN_IF_ERROR(OnDevice("setting up training", [&] {
     session_ = std::make_unique<TrainingSession>(
@@ -294,13 +295,21 @@ absl::Status AllReduceTrainer::AfterStep(const WorkDone& done) {
   }
   ELASTICDL_RETURN_IF_ERROR(checkpoints_->OnStep());
   AskStopIfWanted();
-  if (job.max_step() > 0 && step >= job.max_step()) {
-    session_->AskHalt(TrainingSession::Halt::kOver);
-  } else if (!job.validation_data().empty() && job.evaluation_steps() > 0 &&
-             step % job.evaluation_steps() == 0) {
-    session_->AskHalt(TrainingSession::Halt::kEvaluation);
-  }
+  const TrainingSession::Halt halt = HaltAt(step);
+  if (halt != TrainingSession::Halt::kNone) session_->AskHalt(halt);
   return absl::OkStatus();
+}
+
+TrainingSession::Halt AllReduceTrainer::HaltAt(int64_t step) const {
+  const v1::JobSpec& job = deps_.job;
+  if (job.max_step() > 0 && step >= job.max_step()) {
+    return TrainingSession::Halt::kOver;
+  }
+  if (!job.validation_data().empty() && job.evaluation_steps() > 0 &&
+      step > 0 && step % job.evaluation_steps() == 0) {
+    return TrainingSession::Halt::kEvaluation;
+  }
+  return TrainingSession::Halt::kNone;
 }
 
 void AllReduceTrainer::AskStopIfWanted() {

@@ -76,6 +76,8 @@ class AllReduceTrainer : public Trainer {
   absl::Status AfterEntering();
   absl::Status AfterStep(const WorkDone& done);
   absl::Status AfterHalt();
+  // What all members do after this step.
+  TrainingSession::Halt HaltAt(int64_t step) const;
   // A callback of this worker wants no more training.
   void AskStopIfWanted();
   // In a last world, as its rank 0: sees to it that the model is saved, and

@@ -59,7 +59,7 @@ void MoveBuffers(const NamedTensors& buffers, c10::Device device) {
   }
 }
 
-BufferSync::BufferSync(const NamedTensors& buffers) {
+BufferSync::BufferSync(const NamedTensors& buffers, const Copy& copy) {
   std::set<const void*> seen;
   for (const auto& [name, tensor] : buffers) {
     if (!HasFloats(tensor)) continue;
@@ -72,7 +72,7 @@ BufferSync::BufferSync(const NamedTensors& buffers) {
                      return TypeOrder(a.tensor) < TypeOrder(b.tensor);
                    });
   if (entries_.empty() || entries_[0].tensor.is_cpu()) {
-    for (Entry& entry : entries_) entry.committed = entry.tensor.clone();
+    for (Entry& entry : entries_) entry.committed = copy(entry.tensor);
     return;
   }
   for (size_t begin = 0; begin < entries_.size();) {

@@ -9,6 +9,7 @@
 
 #include <torch/types.h>
 
+#include <functional>
 #include <memory>
 #include <vector>
 
@@ -25,8 +26,12 @@ class BufferSync {
  public:
   // Remembers the values of `buffers` as those of the committed step. Tensors
   // that are not float, double or int64 are not kept level. Those of a device
-  // have been through MoveBuffers.
-  explicit BufferSync(const NamedTensors& buffers);
+  // have been through MoveBuffers. On the CPU, `copy` makes the place where the
+  // values of a tensor are remembered, with these values in it.
+  using Copy = std::function<torch::Tensor(const torch::Tensor&)>;
+  explicit BufferSync(
+      const NamedTensors& buffers,
+      const Copy& copy = [](const torch::Tensor& t) { return t.clone(); });
 
   // Floats that Fill writes and Take reads.
   size_t size() const { return size_; }

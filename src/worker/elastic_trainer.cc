@@ -17,7 +17,10 @@ ElasticTrainer::ElasticTrainer(Replica& replica,
                                GradientCompression compression,
                                elastic::Watchdog* watchdog)
     : replica_(replica),
-      buffers_(replica.buffers()),
+      buffers_(replica.buffers(),
+               [&replica](const torch::Tensor& buffer) {
+                 return replica.RememberBuffer(buffer);
+               }),
       reducer_(replica.parameters(), compression),
       watchdog_(watchdog) {
   if (!replica.on_cpu()) {
@@ -135,8 +138,10 @@ absl::StatusOr<Round> ElasticTrainer::RunRound(
     loss_scale_.OnStep();
     replica_.SetLossScale(loss_scale_);
   }
+  before_update(round.summary, learning_rate);
   replica_.ApplyGradients(learning_rate);
   buffers_.Commit();
+  replica_.EndStep();
   usual_records_ = records;
   round.stepped = true;
   return round;

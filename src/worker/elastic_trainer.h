@@ -3,6 +3,7 @@
 #pragma once
 
 #include <cstdint>
+#include <functional>
 #include <memory>
 #include <vector>
 
@@ -59,6 +60,11 @@ class ElasticTrainer {
   // and this worker cannot continue. The round is void.
   absl::StatusOr<Round> Run(const std::vector<WeightedBatch>& batches,
                             elastic::MemberWord word, double learning_rate);
+
+  // Called when the sums of a step are there, before the model is updated.
+  std::function<void(const elastic::RoundSummary& summary,
+                     double learning_rate)>
+      before_update = [](const elastic::RoundSummary&, double) {};
 
   // One forward and backward without consequences, so that the first step takes
   // no longer than the others.

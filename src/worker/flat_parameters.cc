@@ -8,7 +8,7 @@
 namespace elasticdl::worker {
 
 absl::StatusOr<FlatParameters> FlatParameters::Adopt(
-    const NamedTensors& parameters, size_t head) {
+    const NamedTensors& parameters, size_t head, const ArrayMaker& make) {
   FlatParameters flat;
   flat.head_ = head;
   int64_t total = 0;
@@ -36,8 +36,11 @@ absl::StatusOr<FlatParameters> FlatParameters::Adopt(
   }
   const c10::Device device = flat.parameters_[0].device();
   torch::NoGradGuard no_grad;
-  flat.values_ = MakeArray(total, device);
-  flat.gradients_ = MakeArray(static_cast<int64_t>(head) + total, device);
+  const auto array = [&](int64_t floats) {
+    return make ? make(floats) : MakeArray(floats, device);
+  };
+  flat.values_ = array(total);
+  flat.gradients_ = array(static_cast<int64_t>(head) + total);
   for (size_t i = 0; i < flat.parameters_.size(); ++i) {
     const Slice& slice = flat.slices_[i];
     torch::Tensor& parameter = flat.parameters_[i];

@@ -7,6 +7,7 @@
 #include <torch/types.h>
 
 #include <cstdint>
+#include <functional>
 #include <string>
 #include <utility>
 #include <vector>
@@ -17,6 +18,8 @@
 namespace elasticdl::worker {
 
 using NamedTensors = std::vector<std::pair<std::string, torch::Tensor>>;
+// Makes an array of so many float32.
+using ArrayMaker = std::function<torch::Tensor(int64_t floats)>;
 
 // Thread-compatible.
 class FlatParameters {
@@ -25,9 +28,10 @@ class FlatParameters {
   // flat array and makes each tensor a view of it. INVALID_ARGUMENT for a
   // parameter that is not a dense float32 tensor, or on another device than the
   // others. `head` floats lie right before gradients(), for whoever sends them
-  // along with something else.
+  // along with something else. The arrays are made by `make`, if it is given.
   static absl::StatusOr<FlatParameters> Adopt(const NamedTensors& parameters,
-                                              size_t head = 0);
+                                              size_t head = 0,
+                                              const ArrayMaker& make = {});
 
   // The arrays, on the CPU only.
   float* values() { return values_.data_ptr<float>(); }

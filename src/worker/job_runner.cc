@@ -56,11 +56,13 @@ absl::Status JobRunner::SetUp(const v1::Welcome& welcome) {
         SendStuck(where, age);
       });
   if (IsTraining(job_)) {
+    Execution execution = deps_.execution;
+    execution.keep = job_.keep_state() && !HasServers(job_);
     ELASTICDL_ASSIGN_OR_RETURN(
         replica_, Replica::Create(deps_.model,
                                   {job_.seed(), HasServers(job_),
                                    job_.embedding_layer_limit()},
-                                  /*with_optimizer=*/true, deps_.execution));
+                                  /*with_optimizer=*/true, execution));
     telemetry_.SetClock(&replica_->step_clock());
     ELASTICDL_RETURN_IF_ERROR(SetUpTraining(welcome));
   } else {
@@ -333,6 +335,9 @@ void JobRunner::SendReady(v1::Ready ready) {
   ready.set_step(replica_->step());
   ready.set_host(collective::LocalHost());
   ready.set_nccl(deps_.link.backend.nccl != nullptr);
+  if (replica_->kept() != nullptr) {
+    ready.set_kept_fd(replica_->kept()->fd());
+  }
   v1::WorkerMessage message;
   *message.mutable_ready() = std::move(ready);
   deps_.send(std::move(message));

@@ -59,6 +59,15 @@ RecordTotals::Proto RecordTotals::All() const {
   return all;
 }
 
+void RecordTotals::List(const std::vector<int64_t>& records,
+                        std::vector<std::pair<int64_t, int64_t>>& list) const {
+  list.assign(others_.begin(), others_.end());
+  for (size_t rank = 0; rank < totals_.size(); ++rank) {
+    list.emplace_back(members_[rank],
+                      totals_[rank] + (records.empty() ? 0 : records[rank]));
+  }
+}
+
 RecordTotals::Proto RecordTotals::Settled() const {
   Proto settled;
   for (size_t rank = 0; rank < totals_.size(); ++rank) {

@@ -3,6 +3,7 @@
 
 #include <cstdint>
 #include <map>
+#include <utility>
 #include <vector>
 
 #include "elasticdl/rendezvous/elastic_loop.h"
@@ -30,6 +31,10 @@ class RecordTotals {
   // Outside a world.
   int64_t Of(int64_t worker_id) const;
   Proto All() const;
+  // In a world: all that is known, and what a round that has not been added
+  // brings (`records` by rank; empty = nothing).
+  void List(const std::vector<int64_t>& records,
+            std::vector<std::pair<int64_t, int64_t>>& list) const;
   // In a world: the members, without a round that is not settled.
   Proto Settled() const;
 

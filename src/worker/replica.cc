@@ -98,13 +98,22 @@ absl::StatusOr<std::unique_ptr<Replica>> Replica::Create(
       new Replica(model, std::move(network), options.seed, execution));
   const auto set_up = [&]() -> absl::Status {
     ELASTICDL_RETURN_IF_ERROR(replica->MoveToDevice());
-    return with_optimizer ? replica->SetUpOptimizer() : absl::OkStatus();
+    if (!with_optimizer) return absl::OkStatus();
+    if (execution.keep && replica->on_cpu()) {
+      auto kept = keep::KeptState::Create();
+      if (!kept.ok()) replica->StopKeeping(kept.status());
+      if (kept.ok()) replica->kept_ = *std::move(kept);
+    }
+    ELASTICDL_RETURN_IF_ERROR(replica->SetUpOptimizer());
+    replica->MoveToKept();
+    return absl::OkStatus();
   };
   ELASTICDL_RETURN_IF_ERROR(OnDevice("setting up the model", set_up));
   ELASTICDL_RETURN_IF_ERROR(OnDevice("making a copy on the host", [&] {
     replica->FillMirror();
     return absl::OkStatus();
   }));
+  replica->SealKept();
   return replica;
 }
 
@@ -140,7 +149,9 @@ absl::Status Replica::SetUpOptimizer() {
     head += 1 + static_cast<size_t>(buffer.numel());
   }
   ELASTICDL_ASSIGN_OR_RETURN(
-      FlatParameters flat, FlatParameters::Adopt(network_->parameters(), head));
+      FlatParameters flat,
+      FlatParameters::Adopt(network_->parameters(), head,
+                            [this](int64_t size) { return NewArray(size); }));
   flat_ = std::make_unique<FlatParameters>(std::move(flat));
   if (flat_->device() != device()) {
     return absl::InvalidArgumentError(
@@ -155,7 +166,7 @@ absl::Status Replica::SetUpOptimizer() {
   clip_norm_ = GlobalClipNorm(optimizer_spec_);
   const size_t num_slots = optimizer_->slot_names().size();
   for (size_t i = 0; i < num_slots; ++i) {
-    slots_.push_back(MakeArray(static_cast<int64_t>(flat_->size()), device()));
+    slots_.push_back(NewArray(static_cast<int64_t>(flat_->size())));
     slots_[i].fill_(optimizer_->initial_slot_value(i));
     if (on_cpu()) slot_pointers_.push_back(slots_[i].data_ptr<float>());
   }
@@ -252,6 +263,8 @@ void Replica::ApplyGradients(double learning_rate) {
     const absl::Span<float> gradients(flat_->gradients(), flat_->size());
     ClipByGlobalNorm(clip_norm_, {gradients});
   }
+  // From here on the gradients do not change.
+  if (kept_ != nullptr) kept_->BeginUpdate();
   if (part_.has_value()) return ApplyToPart(learning_rate);
   if (!live_.empty()) return ApplyLive(learning_rate);
   ApplyTo(0, flat_->size(), learning_rate);
@@ -259,11 +272,13 @@ void Replica::ApplyGradients(double learning_rate) {
 
 // Optimizers work element by element, and the arithmetic is the same wherever
 // an array is split: the bits do not depend on the ranges.
-void Replica::ApplyTo(size_t begin, size_t end, double learning_rate) {
+void Replica::ApplyFrom(const float* gradients, size_t begin, size_t end,
+                        double learning_rate, const optim::UndoLog* log) {
   std::vector<float*> slots;
   for (float* slot : slot_pointers_) slots.push_back(slot + begin);
-  optimizer_->Apply(flat_->values() + begin, flat_->gradients() + begin,
-                    slots.data(), end - begin, learning_rate, step_);
+  const optim::Update update = {flat_->values() + begin, gradients + begin,
+                                slots.data(), end - begin, log};
+  optimizer_->ApplyAll(absl::MakeConstSpan(&update, 1), learning_rate, step_);
 }
 
 absl::StatusOr<Outputs> Replica::Predict(const Features& features) {

@@ -16,6 +16,8 @@
 #include "elasticdl/checkpoint/snapshot.h"
 #include "elasticdl/elastic/state_stream.h"
 #include "elasticdl/elastic/watchdog.h"
+#include "elasticdl/keep/kept_reader.h"
+#include "elasticdl/keep/kept_state.h"
 #include "elasticdl/model/loader.h"
 #include "elasticdl/optim.h"
 #include "elasticdl/trace/step_clock.h"
@@ -33,6 +35,8 @@ struct Execution {
   c10::Device device = c10::Device(c10::kCPU);
   // Of forward and loss.
   Precision precision = Precision::kFloat32;
+  // On the CPU, with an optimizer: the state is in memory that others can keep.
+  bool keep = false;
 };
 
 // Runs on the training thread.
@@ -57,8 +61,10 @@ class Replica {
   // checked.
   absl::StatusOr<torch::Tensor> EnqueueGradients(const Batch& batch,
                                                  double scale);
-  // One update with the flat gradients; step() grows by one.
+  // One update with the flat gradients; step() grows by one. The step is
+  // complete with EndStep, when the buffers are those of the step, too.
   void ApplyGradients(double learning_rate);
+  void EndStep();
 
   // Under fp16 the loss is multiplied by this before backward. Whoever
   // multiplies it sets what the step ends with, before ApplyGradients.
@@ -107,7 +113,7 @@ class Replica {
     std::shared_ptr<checkpoint::LiveArrays> arrays;
   };
   LiveView ViewLive(const checkpoint::LiveOptions& options);
-  // Something replaces the state.
+  // Something replaces the state. It is not kept any more, either.
   void GiveUpLive(const std::string& reason);
   // Of parameters, optimizer state and buffers.
   int64_t StateBytes();
@@ -139,6 +145,15 @@ class Replica {
   // Where the time of the training thread goes.
   trace::StepClock& step_clock() { return step_clock_; }
 
+  // ---- the state in memory that outlives the process: replica_kept.cc ----
+  // Null: it is not. Whoever trains says what is to be known of each step.
+  keep::KeptState* kept() { return kept_.get(); }
+  // Where the values that a buffer had after the last step are remembered.
+  torch::Tensor RememberBuffer(const torch::Tensor& buffer) const;
+  // Takes over what a dead process has left, and finishes its last update.
+  // FAILED_PRECONDITION: it is of another model; nothing has changed.
+  absl::Status RestoreKept(const keep::KeptReader& reader);
+
   // ---- the state in pieces: replica_stream.cc ----
   // The ring has so many units; where these are; the rest of State().
   size_t NumUnits() const;
@@ -163,6 +178,15 @@ class Replica {
         execution_(execution) {}
   absl::Status MoveToDevice();
   void FillMirror();
+  // Replica::kept.
+  torch::Tensor NewArray(int64_t floats);
+  void MoveToKept();
+  void SealKept();
+  void StopKeeping(const absl::Status& why);
+  struct Packed;
+  Packed PackedBuffers() const;
+  Packed PackedUntrained() const;
+  absl::Status CheckKept(const keep::KeptReader& reader) const;
   absl::Status SetUpOptimizer();
   // The loss of a batch, which is moved to the device if it is not there.
   absl::StatusOr<torch::Tensor> Loss(const Batch& batch);
@@ -177,6 +201,10 @@ class Replica {
   void ApplyToPart(double learning_rate);
   // Updates [begin, end) of the flat arrays.
   void ApplyTo(size_t begin, size_t end, double learning_rate);
+  // The same with gradients that are elsewhere; `gradients` is of the whole.
+  void ApplyFrom(const float* gradients, size_t begin, size_t end,
+                 double learning_rate, const optim::UndoLog* log = nullptr);
+  size_t UndoBytes() const;
   // With snapshots that are being read.
   void ApplyLive(double learning_rate);
   checkpoint::NamedTensor Variable(const std::string& name,
@@ -188,6 +216,11 @@ class Replica {
   const std::unique_ptr<model::Network> network_;
   const uint64_t seed_;
   const Execution execution_;
+  // The tensors that are in it are the other owners.
+  std::shared_ptr<keep::KeptState> kept_;
+  // There: the buffers, and what is remembered of them.
+  char* kept_buffers_ = nullptr;
+  char* kept_committed_ = nullptr;
   // Of all tensors that State or a checkpoint has.
   HostMirror mirror_;
   // Set when there is an optimizer.

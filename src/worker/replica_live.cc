@@ -51,6 +51,7 @@ Replica::LiveView Replica::ViewLive(const checkpoint::LiveOptions& options) {
 void Replica::GiveUpLive(const std::string& reason) {
   for (const auto& arrays : live_) arrays->GiveUp(reason);
   live_.clear();
+  if (kept_ != nullptr) kept_->Forget();
 }
 
 int64_t Replica::StateBytes() {

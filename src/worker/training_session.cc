@@ -30,6 +30,10 @@ TrainingSession::TrainingSession(Options options, const Deps& deps)
                  options_.load_timeout},
                 replica_),
       last_report_(environment_.clock().Now()) {
+  trainer_.before_update = [this](const elastic::RoundSummary& summary,
+                                  double learning_rate) {
+    PlanKept(summary, learning_rate);
+  };
   if (!replica_.on_cpu()) {
     mover_ = std::make_unique<BatchMover>(replica_.device());
   }
@@ -348,6 +352,7 @@ absl::Status TrainingSession::PassState(const elastic::RoundSummary& summary) {
   // Also if what followed for others broke off.
   if (was_behind && !catch_up_.behind()) {
     has_state_ = true;
+    PublishKept();
     LogInfo("world ", world()->generation, ": level at step ", replica_.step());
     v1::WorkerMessage message;
     message.mutable_caught_up()->set_generation(world()->generation);

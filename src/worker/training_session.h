@@ -49,6 +49,7 @@ struct WorkDone {
 // Runs on the training thread, except where said.
 class TrainingSession {
  public:
+  enum class Halt { kNone, kEvaluation, kOver };
   struct Options {
     int64_t worker_id = 0;
     int64_t minibatch_size = 64;
@@ -66,10 +67,13 @@ class TrainingSession {
     double join_bandwidth = 0;
     // Rank 0 sends histograms of the model after every so many steps; 0: none.
     int64_t histogram_steps = 0;
+    // Whether the members of any world come to a halt after this step.
+    std::function<Halt(int64_t step)> halt_at = [](int64_t) {
+      return Halt::kNone;
+    };
     // If any; must outlive the session.
     elastic::Watchdog* watchdog = nullptr;
   };
-  enum class Halt { kNone, kEvaluation, kOver };
   struct Deps {
     Replica& replica;
     rendezvous::WorldLink& link;
@@ -165,6 +169,12 @@ class TrainingSession {
   // ABORTED: another world has overtaken this one.
   absl::Status StartCold(const rendezvous::World& world,
                          elastic::LoadReport& report);
+  // From what a lost worker has left. DATA_LOSS: it cannot be used.
+  absl::Status StartKept(const rendezvous::World& world);
+  // What is to be known of the state that is kept: of the step that a round
+  // leads to, and of the one at hand.
+  void PlanKept(const elastic::RoundSummary& summary, double learning_rate);
+  void PublishKept();
   absl::StatusOr<elastic::Levelled> BringLevel(
       collective::Communicator& communicator, elastic::LoadReport& report);
   // What the donor tells the master for all members.
@@ -172,7 +182,7 @@ class TrainingSession {
   v1::DonorState MakeDonorState() const;
   absl::Status Adopt(const v1::DonorState& donor);
   void LeaveWorld();
-  void BreakWorld(const absl::Status& status);
+  void BreakWorld(const absl::Status& status, bool kept_unusable = false);
   absl::StatusOr<WorkDone> DoRound(double learning_rate);
   absl::StatusOr<std::vector<WeightedBatch>> TakeBatches(
       elastic::MemberWord& word);
@@ -208,6 +218,7 @@ class TrainingSession {
   // The cold world that its model descends from.
   int64_t lineage_ = 0;
   RecordTotals totals_;
+  keep::Facts facts_;
   int64_t settled_step_ = 0;
   // Rounds of the current world, including those without data.
   int64_t rounds_ = 0;

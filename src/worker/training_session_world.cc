@@ -31,8 +31,9 @@ absl::StatusOr<WorkDone> TrainingSession::EnterWorld() {
   // it is sent to the others.
   if (world.cold) {
     const absl::Status started = StartCold(world, report);
-    if (absl::IsAborted(started)) {
-      BreakWorld(started);
+    const bool unusable = absl::IsDataLoss(started) && !world.kept.empty();
+    if (absl::IsAborted(started) || unusable) {
+      BreakWorld(started, unusable);
       return done;
     }
     ELASTICDL_RETURN_IF_ERROR(started);
@@ -64,6 +65,7 @@ absl::StatusOr<WorkDone> TrainingSession::EnterWorld() {
   ELASTICDL_RETURN_IF_ERROR(trainer_.AcceptBuffers());
   ELASTICDL_RETURN_IF_ERROR(Adopt(donor));
   totals_.EnterWorld(donor.totals(), world);
+  if (!catch_up_.behind()) PublishKept();
   link_.ForgetFormer();
   if (!levelled->world.ok()) {
     BreakWorld(levelled->world);
@@ -146,6 +148,7 @@ absl::Status TrainingSession::StartCold(const rendezvous::World& world,
   stop_reason_.clear();
   has_state_ = false;
   if (world.rank != 0) return absl::OkStatus();
+  if (!world.kept.empty()) return StartKept(world);
   if (!world.restore_from.empty()) {
     // Stop loading for a world that is over: a checkpoint may take minutes.
     const auto progress = [&](int64_t bytes, int64_t total) {
@@ -178,6 +181,62 @@ absl::Status TrainingSession::StartCold(const rendezvous::World& world,
   has_state_ = true;
   fresh_ = false;
   return absl::OkStatus();
+}
+
+absl::Status TrainingSession::StartKept(const rendezvous::World& world) {
+  const auto start = [&]() -> absl::Status {
+    ELASTICDL_RETURN_IF_ERROR(Failpoint("worker.restore_kept"));
+    ELASTICDL_ASSIGN_OR_RETURN(const keep::KeptReader reader,
+                               keep::KeptReader::Open(world.kept));
+    const keep::Facts& facts = reader.facts();
+    if (facts.step != world.cold_step) {
+      return absl::DataLossError(absl::StrCat(
+          "it is of step ", facts.step, ", not of step ", world.cold_step));
+    }
+    ELASTICDL_RETURN_IF_ERROR(replica_.RestoreKept(reader));
+    lineage_ = facts.lineage;
+    return absl::OkStatus();
+  };
+  const absl::Status started = start();
+  // What it was is lost in any case.
+  fresh_ = false;
+  if (!started.ok()) {
+    return absl::DataLossError(absl::StrCat(
+        "the state that a lost worker has left: ", started.message()));
+  }
+  LogInfo("took over the state that a lost worker has left (step ",
+          replica_.step(), ")");
+  // It may have died before it came to a halt, or before anybody heard of it.
+  if (!world.evaluating) halt_ = options_.halt_at(replica_.step());
+  halted_ = halt_ != Halt::kNone;
+  has_state_ = true;
+  return absl::OkStatus();
+}
+
+void TrainingSession::PlanKept(const elastic::RoundSummary& summary,
+                               double learning_rate) {
+  keep::KeptState* const kept = replica_.kept();
+  if (kept == nullptr) return;
+  facts_.step = replica_.step() + 1;
+  facts_.lineage = lineage_;
+  facts_.learning_rate = learning_rate;
+  totals_.List(summary.records, facts_.totals);
+  if (!kept->Plan(facts_)) {
+    LogWarning(
+        "the model's state is not kept in memory: it counts the records "
+        "of ",
+        facts_.totals.size(), " workers");
+  }
+}
+
+void TrainingSession::PublishKept() {
+  keep::KeptState* const kept = replica_.kept();
+  if (kept == nullptr) return;
+  facts_.step = replica_.step();
+  facts_.lineage = lineage_;
+  facts_.learning_rate = 0;
+  totals_.List({}, facts_.totals);
+  kept->Publish(facts_);
 }
 
 v1::DonorState TrainingSession::MakeDonorState() const {
@@ -221,14 +280,17 @@ void TrainingSession::LeaveWorld() {
   catch_up_.LeaveWorld();
 }
 
-void TrainingSession::BreakWorld(const absl::Status& status) {
+void TrainingSession::BreakWorld(const absl::Status& status,
+                                 bool kept_unusable) {
   LeaveWorld();
   link_.Drop("the world is broken here");
   if (world() == nullptr) return;
   const int64_t generation = world()->generation;
   if (!loop_.Failed(generation)) return;
   LogInfo("world ", generation, " is broken: ", status.message());
-  send_(rendezvous::MakeWorldFailed(generation, status));
+  v1::WorkerMessage message = rendezvous::MakeWorldFailed(generation, status);
+  message.mutable_world_failed()->set_kept_unusable(kept_unusable);
+  send_(std::move(message));
 }
 
 }  // namespace elasticdl::worker

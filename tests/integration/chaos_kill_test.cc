@@ -133,6 +133,7 @@ class ChaosKillTest : public ChaosTest {};
 TEST_F(ChaosKillTest, TheOnlyMemberThatIsLevelWhileAnotherCatchesUp) {
   Flags flags = kInPieces;
   flags.push_back("--failpoints=0:stream.give=kill@5");
+  flags.push_back("--keep_state=false");
   const auto job = StartJob(1, flags, "ballast=300000");
   ASSERT_TRUE(WaitForWorld(*job, {0}));
   Scale(*job, 2);
@@ -181,7 +182,8 @@ TEST_F(ChaosKillTest, TheDonorWhileAJoinerIsBroughtLevel) {
 }
 
 TEST_F(ChaosKillTest, TheOnlyDonorTakesTheModelWithIt) {
-  const auto job = StartJob(1, {"--failpoints=0:level.give=kill@3"});
+  const auto job =
+      StartJob(1, {"--keep_state=false", "--failpoints=0:level.give=kill@3"});
   ASSERT_TRUE(WaitForWorld(*job, {0}));
   // Without a step there would be nothing to cut back.
   ASSERT_TRUE(job->WaitUntil("a step", [](const auto& events) {
@@ -242,7 +244,7 @@ TEST_F(ChaosKillTest, ThreeOfFour) {
 }
 
 TEST_F(ChaosKillTest, AllWithoutACheckpointStartAnew) {
-  const auto job = StartJob(3);
+  const auto job = StartJob(3, {"--keep_state=false"});
   ASSERT_TRUE(WaitForWorld(*job, {0, 1, 2}));
   for (const int id : {0, 1, 2}) Signal(*job, id, SIGKILL);
   for (const int id : {0, 1, 2}) ASSERT_TRUE(WaitForLoss(*job, id));
@@ -253,7 +255,8 @@ TEST_F(ChaosKillTest, AllWithoutACheckpointStartAnew) {
 TEST_F(ChaosKillTest, AllGoOnFromTheNewestCheckpoint) {
   const std::string checkpoints = Path("checkpoints");
   const auto job =
-      StartJob(3, {"--checkpoint_steps=10", "--checkpoint_dir=" + checkpoints});
+      StartJob(3, {"--checkpoint_steps=10", "--checkpoint_dir=" + checkpoints,
+                   "--keep_state=false"});
   ASSERT_TRUE(WaitForWorld(*job, {0, 1, 2}));
   Walk();
   ASSERT_TRUE(job->WaitUntil("checkpoint", [](const auto& events) {

@@ -35,6 +35,7 @@ class CheckpointKillTest : public JobTest {
             "--keep_checkpoint_max=1",
             "--checkpoint_dir=" + checkpoints(),
             "--model_params=await=" + checkpoints(),
+            "--keep_state=false",
             "--failpoints=" + failpoints};
   }
 };

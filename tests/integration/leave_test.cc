@@ -171,7 +171,8 @@ TEST_F(LeaveTest, AnotherSavesWhenTheFirstIsKilledInTheSave) {
 // The grace is over before anything is saved.
 TEST_F(LeaveTest, WhatIsNotSavedInTimeIsTrainedAgain) {
   const auto job =
-      StartThree({"--failpoints=0:checkpoint.write=kill;"
+      StartThree({"--keep_state=false",
+                  "--failpoints=0:checkpoint.write=kill;"
                   "1:checkpoint.write=kill;2:checkpoint.write=kill"});
   TermAll(*job);
   for (const int64_t id : {0, 1, 2}) ASSERT_TRUE(WaitForLoss(*job, id));
@@ -182,7 +183,8 @@ TEST_F(LeaveTest, WhatIsNotSavedInTimeIsTrainedAgain) {
 }
 
 TEST_F(LeaveTest, WithoutAFolderForItNothingIsSaved) {
-  const auto job = StartThree({"--checkpoint_dir=", "--checkpoint_steps=0"});
+  const auto job = StartThree(
+      {"--checkpoint_dir=", "--checkpoint_steps=0", "--keep_state=false"});
   TermAll(*job);
   for (const int64_t id : {0, 1, 2}) ASSERT_TRUE(WaitForLoss(*job, id));
   Finish(*job);

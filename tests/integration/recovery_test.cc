@@ -39,6 +39,7 @@ TEST_F(RecoveryTest, KilledWorkerWithoutCheckpointStartsAnew) {
   const auto job = Train(
       "kill", {"--num_epochs=2",
                absl::StrCat("--model_params=gate=", gate, ";gate_step=30"),
+               "--keep_state=false",
                // A failure budget of 0: a kill is none.
                "--relaunch_on_worker_failure=0"});
   const pid_t pid = job->WaitForWorker(0);
@@ -64,7 +65,7 @@ TEST_F(RecoveryTest, KilledWorkerGoesOnFromTheCheckpoint) {
   const auto job =
       Train("kill", {"--num_epochs=2", "--validation_data=" + test_csv(),
                      "--evaluation_steps=10", "--checkpoint_steps=10",
-                     "--checkpoint_dir=" + checkpoints,
+                     "--checkpoint_dir=" + checkpoints, "--keep_state=false",
                      absl::StrCat("--model_params=await=", checkpoints,
                                   ";gate=", gate, ";gate_step=27")});
   const pid_t pid = job->WaitForWorker(0);
@@ -87,7 +88,7 @@ TEST_F(RecoveryTest, TheResultOfAnInterruptedTrainingIsTheSame) {
         name,
         {"--num_epochs=2", "--seed=5", "--validation_data=" + test_csv(),
          "--evaluation_steps=10", "--checkpoint_steps=10",
-         "--checkpoint_dir=" + checkpoints,
+         "--checkpoint_dir=" + checkpoints, "--keep_state=false",
          absl::StrCat("--model_params=await=", checkpoints,
                       interrupt ? ";gate=" + gate : "", ";gate_step=25")});
     if (interrupt) {
@@ -218,11 +219,14 @@ TEST_F(RecoveryTest, WorkerThatIsKilledAtItsStartIsReplaced) {
 TEST_F(RecoveryTest, WorkerThatIsKilledInAnEvaluationIsReplaced) {
   const std::string checkpoints = Path("checkpoints");
   // An evaluation takes six minibatches: it dies in the second one.
-  const auto job = Train(
-      "evaluation", {"--validation_data=" + test_csv(), "--evaluation_steps=10",
-                     "--checkpoint_steps=10", "--checkpoint_dir=" + checkpoints,
-                     "--model_params=await=" + checkpoints,
-                     "--failpoints=worker.evaluate=kill@9"});
+  const auto job =
+      Train("evaluation",
+            {"--validation_data=" + test_csv(), "--evaluation_steps=10",
+             "--checkpoint_steps=10", "--checkpoint_dir=" + checkpoints,
+             "--model_params=await=" + checkpoints,
+             // The model waits for a checkpoint of the step that the
+             // dead worker was saving.
+             "--keep_state=false", "--failpoints=worker.evaluate=kill@9"});
   ASSERT_EQ(job->Wait(), 0) << job->Output();
   EXPECT_THAT(job->Events("worker_lost"), SizeIs(1));
   EXPECT_TRUE(LedgerIsExact(job->audit(), 1));

@@ -41,6 +41,7 @@ class SlowLoadTest : public ChaosTest {
             "--checkpoint_steps=5",
             "--min_workers=2",
             "--load_timeout=2",
+            "--keep_state=false",
             "--failpoints=checkpoint.read=delay(500);level.give=delay(500)"};
   }
 };

@@ -5,6 +5,7 @@
 
 #include <algorithm>
 #include <map>
+#include <set>
 #include <string>
 #include <utility>
 #include <vector>
@@ -1897,6 +1898,116 @@ INSTANTIATE_TEST_SUITE_P(Journal, SuccessionTest, testing::Bool(),
                          [](const auto& info) {
                            return info.param ? "Shortened" : "Whole";
                          });
+
+// ---- states that outlive their workers ----
+
+class FakeKeptStates : public KeptStates {
+ public:
+  void Keep(int64_t, pid_t, int) override {}
+  std::vector<int64_t> Workers() const override {
+    std::vector<int64_t> ids;
+    for (const auto& [id, facts] : kept) ids.push_back(id);
+    return ids;
+  }
+  bool HasEnded(int64_t worker_id) const override {
+    return running.count(worker_id) == 0;
+  }
+  absl::StatusOr<Kept> Look(int64_t worker_id) const override {
+    return Kept{worker_id, absl::StrCat("memory-", worker_id),
+                kept.at(worker_id)};
+  }
+  void Drop(int64_t worker_id) override { kept.erase(worker_id); }
+
+  std::map<int64_t, keep::Facts> kept;
+  std::set<int64_t> running;
+};
+
+class KeptStatesTest : public JobControllerTest {
+ protected:
+  // One worker has reported step 1 with 10 records, and has died at step 3.
+  void LoseWorker() {
+    options_.kept_states = &states_;
+    Start();
+    Attach(1, 0);
+    Commit(1, Tasks(1).at(0), 10);
+    states_.kept[0] = {3, lineage_, 0.1, {{0, 30}}};
+    states_.running = {0};
+    controller_->OnClosed(now_, 1, absl::UnavailableError("stream broken"));
+    id_of_.erase(1);
+    prepared_.clear();
+  }
+  void EndWorker() {
+    states_.running.clear();
+    controller_->OnWorkerEnded(now_, 0, {false, "signal 9 (SIGKILL)"});
+  }
+  int64_t committed() { return controller_->progress().committed_records; }
+
+  FakeKeptStates states_;
+};
+
+TEST_F(KeptStatesTest, TheNextWorkerGoesOnWithIt) {
+  LoseWorker();
+  Attach(2, 1);
+  EXPECT_EQ(prepared_.count(2), 0u) << "the dead one may still write";
+  EndWorker();
+  EXPECT_EQ(committed(), 30);
+  Form();
+  EXPECT_EQ(prepared_[2].kept(), "memory-0");
+  EXPECT_EQ(prepared_[2].cold_step(), 3);
+  EXPECT_THAT(output_.cut_backs, testing::IsEmpty());
+  EXPECT_TRUE(states_.kept.empty());
+  TrainAll(2);
+  EXPECT_EQ(committed(), 100);
+}
+
+TEST_F(KeptStatesTest, WhoDoesNotEndInTimeDoesNotCount) {
+  LoseWorker();
+  Attach(2, 1);
+  now_ = controller_->NextTimer();
+  controller_->OnTimer(now_);
+  Form();
+  EXPECT_EQ(prepared_[2].kept(), "");
+  EXPECT_THAT(output_.cut_backs, testing::ElementsAre(0));
+  TrainAll(2);
+  EXPECT_EQ(committed(), 100);
+}
+
+TEST_F(KeptStatesTest, AnotherLineageIsRefused) {
+  LoseWorker();
+  states_.kept[0].lineage = lineage_ + 1;
+  EndWorker();
+  Attach(2, 1);
+  EXPECT_EQ(prepared_[2].kept(), "");
+  EXPECT_THAT(output_.cut_backs, testing::ElementsAre(0));
+  EXPECT_THAT(output_.messages, testing::Contains(HasSubstr("cannot be used")));
+}
+
+TEST_F(KeptStatesTest, WhatCannotBeUsedIsRolledBack) {
+  LoseWorker();
+  EndWorker();
+  v1::WorkerMessage hello;
+  hello.mutable_hello()->set_worker_id(1);
+  Say(2, hello);
+  v1::WorkerMessage ready;
+  ready.mutable_ready();
+  Say(2, ready);
+  const auto prepares = output_.Take(2, v1::MasterMessage::kPrepare);
+  ASSERT_EQ(prepares.size(), 1u);
+  EXPECT_EQ(prepares[0].prepare().kept(), "memory-0");
+  v1::WorkerMessage failed;
+  failed.mutable_world_failed()->set_generation(
+      prepares[0].prepare().generation());
+  failed.mutable_world_failed()->set_kept_unusable(true);
+  id_of_[2] = 1;
+  Say(2, failed);
+  now_ += absl::Seconds(1);
+  controller_->OnTimer(now_);
+  Form();
+  EXPECT_EQ(prepared_[2].kept(), "");
+  EXPECT_THAT(output_.cut_backs, testing::ElementsAre(0));
+  TrainAll(2);
+  EXPECT_EQ(committed(), 100);
+}
 
 }  // namespace
 }  // namespace elasticdl::master

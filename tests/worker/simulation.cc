@@ -37,8 +37,8 @@ std::string SimulationOptions::ToString() const {
       " global_batch_size=", global_batch_size, " max_step=", max_step,
       " stop_after=", stop_after, " background_joins=", background_joins,
       " join_bandwidth=", join_bandwidth, " live_saves=", live_saves,
-      " kills=", kills, " leaves=", leaves, " joins=", joins,
-      " master_deaths=", master_deaths, " flaps=", flaps,
+      " keep_state=", keep_state, " kills=", kills, " leaves=", leaves,
+      " joins=", joins, " master_deaths=", master_deaths, " flaps=", flaps,
       " slow_times=", slow_times, " failed_saves=", failed_saves,
       " slow_saves=", slow_saves, " failed_connections=", failed_connections);
 }
@@ -78,6 +78,12 @@ void Simulation::StartMaster() {
   job.set_global_batch_size(options_.global_batch_size);
   job.set_background_join_bytes(options_.background_joins ? 1 : 0);
   job.set_join_bandwidth(options_.join_bandwidth);
+  job.set_keep_state(options_.keep_state);
+  if (options_.keep_state) {
+    // What the master before has kept is gone with it.
+    kept_ = std::make_unique<SimKeptStates>(*this);
+    options.kept_states = kept_.get();
+  }
   if (options_.checkpoint_steps > 0) {
     job.set_checkpoint_dir(kDisk);
     job.set_checkpoint_steps(options_.checkpoint_steps);
@@ -224,6 +230,9 @@ void Simulation::DeliverToWorker(Worker& worker) {
               // What it exports at the end of training counts, whatever
               // happens to it afterwards.
               if (message.has_task_done()) KeepWeights(worker);
+              if (message.has_ready() && message.ready().has_kept_fd()) {
+                worker.memory = Fd(dup(message.ready().kept_fd()));
+              }
               const bool alive =
                   worker.actor == nullptr || !worker.actor->killed();
               if (alive && worker.stream_open && worker.welcome) {

@@ -43,6 +43,8 @@ struct SimulationOptions {
   double join_bandwidth = 0;
   // Models are not copied before they are saved, but read while they change.
   bool live_saves = false;
+  // States outlive their workers.
+  bool keep_state = false;
   // How often each happens, of 100,000 actions, and how many faults there are
   // at most: after them the job must come to its end.
   int kills = 0;
@@ -77,6 +79,8 @@ struct SimulationReport {
   int cut_backs = 0;
   // Members that got the state while others trained.
   int caught_up = 0;
+  // Worlds that were to begin with the state of a lost worker.
+  int kept = 0;
   int worlds = 0;
   int checkpoints = 0;
   int failed_saves = 0;
@@ -100,6 +104,7 @@ class Simulation : public master::WorkerPort, public master::JobObserver {
  private:
   class SimClock;
   class SimEnvironment;
+  class SimKeptStates;
   class SimQueue;
   class SimSaver;
   struct Worker;
@@ -210,6 +215,7 @@ class Simulation : public master::WorkerPort, public master::JobObserver {
   std::vector<v1::JournalRecord> journal_;
   // Before the record after so many more, the master dies; 0 = it does not.
   int records_to_death_ = 0;
+  std::unique_ptr<SimKeptStates> kept_;
   std::unique_ptr<master::JobController> controller_;
   // Looking for checkpoints, as the controller asked.
   master::CheckpointStore store_;

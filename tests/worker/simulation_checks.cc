@@ -46,6 +46,7 @@ void Simulation::Send(const std::vector<ConnectionId>& connections,
   if (message.has_ledger()) {
     delivery.trained = std::make_shared<const TrainedSet>(Audit());
   }
+  if (!message.prepare().kept().empty()) ++report_.kept;
   delivery.message = std::move(message);
   for (const ConnectionId connection : connections) {
     for (const auto& worker : workers_) {

@@ -30,6 +30,7 @@ void Add(SimulationReport& all, const SimulationReport& one) {
   all.master_deaths += one.master_deaths;
   all.cut_backs += one.cut_backs;
   all.caught_up += one.caught_up;
+  all.kept += one.kept;
   all.worlds += one.worlds;
   all.checkpoints += one.checkpoints;
   all.failed_saves += one.failed_saves;
@@ -62,6 +63,7 @@ SimulationReport RunSeeds(
       options.join_bandwidth = static_cast<double>(more() % 20) * 5000;
     }
     options.live_saves = more() % 2 == 0;
+    if (more() % 3 == 0) options.keep_state = true;
     Simulation simulation(options);
     const absl::Status status = simulation.Run();
     EXPECT_TRUE(status.ok()) << status.message();
@@ -74,12 +76,13 @@ SimulationReport RunSeeds(
       "%u schedules from seed %u, %.0f per second: %lld actions, %lld "
       "messages, %d worlds, %d kills, %d leaves, %d joins, %d deaths of the "
       "master, %d cut backs, %d checkpoints, %d failed and %d slow saves, %d "
-      "evaluations, %d early ends, %d caught up, %d live saves\n",
+      "evaluations, %d early ends, %d caught up, %d live saves, %d kept "
+      "states\n",
       done, first_seed, done / seconds, static_cast<long long>(all.actions),
       static_cast<long long>(all.messages), all.worlds, all.kills, all.leaves,
       all.joins, all.master_deaths, all.cut_backs, all.checkpoints,
       all.failed_saves, all.slow_saves, all.evaluations, all.early_ends,
-      all.caught_up, all.live_saves);
+      all.caught_up, all.live_saves, all.kept);
   return all;
 }
 
@@ -105,6 +108,27 @@ TEST(SimulationTest, Kills) {
       [](SimulationOptions& options, std::mt19937&) { options.kills = 500; });
   ExpectSome(all.kills);
   ExpectSome(all.cut_backs);
+}
+
+// Whoever dies, and if it is everybody: no step is lost.
+TEST(SimulationTest, KillsWithKeptStates) {
+  const SimulationReport all =
+      RunSeeds([](SimulationOptions& options, std::mt19937& random) {
+        options.workers = 1 + static_cast<int>(random() % 3);
+        options.keep_state = true;
+        options.kills = 900;
+        options.most_faults = 25;
+        options.joins = static_cast<int>(random() % 2) * 200;
+        options.checkpoint_steps = static_cast<int64_t>(random() % 6);
+        options.evaluation_steps = static_cast<int64_t>(random() % 8);
+        if (random() % 4 == 0) {
+          options.global_batch_size =
+              options.minibatch_size * (1 + static_cast<int64_t>(random() % 6));
+        }
+        if (random() % 5 == 0) options.max_step = 10;
+      });
+  ExpectSome(all.kept);
+  EXPECT_EQ(all.cut_backs, 0);
 }
 
 TEST(SimulationTest, KillsWithCheckpointsAndEvaluations) {

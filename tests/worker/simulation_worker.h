@@ -2,6 +2,10 @@
 // and a network.
 #pragma once
 
+#include <fcntl.h>
+#include <unistd.h>
+
+#include <algorithm>
 #include <deque>
 #include <functional>
 #include <limits>
@@ -15,6 +19,9 @@
 #include "absl/strings/str_cat.h"
 #include "elasticdl/checkpoint/late_ledger.h"
 #include "elasticdl/checkpoint/live_arrays.h"
+#include "elasticdl/common/file.h"
+#include "elasticdl/common/status.h"
+#include "elasticdl/keep/kept_reader.h"
 #include "environment.h"
 #include "simulation.h"
 
@@ -109,6 +116,8 @@ struct Simulation::Worker {
   std::optional<int> exit_code;
   std::string end_reason;
   bool pod_end_told = false;
+  // A descriptor of its state, as /proc would give it while the process lives.
+  Fd memory;
   std::vector<float> last_weights;
 };
 
@@ -154,6 +163,46 @@ class Simulation::SimSaver : public checkpoint::Saver {
  private:
   Simulation& simulation_;
   Worker& worker_;
+};
+
+class Simulation::SimKeptStates : public master::KeptStates {
+ public:
+  explicit SimKeptStates(Simulation& simulation) : simulation_(simulation) {}
+  void Keep(int64_t worker_id, pid_t, int) override {
+    Worker* const worker = Find(worker_id);
+    if (worker != nullptr && worker->memory.valid()) {
+      kept_[worker_id] = Fd(dup(worker->memory.get()));
+    }
+  }
+  std::vector<int64_t> Workers() const override {
+    std::vector<int64_t> ids;
+    for (const auto& [id, memory] : kept_) ids.push_back(id);
+    return ids;
+  }
+  bool HasEnded(int64_t worker_id) const override {
+    const Worker* const worker = Find(worker_id);
+    return worker == nullptr || worker->ended;
+  }
+  absl::StatusOr<Kept> Look(int64_t worker_id) const override {
+    const auto found = kept_.find(worker_id);
+    if (found == kept_.end()) return absl::NotFoundError("nothing is kept");
+    ELASTICDL_ASSIGN_OR_RETURN(const keep::KeptReader reader,
+                               keep::KeptReader::Open(found->second));
+    return Kept{worker_id, absl::StrCat("/proc/self/fd/", found->second.get()),
+                reader.facts()};
+  }
+  void Drop(int64_t worker_id) override { kept_.erase(worker_id); }
+
+ private:
+  Worker* Find(int64_t worker_id) const {
+    for (const auto& worker : simulation_.workers_) {
+      if (worker->id == worker_id) return worker.get();
+    }
+    return nullptr;
+  }
+
+  Simulation& simulation_;
+  std::map<int64_t, Fd> kept_;
 };
 
 class SimSource : public MinibatchSource {

@@ -27,6 +27,8 @@ struct World {
   bool cold = false;
   std::string restore_from;
   int64_t cold_step = 0;
+  // Where rank 0 of a cold world finds the state; empty = `restore_from`.
+  std::string kept;
   std::vector<int64_t> unsettled;
   int64_t saved_step = -1;
   bool last = false;

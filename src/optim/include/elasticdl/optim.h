@@ -4,6 +4,7 @@
 // elsewhere.
 #pragma once
 
+#include <atomic>
 #include <cstddef>
 #include <cstdint>
 #include <map>
@@ -58,12 +59,31 @@ OptimizerSpec RmsProp(double lr = 0.01, double alpha = 0.99,
 
 class Formulas;
 
+// So that an update that breaks off in the middle can be finished, by whoever
+// has the arrays and the log: before some elements change, their old values go
+// to the log. A process that is killed has carried out all stores before an
+// instruction and none after it; so stores only have to be in order.
+struct UndoLog {
+  // The old values of so many elements are in the log at a time.
+  static constexpr size_t kFloats = 64;
+  // Room for kFloats of each array: param, then the slots.
+  float* old_values;
+  // 2 * place + 1: the elements from `place` on, `*count` of them, may have
+  // changed; their old values are in the log. 2 * place: none from there on
+  // has. All before are updated. Places are counted from `base` on.
+  std::atomic<uint64_t>* progress;
+  std::atomic<uint64_t>* count;
+  size_t base;
+};
+
 // An array to update, with its gradient and its slots; all have n elements.
 struct Update {
   float* param;
   const float* grad;
   float* const* slots;
   size_t n;
+  // Null = the update cannot be finished by others.
+  const UndoLog* log = nullptr;
 };
 
 // The arithmetic of one optimizer. Thread-safe: it has only constants; the

@@ -106,6 +106,7 @@ struct JobFlags {
   double step_timeout = 300;
   double load_timeout = 120;
   double background_join_mb = 4;
+  bool keep_state = true;
   double join_bandwidth_mb = 0;
   double worker_start_timeout = 120;
   double master_timeout = 0;
