@@ -468,7 +468,8 @@ absl::Time JobController::NextTimer() const {
   absl::Time next = watched ? tasks_.NextExpiry() : absl::InfiniteFuture();
   next = std::min({next, MembershipTimer(), resumption_.deadline(),
                    departed_.next_deadline()});
-  if (ChoosesHeritage()) next = std::min(next, heritage_->deadline);
+  if (ChoosesHeritage() && !ending_.has_value())
+    next = std::min(next, heritage_->deadline);
   if (StopHasDeadline()) next = std::min(next, stopping_->deadline);
   const bool trains =
       !ending_.has_value() && !stopping_.has_value() && !resumption_.waiting();

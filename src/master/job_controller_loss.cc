@@ -46,6 +46,10 @@ void JobController::OnWorkerEnded(absl::Time now, int64_t worker_id,
     registry_.Remove(connection);
     if (!expected) Depart(now, worker_id, loss, end.reason);
   }
+  // One that was released has its memory until it ends.
+  if (!heritage_.has_value() && HasWorld() && membership().HasLevelMember()) {
+    DropOrphans();
+  }
   Advance(now);
 }
 
@@ -67,7 +71,8 @@ void JobController::Depart(absl::Time now, int64_t worker_id,
     return;
   }
   const bool had_level = membership().HasLevelMember();
-  if (options_.kept_states != nullptr && !membership().IsLevel(worker_id)) {
+  if (options_.kept_states != nullptr && !membership().IsLevel(worker_id) &&
+      !ChoosesHeritage()) {
     options_.kept_states->Drop(worker_id);
   }
   const auto decisions = membership().Lost(now, worker_id, reason);

@@ -90,6 +90,7 @@ void JobController::OnLevel(absl::Time now, const Worker& worker,
   Execute(now, /*had_level=*/true, decisions);
   just_settled_ = false;
   FinishDeparted(now);
+  if (!heritage_.has_value()) DropOrphans();
 }
 
 void JobController::OnCaughtUp(absl::Time now, const Worker& worker,
@@ -166,8 +167,9 @@ std::string JobController::Activity() const {
 
 void JobController::Prepare(absl::Time now,
                             const MembershipDecision& decision) {
-  // A state that no world could begin with so often is given up.
-  constexpr int kMostWorlds = 5;
+  // A state that no world could begin with so often is given up. Each member
+  // that is killed on the way counts, too.
+  constexpr int kMostWorlds = 30;
   if (decision.cold && heritage_.has_value() &&
       heritage_->worlds >= kMostWorlds) {
     GiveUpHeritage(now, absl::StrCat(kMostWorlds, " worlds failed with it"));

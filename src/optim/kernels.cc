@@ -348,21 +348,45 @@ void ApplyFtrl(const FtrlConstants& c, const Arrays& a) {
   HWY_DYNAMIC_DISPATCH(Ftrl)(c, a);
 }
 
-void ApplyFtrlAnyPower(const FtrlConstants& c, const Arrays& a) {
+namespace {
+
+void FtrlAnyPowerStep(const FtrlConstants& c, const Arrays& a, size_t i) {
   float* const accumulator = a.slots[0];
   float* const linear = a.slots[1];
+  float& p = a.param[i];
+  const float fresh = accumulator[i] + a.grad[i] * a.grad[i];
+  const float root = std::pow(fresh, c.power);
+  const float sigma = (root - std::pow(accumulator[i], c.power)) * c.inverse_lr;
+  linear[i] += a.grad[i] + c.two_l2_shrinkage * p - sigma * p;
+  const float quadratic = root * c.inverse_lr + c.two_l2;
+  p = std::fabs(linear[i]) > c.l1
+          ? (std::copysign(c.l1, linear[i]) - linear[i]) / quadratic
+          : 0.0f;
+  accumulator[i] = fresh;
+}
+
+}  // namespace
+
+// std::pow takes so long that the log need not be fast.
+void ApplyFtrlAnyPower(const FtrlConstants& c, const Arrays& a) {
+  if (a.log == nullptr) {
+    for (size_t i = 0; i < a.n; ++i) FtrlAnyPowerStep(c, a, i);
+    return;
+  }
+  const UndoLog& log = *a.log;
+  const auto mark = [](std::atomic<uint64_t>& word, uint64_t value) {
+    std::atomic_signal_fence(std::memory_order_seq_cst);
+    word.store(value, std::memory_order_relaxed);
+    std::atomic_signal_fence(std::memory_order_seq_cst);
+  };
+  mark(*log.count, 1);
   for (size_t i = 0; i < a.n; ++i) {
-    float& p = a.param[i];
-    const float fresh = accumulator[i] + a.grad[i] * a.grad[i];
-    const float root = std::pow(fresh, c.power);
-    const float sigma =
-        (root - std::pow(accumulator[i], c.power)) * c.inverse_lr;
-    linear[i] += a.grad[i] + c.two_l2_shrinkage * p - sigma * p;
-    const float quadratic = root * c.inverse_lr + c.two_l2;
-    p = std::fabs(linear[i]) > c.l1
-            ? (std::copysign(c.l1, linear[i]) - linear[i]) / quadratic
-            : 0.0f;
-    accumulator[i] = fresh;
+    log.old_values[0] = a.param[i];
+    log.old_values[UndoLog::kFloats] = a.slots[0][i];
+    log.old_values[2 * UndoLog::kFloats] = a.slots[1][i];
+    mark(*log.progress, (log.base + i) << 1 | 1);
+    FtrlAnyPowerStep(c, a, i);
+    mark(*log.progress, (log.base + i + 1) << 1);
   }
 }
 

@@ -171,6 +171,10 @@ void Replica::EndStep() {
 // ---- taking over ----
 
 absl::Status Replica::CheckKept(const keep::KeptReader& reader) const {
+  if (!on_cpu()) {
+    return absl::FailedPreconditionError(
+        "a state in memory is for workers on the CPU");
+  }
   const size_t num_slots = slot_pointers_.size();
   const size_t floats = flat_->size();
   bool same =

@@ -246,7 +246,8 @@ INSTANTIATE_TEST_SUITE_P(
     Optimizers, ReplicaKeptTest,
     testing::Values("SGD(lr=0.1)", "SGD(lr=0.1,momentum=0.9,nesterov=1)",
                     "Adam(lr=0.01)", "Adam(lr=0.01,amsgrad=1)", "Ftrl(lr=0.1)",
-                    "SGD(lr=0.1,global_clipnorm=1)"),
+                    "Ftrl(lr=0.1,learning_rate_power=-0.7)", "RMSprop(lr=0.01)",
+                    "Adagrad(lr=0.1)", "SGD(lr=0.1,global_clipnorm=1)"),
     [](const auto& info) { return "Number" + std::to_string(info.index); });
 
 TEST(ReplicaKeptRefusalTest, AnotherModelIsRefused) {

@@ -1,5 +1,5 @@
-// Executes one run of an experiment: starts its jobs, applies the actions of the
-// trace, measures.
+// Executes one run of an experiment: starts its jobs, applies the actions of
+// the trace, measures.
 #pragma once
 
 #include <string>
