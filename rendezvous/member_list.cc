@@ -82,9 +82,8 @@ absl::Status MemberListReader::Decode(v1::Prepare& prepare) {
   prepare.clear_list();
   if (list.base() != 0 && list.base() != generation_) {
     return absl::FailedPreconditionError(absl::StrCat(
-        "the members of world ", prepare.generation(), " are told by those of ",
-        list.base(), ", but the last that were told here are those of ",
-        generation_));
+        "the member list of world ", prepare.generation(), " builds on world ",
+        list.base(), ", but the last one received is of world ", generation_));
   }
   std::vector<v1::Member> members;
   if (list.base() != 0) {

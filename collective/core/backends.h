@@ -39,8 +39,8 @@ absl::StatusOr<std::unique_ptr<Connector>> BeginMpi(
     const WorldSpec& world, const std::string& host,
     std::shared_ptr<MpiUniverse> universe, std::unique_ptr<Connector> other);
 
-// What `other` makes, and NCCL beside it if all members have a GPU of their
-// own. This member has none if `runtime` is null.
+// The world that `other` makes, with NCCL in addition if every member has its
+// own GPU. This member has none if `runtime` is null.
 absl::StatusOr<std::unique_ptr<Connector>> BeginNccl(
     const WorldSpec& world, const std::string& host,
     std::shared_ptr<NcclRuntime> runtime, std::unique_ptr<Connector> other);

@@ -1,5 +1,5 @@
-// What moves bytes between one member of a world and the others. The algorithms
-// on top of it are in mesh_communicator.h.
+// Moves bytes between one member of a world and the others. The algorithms on
+// top of it are in mesh_communicator.h.
 #pragma once
 
 #include <cstddef>
@@ -22,8 +22,8 @@ struct MeshReceive {
   size_t bytes;
 };
 
-// What goes around a ring, in the order in which it is sent and comes in. Both
-// neighbours have the same pieces.
+// The data that goes around a ring, in the order in which it is sent and
+// received. Both neighbours have the same pieces.
 struct MeshFlow {
   struct Out {
     const char* data;

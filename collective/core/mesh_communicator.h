@@ -1,4 +1,4 @@
-// Collectives between members that send to each other.
+// Collectives over a Mesh: members send messages to each other.
 #pragma once
 
 #include <cstddef>
@@ -14,7 +14,7 @@
 
 namespace elasticdl::collective {
 
-// In a full mesh, small data is sent directly from each member to each other,
+// In a full mesh, small data is sent directly from every member to every other;
 // in a larger world along trees and by recursive doubling, for which the peers
 // of topology.h are enough. Large data goes around a ring. Every call returns
 // only after all members have entered it.

@@ -60,7 +60,7 @@ absl::Status MpiMesh::Greet(Deadline& deadline) {
   if (absl::IsDeadlineExceeded(status) &&
       deadline.Left() > absl::ZeroDuration()) {
     universe_->Lose(absl::UnavailableError(
-        "MPI does not deliver messages any more; going on without MPI"));
+        "MPI no longer delivers messages; continuing without MPI"));
     return AsAborted(status);
   }
   ELASTICDL_RETURN_IF_ERROR(status);

@@ -36,11 +36,11 @@ class MpiMesh final : public Mesh, private MemberWatch::Sleeper {
 
  private:
   void Wake() override { universe_->thread().Wake(); }
-  // Every member sends each other one a message over MPI. After a death a
-  // survivor may get nothing any more, from nobody, without an error; most
-  // likely the dead process was writing into its queue in shared memory. A new
-  // world follows each death, so this finds it. Not done while the world is
-  // made, because others may still need their MPI thread for the world before.
+  // Every member sends a message to every other one over MPI. After a death a
+  // survivor may no longer receive anything, without an error; most likely the
+  // dead process was writing into its queue in shared memory. A new world
+  // follows each death, so this detects it. Not done while the world is formed,
+  // because others may still need their MPI thread for the previous world.
   absl::Status Greet(Deadline& deadline);
   absl::Status Run(const std::vector<MeshSend>& sends,
                    const std::vector<Incoming>& receives, Deadline& deadline);

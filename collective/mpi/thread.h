@@ -1,5 +1,5 @@
-// The thread that makes all calls into MPI. It can be given up when a call does
-// not return.
+// The thread that makes all calls into MPI. It can be abandoned when a call
+// does not return.
 #pragma once
 
 #include <atomic>
@@ -20,7 +20,7 @@ class MpiThread {
   struct State;
 
  public:
-  // A call into MPI that nobody wants the result of any more is given up after
+  // A call into MPI whose result is no longer needed is abandoned after
   // `patience`, and one that should return at once after four times that.
   explicit MpiThread(absl::Duration patience);
   // Waits for the thread, unless it was given up.

@@ -34,8 +34,8 @@ class MpiUniverse {
 
   // MPI cannot be used any more.
   void Lose(const absl::Status& why);
-  // An operation failed although nobody is known to have died. Once may be the
-  // first sign of a death; twice without a success between is MPI's fault.
+  // An operation failed although no death is known. One failure may be the
+  // first sign of a death; two without a success in between are blamed on MPI.
   void NoteFailure(const absl::Status& why);
   void NoteSuccess() {
     if (failures_.load(std::memory_order_relaxed) != 0) failures_.store(0);

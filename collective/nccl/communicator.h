@@ -1,5 +1,4 @@
-// A world with NCCL for the memory of GPUs, beside a communicator for that of
-// hosts.
+// A world with NCCL for GPU memory and another communicator for host memory.
 #pragma once
 
 #include <functional>

@@ -40,7 +40,7 @@ struct ElasticdlNcclFacts {
 };
 
 // No call waits for another member except `abort`, which may wait for all of
-// them, or for ever. A world is used by one thread at a time, `abort` included;
+// them, or forever. A world is used by one thread at a time, `abort` included;
 // events may be asked for by any thread. After a result that is an error,
 // `describe` tells the calling thread what it was.
 struct ElasticdlNcclTable {

@@ -1,4 +1,4 @@
-// NCCL in this process, and the worlds that it has not finished with.
+// NCCL in this process, and the worlds that were left but have not ended.
 #pragma once
 
 #include <atomic>

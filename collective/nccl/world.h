@@ -1,4 +1,4 @@
-// A communicator of NCCL, from its birth to its end.
+// An NCCL communicator, from its creation to its abort.
 #pragma once
 
 #include <cstddef>
@@ -18,11 +18,11 @@
 
 namespace elasticdl::collective {
 
-// NCCL itself notices a death late or never, and never ends an operation whose
-// peer has gone. So the watch tells when the world ends, whoever waits polls,
-// and a thread aborts the communicator as soon as the world has ended here, as
-// it does on every member that is left. Should the abort not return, the
-// process kills itself.
+// NCCL detects a death late or never, and never ends an operation whose peer is
+// dead. So the watch detects the end of the world, waits are loops that poll,
+// and a thread aborts the communicator as soon as the world has ended on this
+// member, as on every survivor. If the abort does not return, the process kills
+// itself.
 //
 // Thread-safe; AllReduce is called by one thread at a time.
 class NcclWorld final : private MemberWatch::Sleeper {
@@ -46,8 +46,8 @@ class NcclWorld final : private MemberWatch::Sleeper {
                          DeviceEvent event, Deadline& deadline);
   absl::Status Wait(DeviceEvent event, Deadline& deadline);
 
-  // Ends the world if it has not ended, and returns when nothing of it is on
-  // the device any more.
+  // Ends the world if it has not ended, and returns when nothing of it is left
+  // on the device.
   void End(const absl::Status& why);
   // The others may still need what this member has enqueued. Returns at once;
   // the world ends when all others have left it too, or after a while.

@@ -1,4 +1,4 @@
-// Notices at once when the process of another member ends.
+// Detects at once when the process of another member ends.
 #pragma once
 
 #include <cstdint>
@@ -14,7 +14,7 @@
 
 namespace elasticdl::collective {
 
-// A process, told apart from a later one with the same number.
+// A process, distinguished from a later one with the same pid.
 struct ProcessId {
   int32_t pid = 0;
   // Clock ticks since boot.
@@ -29,9 +29,9 @@ struct WatchedProcess {
   LifeSign sign;
 };
 
-// Two threads sleep until a process ends: one learns from the life sign that it
-// was killed, the other from its pidfd, some milliseconds later, that it has
-// ended in whatever way. Thread-compatible.
+// Two threads wait until a process ends: the life sign shows one that it was
+// killed; some milliseconds later its pidfd shows the other that it has ended
+// in any way. Thread-compatible.
 class DeathWatch {
  public:
   // `died` is called with the rank, by one of the watch's threads and perhaps

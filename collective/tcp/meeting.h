@@ -1,5 +1,5 @@
-// Where the members of a world meet, for backends whose data takes another way
-// than our sockets.
+// Connects the members of a world, for backends whose data does not go over our
+// sockets.
 #pragma once
 
 #include <memory>

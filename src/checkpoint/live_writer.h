@@ -1,4 +1,4 @@
-// Writes the tensors of a snapshot whose arrays change meanwhile.
+// Writes the tensors of a snapshot while training changes its arrays.
 #pragma once
 
 #include <cstdint>
@@ -10,9 +10,9 @@
 
 namespace elasticdl::checkpoint::internal {
 
-// Parameters and slots are read side by side, in the order in which an
-// optimizer changes them: so little has to be put aside. All is read before the
-// disk is waited for. CANCELLED if the snapshot was given up, or there will be
+// Parameters and slots are read in parallel, in the order in which an optimizer
+// changes them, so that little has to be put aside. Everything is read before
+// waiting for the disk. CANCELLED if the snapshot was dropped, or there will be
 // no ledger for it.
 absl::Status WriteLive(const std::string& folder, const Snapshot& snapshot,
                        int64_t max_bytes, Manifest& manifest);

@@ -1,4 +1,4 @@
-// Embedding tables cut into what goes into one file, and put together again.
+// Splits embedding tables into pieces for files, and joins them again.
 #pragma once
 
 #include <cstddef>

@@ -144,7 +144,7 @@ void JobChoice::AddTo(flags::FlagSet* set, bool with_name) {
   set->Add("namespace", &name_space,
            flags::Info(
                kGroup,
-               "On the cluster, in this namespace. Without it local jobs come "
+               "Look on the cluster, in this namespace; otherwise local jobs "
                "first.")
                .Value("NAME")
                .Check([](const std::string& text) {
@@ -204,7 +204,7 @@ int ScaleCommand(const std::vector<std::string>& args, const JobFinder& find) {
   set.Add("num_ps_pods", &num_servers,
           flags::Info(kGroup,
                       "The new number of parameter servers. Parts of the model "
-                      "move to them while training goes on.")
+                      "move to them while training continues.")
               .Min(1)
               .Max(kMaxParameterServers));
   if (const int code = set.ParseOrExitCode(args); code >= 0) return code;
@@ -260,7 +260,7 @@ int LogsCommand(const std::vector<std::string>& args, const JobFinder& find) {
   LogRequest request;
   std::vector<std::string> pods;
   set.Add("follow", &request.follow,
-          flags::Info(kGroup, "Go on until the job has ended."));
+          flags::Info(kGroup, "Follow until the job has ended."));
   set.Add("previous", &request.previous,
           flags::Info(kGroup, "Show the logs of the previous run."));
   set.Add("pod", &request.pod,

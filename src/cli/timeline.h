@@ -1,4 +1,4 @@
-// elasticdl timeline: what a job's --timeline file says.
+// elasticdl timeline: summarizes a job's --timeline file.
 #pragma once
 
 #include <string>

@@ -58,7 +58,7 @@ std::string KubernetesKey(const std::string& key) {
 
 absl::Status MergeStrings(const std::string& where, const Json& value,
                           Json* target) {
-  if (!value.is_object()) return Bad(where, ": want an object of strings");
+  if (!value.is_object()) return Bad(where, ": expected an object of strings");
   for (const auto& [key, one] : value.items()) {
     if (!one.is_string() && !one.is_null()) {
       return Bad(where, ": '", key, "' must be a string, not ", JsonText(one));
@@ -82,7 +82,8 @@ absl::Status AddEnv(const std::string& where, const Json& value,
     return absl::OkStatus();
   }
   if (!value.is_array()) {
-    return Bad(where, ": want [{\"name\": …, \"value\": …}] or {NAME: VALUE}");
+    return Bad(where,
+               ": expected [{\"name\": …, \"value\": …}] or {NAME: VALUE}");
   }
   for (const Json& variable : value) {
     if (!variable.is_object() || !variable.contains("name") ||
@@ -96,7 +97,7 @@ absl::Status AddEnv(const std::string& where, const Json& value,
 
 // Adds the elements of a list to one that may be there.
 absl::Status Append(const std::string& where, const Json& value, Json* list) {
-  if (!value.is_array()) return Bad(where, ": want a list");
+  if (!value.is_array()) return Bad(where, ": expected a list");
   if (!list->is_array()) *list = Json::array();
   list->insert(list->end(), value.begin(), value.end());
   return absl::OkStatus();
@@ -104,7 +105,7 @@ absl::Status Append(const std::string& where, const Json& value, Json* list) {
 
 absl::Status PatchContainer(const std::string& where, const Json& value,
                             Json* container) {
-  if (!value.is_object()) return Bad(where, ": want an object");
+  if (!value.is_object()) return Bad(where, ": expected an object");
   for (const auto& [key, part] : value.items()) {
     const std::string here = absl::StrCat(where, ".", key);
     if (key == "env") {
@@ -133,7 +134,7 @@ absl::Status PatchPodField(const std::string& where, const std::string& key,
                "to patch it");
   }
   if (key == "metadata" || key == "spec") {
-    if (!value.is_object()) return Bad(where, ": want an object");
+    if (!value.is_object()) return Bad(where, ": expected an object");
     if (value.contains("containers")) {
       return PatchPodField(where, "containers", value, pod);
     }
@@ -185,14 +186,14 @@ Json WithKubernetesKeys(const Json& value) {
 }
 
 absl::Status ApplyClusterSpec(const Json& spec, JobObjects* objects) {
-  if (!spec.is_object()) return Bad("cluster_spec: want an object");
+  if (!spec.is_object()) return Bad("cluster_spec: expected an object");
   for (const auto& [key, part] : spec.items()) {
     if (!IsOneOf(key, {"pod_spec", "master_pod_spec", "worker_pod_spec",
                        "ps_pod_spec", "service_spec"})) {
       return Bad("cluster_spec: '", key, "' is not one of pod_spec, ",
                  "master_pod_spec, worker_pod_spec, ps_pod_spec, service_spec");
     }
-    if (!part.is_object()) return Bad(key, ": want an object");
+    if (!part.is_object()) return Bad(key, ": expected an object");
   }
   const struct {
     const char* key;

@@ -1,5 +1,6 @@
-// Buffers for decompressed chunks that come back when the last user is done:
-// fresh memory of this size would be mapped, zeroed and unmapped every time.
+// Reusable buffers for decompressed chunks, returned when the last user is
+// done: new memory of this size would be mapped, zeroed and unmapped every
+// time.
 #pragma once
 
 #include <stdlib.h>

@@ -1,4 +1,4 @@
-// One line of an event log or audit, of which nothing is taken for granted.
+// One line of an event log or audit; its content is not trusted.
 #pragma once
 
 #include <cstdint>

@@ -97,7 +97,7 @@ void AddData(JobCommand command, JobFlags* f, FlagSet* set) {
   set->Add("data_reader_params", &f->data_reader_params,
            Info(kData,
                 "Arguments of the data reader: k=v;k=v, e.g. "
-                "reader_type=CSV;label_col=y.")
+                "reader_type=CSV;sep=tab.")
                .Value("PARAMS")
                .Check(CheckReaderParams));
   set->Add("minibatch_size", &f->minibatch_size,
@@ -105,9 +105,7 @@ void AddData(JobCommand command, JobFlags* f, FlagSet* set) {
                .Min(1)
                .Max(kMaxRecordsPerStep));
   set->Add("num_minibatches_per_task", &f->num_minibatches_per_task,
-           Info(kData, "Minibatches handed to a worker at a time.")
-               .Min(1)
-               .Max(kMaxInt));
+           Info(kData, "Minibatches in one task.").Min(1).Max(kMaxInt));
   set->Add(
       "shuffle", &f->shuffle,
       Info(kData, "Read the training data in an order drawn from --seed."));
@@ -208,7 +206,7 @@ void AddCheckpoint(JobCommand command, JobFlags* f, FlagSet* set) {
 
 void AddOutput(JobFlags* f, FlagSet* set) {
   set->Add("log_level", &f->log_level,
-           Info(kOutput, "The least level that is logged.")
+           Info(kOutput, "Lowest level that is logged.")
                .Value("LEVEL")
                .Choices({"DEBUG", "INFO", "WARNING", "ERROR", "CRITICAL"}));
   set->Add("log_format", &f->log_format,
@@ -231,7 +229,7 @@ void AddOutput(JobFlags* f, FlagSet* set) {
            Info(kOutput, "Write TensorBoard event files here.").Value("DIR"));
   set->Add("timeline", &f->timeline,
            Info(kOutput,
-                "Write what each worker does when, for Perfetto, "
+                "Write a timeline of all workers for Perfetto, "
                 "chrome://tracing and elasticdl timeline.")
                .Value("FILE"));
   set->Add("progress", &f->display,

@@ -110,11 +110,11 @@ void AddIgnored(JobFlags* f, FlagSet* set) {
   };
   for (const auto& [name, why] : kIgnored) {
     set->Add(name, &f->ignored,
-             Old(absl::StrCat("--", name, " has no effect any more: ", why)));
+             Old(absl::StrCat("--", name, " no longer has any effect: ", why)));
   }
   for (const char* name : {"use_go_ps", "push_image"}) {
     set->Add(name, &f->ignored_bool,
-             Old(absl::StrCat("--", name, " has no effect any more")));
+             Old(absl::StrCat("--", name, " no longer has any effect")));
   }
 }
 
@@ -228,7 +228,8 @@ absl::Status TranslateRecordsPerTask(JobFlags* f, FlagSet* set) {
   if (records == 0) return absl::OkStatus();
   if (set->IsSet("num_minibatches_per_task")) {
     set->AddHint(
-        "--records_per_task has no effect beside --num_minibatches_per_task");
+        "--records_per_task has no effect together with "
+        "--num_minibatches_per_task");
     return absl::OkStatus();
   }
   const int64_t batches =
@@ -278,8 +279,8 @@ absl::Status TranslateImage(JobFlags* f, FlagSet* set) {
   if (!f->image.empty()) {
     if (!f->docker_image_prefix.empty() || !f->image_base.empty()) {
       set->AddHint(
-          "--docker_image_prefix and --image_base have no effect beside "
-          "--image: that image is there already");
+          "--docker_image_prefix and --image_base have no effect "
+          "together with --image: that image exists already");
     }
     f->docker_image_prefix.clear();
     f->image_base.clear();

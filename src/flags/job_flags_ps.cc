@@ -71,7 +71,7 @@ void AddPsFlags(JobCommand command, JobFlags* f, FlagSet* set) {
   if (command != JobCommand::kPs) AddEmbeddings(f, set);
   set->Add("ps_log", &f->ps_log,
            Info(kPs,
-                "Folder for the logs from which a restarted server goes on. "
+                "Folder for the logs from which a restarted server continues. "
                 "Default: the job's; on a cluster, its pod's.")
                .Value("DIR"));
   set->Add("ps_memory_limit", &f->ps_memory_limit,

@@ -103,8 +103,8 @@ void AddWorkerFlags(JobFlags* f, FlagSet* set) {
                .Min(0));
   set->Add("join_bandwidth_mb", &f->join_bandwidth_mb,
            Info(kWorkers,
-                "Give a joining worker at most so much of the model per "
-                "second; 0 = as much as slows steps by a fifth at most.")
+                "Send a joining worker at most this many MB per second; "
+                "0 = as much as slows steps by at most a fifth.")
                .Value("MB")
                .Min(0));
   set->Add("worker_start_timeout", &f->worker_start_timeout,

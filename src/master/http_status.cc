@@ -291,8 +291,8 @@ class HttpStatus::Server {
     uint64_t since = 0;
     const std::string text = request.get_param_value("since");
     if (text.empty() || absl::SimpleAtoi(text, &since)) return since;
-    return absl::InvalidArgumentError(
-        absl::StrCat("since='", text, "': want a cursor of an earlier answer"));
+    return absl::InvalidArgumentError(absl::StrCat(
+        "since='", text, "': expected a cursor of an earlier answer"));
   }
 
   // A slow reader must not hold up the end of the server.
@@ -354,7 +354,7 @@ class HttpStatus::Server {
     int64_t count = 0;
     if (absl::SimpleAtoi(text, &count) && count >= 1) return count;
     return absl::InvalidArgumentError(
-        absl::StrCat(name, "='", text, "': want a number of at least 1"));
+        absl::StrCat(name, "='", text, "': expected a number of at least 1"));
   }
 
   absl::Status Scale(const httplib::Request& request) const {
@@ -365,7 +365,7 @@ class HttpStatus::Server {
                                Count(request, "num_ps_pods"));
     if (!scale.num_workers.has_value() && !scale.num_servers.has_value()) {
       return absl::InvalidArgumentError(
-          "num_workers or num_ps_pods: want a number of at least 1");
+          "num_workers or num_ps_pods: expected a number of at least 1");
     }
     return commands_.scale(scale);
   }

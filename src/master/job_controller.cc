@@ -174,7 +174,7 @@ void JobController::OnHello(absl::Time now, ConnectionId connection,
   worker.resumed = hello.resuming();
   if (worker.resumed && !resumption_.Take(worker.id)) {
     const std::string reason =
-        absl::StrCat("worker ", worker.id, " was given up meanwhile");
+        absl::StrCat("worker ", worker.id, " was evicted meanwhile");
     port_.Close(connection, absl::FailedPreconditionError(reason));
     // It would exit with an error of its own, which would count against its
     // slot. It did nothing wrong.

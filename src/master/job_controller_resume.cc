@@ -277,8 +277,8 @@ void JobController::BeginResume(absl::Time now) {
     // The models of the workers hold data that is not known here to be handed
     // out: nobody is waited for, and who comes is refused.
     observer_.OnMessage(
-        "the master before could not record all that it did (no space?): its "
-        "workers cannot come back");
+        "the previous master's journal is incomplete (disk full?): its workers "
+        "cannot be taken back");
     resumption_.AwaitNobody();
     registry_.SkipIds(kUnseen);
     world_.StartAfter(world_.last_generation() + kUnseen);
@@ -349,7 +349,7 @@ void JobController::EndResume(absl::Time now) {
     DepartedWorkers::Departed departed;
     departed.settled = !HasWorld();
     departed.loss = WorkerLoss::kPreempted;
-    departed.reason = "did not come back to the new master";
+    departed.reason = "did not reattach to the restarted master";
     AddDeparted(id, departed);
     // It has a stream but was not ready in time. What it holds goes to others,
     // so it must not put that into the model any more.

@@ -154,7 +154,7 @@ std::string JobController::Activity() const {
   }
   if (works || ending_.has_value()) return "";
   if (resumption_.waiting()) return "waiting for the workers to come back";
-  if (searching_) return "looking for a checkpoint to go on from";
+  if (searching_) return "looking for a checkpoint to continue from";
   return world_.Activity(static_cast<size_t>(registry_.num_ready()),
                          registry_.size());
 }

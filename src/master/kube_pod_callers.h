@@ -14,7 +14,7 @@
 
 namespace elasticdl::master {
 
-// Something to ask the API server about one pod.
+// One call to the API server about one pod.
 struct PodCall {
   enum class Kind { kCreate, kDelete, kVerify };
   Kind kind = Kind::kCreate;

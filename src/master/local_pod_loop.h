@@ -1,5 +1,5 @@
-// The thread of LocalPodBackend. local_pod_backend.cc has what concerns
-// processes, local_pod_proxy.cc what concerns proxies of pods elsewhere.
+// The thread of LocalPodBackend. local_pod_backend.cc handles processes,
+// local_pod_proxy.cc proxies of pods that run elsewhere.
 #pragma once
 
 #include <deque>

@@ -42,7 +42,7 @@ void MasterImpl::Record(v1::JournalRecord record) {
   if (reporter_ == nullptr) return;
   reporter_->OnMessage(absl::StrCat(
       "the journal cannot be written: if the master is restarted now, training "
-      "goes on from the newest checkpoint (",
+      "continues from the newest checkpoint (",
       status.message(), ")"));
 }
 
@@ -132,8 +132,10 @@ int MasterImpl::Run() {
 void MasterImpl::OnTimers(absl::Time now) {
   if (controller_->NextTimer() <= now) controller_->OnTimer(now);
   if (pods_ != nullptr && pods_->next_wake() <= now) {
-    Execute(pods_->OnTimer(
-        now, [this](int64_t id) { return controller_->IsAttached(id); }));
+    Execute(pods_->OnTimer(now, [this](PodType type, int64_t id) {
+      return type == PodType::kPs ? servers_->IsAttached(static_cast<int>(id))
+                                  : controller_->IsAttached(id);
+    }));
   }
   ReplaceHangingServers(now);
   servers_->OnTimer(now);

@@ -1,6 +1,6 @@
-// The master of a job: one loop over what workers, servers, pods and users say,
-// a thin shell around JobController and PodManager. master.cc has the loop,
-// master_setup.cc how it begins, master_pods.cc what concerns pods.
+// The master of a job: one event loop over messages from workers, servers, pods
+// and users, a thin shell around JobController and PodManager. master.cc has
+// the loop, master_setup.cc the start, master_pods.cc everything about pods.
 
 #pragma once
 
@@ -30,8 +30,7 @@
 
 namespace elasticdl::master {
 
-// Everything happens on the thread that calls Run: other threads post what they
-// have seen.
+// Everything happens on the thread that calls Run: other threads post events.
 class MasterImpl : public Master,
                    public rendezvous::StreamSink,
                    public WorkerPort {

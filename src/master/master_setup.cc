@@ -20,6 +20,10 @@
 namespace elasticdl::master {
 namespace {
 
+// A server has nothing to load before it attaches, and the whole job waits for
+// it.
+constexpr absl::Duration kServerStartTimeout = absl::Seconds(30);
+
 void DropIfUnwritable(const char* flag, std::string& path) {
   const absl::Status opened = LineWriter::Open(path).status();
   if (opened.ok()) return;
@@ -163,6 +167,11 @@ absl::Status MasterImpl::SetUpPods() {
   options.relaunch_on_worker_failure = options_.relaunch_on_worker_failure;
   options.relaunch = options_.relaunch;
   options.attach_timeout = options_.worker_start_timeout;
+  // In a cluster the pod has the log: it is not deleted.
+  if (!options_.cluster.has_value()) {
+    options.server_attach_timeout =
+        std::min(options_.worker_start_timeout, kServerStartTimeout);
+  }
   ELASTICDL_ASSIGN_OR_RETURN(options.priority,
                              ParseWorkerPriority(options_.worker_pod_priority));
   options.first_worker_id = controller_->next_worker_id();

@@ -20,7 +20,9 @@ SlotRules RulesOf(const PodManagerOptions& options, PodType type) {
   rules.stable_after = options.stable_after;
   rules.backoff_initial = options.backoff_initial;
   rules.backoff_max = options.backoff_max;
-  if (type == PodType::kWorker) rules.attach_timeout = options.attach_timeout;
+  rules.attach_timeout = type == PodType::kWorker
+                             ? options.attach_timeout
+                             : options.server_attach_timeout;
   return rules;
 }
 
@@ -130,11 +132,13 @@ PodManager::Decisions PodManager::CreateFailed(const std::string& name,
   return out;
 }
 
-PodManager::Decisions PodManager::OnTimer(
-    absl::Time now, const std::function<bool(int64_t id)>& attached) {
+PodManager::Decisions PodManager::OnTimer(absl::Time now,
+                                          const Attached& attached) {
   Decisions out;
-  servers_.OnTimer(now, attached, out);
-  workers_.OnTimer(now, attached, out);
+  servers_.OnTimer(
+      now, [&](int64_t id) { return attached(PodType::kPs, id); }, out);
+  workers_.OnTimer(
+      now, [&](int64_t id) { return attached(PodType::kWorker, id); }, out);
   return out;
 }
 

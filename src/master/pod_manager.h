@@ -58,9 +58,10 @@ struct PodManagerOptions {
   absl::Duration backoff_initial = absl::Seconds(1);
   absl::Duration backoff_max = absl::Seconds(30);
   // A pod whose worker has not attached after this time is considered stuck and
-  // is replaced. Infinite: for programs that never attach. Servers have no
-  // limit.
+  // is replaced. Infinite: for programs that never attach.
   absl::Duration attach_timeout = absl::InfiniteDuration();
+  // The same for servers, which attach before they read their logs.
+  absl::Duration server_attach_timeout = absl::InfiniteDuration();
   // The work is done when every worker is done (exit code 0). Otherwise the
   // caller decides (SetWorkDone), and it is a failure if all workers leave
   // before that.
@@ -108,10 +109,12 @@ class PodManager {
   Decisions CreateFailed(const std::string& name, const absl::Status& error,
                          absl::Time now);
 
-  // Call at or after next_wake(). `attached` knows which workers have come.
+  // Call at or after next_wake(). `attached` knows which workers and servers
+  // are attached.
+  using Attached = std::function<bool(PodType type, int64_t id)>;
   Decisions OnTimer(
-      absl::Time now, const std::function<bool(int64_t id)>& attached =
-                          [](int64_t) { return true; });
+      absl::Time now,
+      const Attached& attached = [](PodType, int64_t) { return true; });
   // When OnTimer has something to do; InfiniteFuture for never.
   absl::Time next_wake() const;
 

@@ -40,6 +40,9 @@ class ServerStreams {
   void SetCount(absl::Time now, int num_servers);
   // Servers 0 .. count()-1 must exist.
   int count() const { return directory_.count(); }
+  bool IsAttached(int server) const {
+    return directory_.ConnectionOf(server).has_value();
+  }
   // Some server has no stream now.
   bool SomeAreAway() const;
 

@@ -53,7 +53,7 @@ absl::StatusOr<PodProxy::Place> ParseStep(const std::string& job_id,
       !absl::SimpleAtoi(words[1], &step) || step < 0 ||
       !absl::SimpleAtoi(words[2], &place.pid) || place.pid <= 0) {
     return absl::DataLossError(
-        absl::StrCat("srun: the step does not say its number but: ", line));
+        absl::StrCat("srun: expected the step's number, got: ", line));
   }
   place.id = absl::StrCat(job_id, ".", step);
   // A pid means nothing on another node.

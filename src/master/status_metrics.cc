@@ -154,7 +154,7 @@ std::string StatusToMetrics(const JobStatus& status) {
   }
   out.Gauge("records_in_flight", "Records that workers hold.",
             absl::StrCat(status.ledger.in_flight));
-  out.Gauge("records_set_aside", "Records that were given up after failures.",
+  out.Gauge("records_set_aside", "Quarantined records.",
             absl::StrCat(status.ledger.set_aside));
   std::map<std::string, int> states;
   for (const StatusPod& pod : status.pods) {

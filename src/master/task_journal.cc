@@ -44,7 +44,7 @@ absl::Status TaskManager::ApplyGrant(absl::Time now,
                                      const v1::TaskEvent::Granted& event) {
   if (event.task_id() < next_task_id_) {
     return DoesNotFit(
-        absl::StrCat("task ", event.task_id(), " is handed out twice"));
+        absl::StrCat("task ", event.task_id(), " is granted twice"));
   }
   // Numbers in between went to evaluations.
   next_task_id_ = event.task_id();

@@ -160,7 +160,7 @@ absl::StatusOr<TaskManager::LoadedLedger> TaskManager::Parse(
       return absl::DataLossError(absl::StrCat(
           "the ledger has an outstanding range ", range.begin, "-", range.end,
           " of shard '", blocks.at(range.block).shard->name(), "', epoch ",
-          range.epoch, ", that was never handed out"));
+          range.epoch, ", that was never granted"));
     }
     committed -= range.size();
   }
@@ -196,7 +196,7 @@ void TaskManager::Load(const v1::Ledger& ledger, const LoadedLedger& loaded) {
 absl::Status TaskManager::Restore(const v1::Ledger& ledger) {
   if (next_task_id_ != 1) {
     return absl::FailedPreconditionError(
-        "a ledger is restored before the first task is handed out");
+        "a ledger is restored before the first task is granted");
   }
   ELASTICDL_ASSIGN_OR_RETURN(LoadedLedger loaded, Parse(ledger));
   Load(ledger, loaded);

@@ -44,7 +44,7 @@ absl::string_view NoTaskName(NoTask reason) {
     case NoTask::kGranted:
       return "granted";
     case NoTask::kWaitForOthers:
-      return "all is handed out";
+      return "all tasks are granted";
     case NoTask::kOtherKindsDue:
       return "nothing of the kinds asked for";
     case NoTask::kTrainingDone:

@@ -19,7 +19,7 @@ absl::StatusOr<WorkerPriority> ParseWorkerPriority(const std::string& text) {
     if (explicit_fraction || absl::StrContains(text, '=')) {
       return absl::InvalidArgumentError(absl::StrCat(
           "worker pod priority '", text,
-          "': want a class name, a fraction such as 0.5, or high=0.5"));
+          "': expected a class name, a fraction such as 0.5, or high=0.5"));
     }
     priority.all = text;
     return priority;

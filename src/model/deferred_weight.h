@@ -1,6 +1,6 @@
 // Weights of torch::nn::Embedding and EmbeddingBag layers without memory. Their
-// rows live on parameter servers, and nothing in the model file says so: the
-// weight stays a tensor of the same shape, but libtorch hands every operation
+// rows are on parameter servers, without any change to the model file: the
+// weight stays a tensor of the same shape, but libtorch passes every operation
 // on it to this file.
 //
 //   ordinary ── first normal_ in a DeferScope ──▶ deferred ── Attach ──▶ table
@@ -28,8 +28,8 @@
 
 namespace elasticdl::model {
 
-// While it lives, this thread may make deferred weights: float matrices of at
-// least `min_bytes`. Scopes do not nest.
+// During its lifetime, this thread may create deferred weights: float matrices
+// of at least `min_bytes`. Scopes do not nest.
 class DeferScope {
  public:
   explicit DeferScope(int64_t min_bytes);
@@ -41,8 +41,8 @@ class DeferScope {
   const c10::impl::IncludeDispatchKeyGuard guard_;
 };
 
-// What a deferred tensor and all tensors that share memory with it stand for.
-// They own it together. Thread-compatible.
+// The shared state of a deferred tensor and of all tensors that share memory
+// with it. They own it together. Thread-compatible.
 class DeferredWeight {
  public:
   // How all values are made; arguments as in elasticdl::ps::Initializer.

@@ -21,7 +21,7 @@ class LayerTables {
   // Of a network that was made in a DeferScope if MovesLayers. Appends its
   // layers to `tables`, in the order of the modules; a weight that two layers
   // share is one table and has the first name. All other weights are ordinary
-  // tensors afterwards. Throws for a layer that cannot live on servers.
+  // tensors afterwards. Throws for a layer that cannot be stored on servers.
   LayerTables(const torch::nn::Module& network, const NetworkOptions& options,
               std::vector<ShardedTable>& tables);
 

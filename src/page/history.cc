@@ -170,7 +170,7 @@ void History::Apply(const Event& event) {
         event,
         name == "ps_takeover"
             ? absl::StrCat(server, " has taken over ", part)
-            : absl::StrCat(server, " goes on without a backup of ", part));
+            : absl::StrCat(server, " continues without a backup of ", part));
   }
   if (name == "task_quarantined") {
     return AddMark(

@@ -1,5 +1,5 @@
-// What the two ends of a fork server say to each other, one message per packet
-// of a SOCK_SEQPACKET socket.
+// The messages between the two ends of a fork server, one per packet of a
+// SOCK_SEQPACKET socket.
 #pragma once
 
 #include <cstdint>

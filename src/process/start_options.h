@@ -1,4 +1,4 @@
-// What both ways to start a process make of its Options.
+// How both ways to start a process use its Options.
 #pragma once
 
 #include <string>

@@ -1,5 +1,5 @@
-// A part of the model, or one of its two copies, that a process of a parameter
-// server has.
+// A part of the model, or one of its two copies, hosted by a parameter-server
+// process.
 #pragma once
 
 #include <atomic>

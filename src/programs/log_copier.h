@@ -15,8 +15,8 @@
 namespace elasticdl::programs {
 
 // Copies the *.log files of a folder to one file as they grow, whole lines at a
-// time, so that those of several pods do not mix. Its own thread does all; pods
-// write to their own logs as ever and do not depend on it. Thread-compatible.
+// time, so that those of several pods do not mix. It has its own thread; pods
+// write to their own logs as usual and do not depend on it. Thread-compatible.
 class LogCopier {
  public:
   // Appends to `target`; `folder` must exist. Files that come later are copied

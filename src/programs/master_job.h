@@ -1,4 +1,4 @@
-// The life of the program elasticdl-master once its flags are known.
+// Runs elasticdl-master once its flags are known.
 #pragma once
 
 #include <memory>

@@ -22,8 +22,7 @@ absl::Status InitLogFromFlags(const std::string& tag,
 
 // Takes over the job's lock from the client that started this program, or,
 // started by hand (StartedByHand), acquires it. ALREADY_EXISTS when a job of
-// that name runs. `go_on`: a run of `owner` that kept a journal is gone on
-// with.
+// that name runs. `go_on`: continues a run of `owner` that kept a journal.
 bool StartedByHand();
 absl::StatusOr<jobdir::JobLock> LockJob(const jobdir::JobDir& dir, bool go_on,
                                         const std::string& owner);

@@ -7,10 +7,10 @@
 
 namespace elasticdl::programs {
 
-// `set` tells which flags were given: for the others, MASTER_ADDR and
-// ELASTICDL_WORKER_ADDRESS count. Without --ps_log, the log is in the folder of
-// the local job whose master listens on --master_addr. NOT_FOUND says what is
-// missing: the token, or a place for the log.
+// `set` says which flags were given: for the others, MASTER_ADDR and
+// ELASTICDL_WORKER_ADDRESS are used. Without --ps_log, the log is in the folder
+// of the local job whose master listens on --master_addr. NOT_FOUND says what
+// is missing: the token, or a place for the log.
 absl::StatusOr<PsOptions> MakePsOptions(const flags::JobFlags& flags,
                                         const flags::FlagSet& set);
 

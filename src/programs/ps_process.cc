@@ -332,7 +332,7 @@ absl::StatusOr<v1::Welcome> PsProcess::AttachAgain() {
   if (!absl::IsUnavailable(end) || patience <= absl::ZeroDuration()) {
     return end.ok() ? absl::UnavailableError("the stream has ended") : end;
   }
-  LogWarning("the master is gone (", end.message(), "); waiting up to ",
+  LogWarning("lost the master (", end.message(), "); waiting up to ",
              absl::FormatDuration(patience), " for the next");
   // What copies are to each other may change until there is a master.
   ELASTICDL_ASSIGN_OR_RETURN(v1::Welcome again,

@@ -1,5 +1,5 @@
-// One parameter server of a job as a process: the server itself, and its
-// conversation with the master.
+// One parameter server of a job as a process: the server itself and its stream
+// to the master.
 #pragma once
 
 #include <cstddef>
@@ -85,8 +85,8 @@ class PsProcess {
   PartPtr Find(int part) const;
   std::vector<PartPtr> Parts() const;
   // With backups: the thread that applies what the master commits. It may have
-  // to wait for a backup, and the answer of the master to that must be heard
-  // meanwhile.
+  // to wait for a backup, and the master's reply about that backup must be
+  // received meanwhile.
   void ApplyCommits();
   void Commit(const v1::MasterMessage& message);
   // The thread that tells the master now and then what the server has.

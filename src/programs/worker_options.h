@@ -6,9 +6,9 @@
 
 namespace elasticdl::programs {
 
-// All but the token, which is looked for only when the worker will need it.
-// `set` tells which flags were given: for the others, MASTER_ADDR, WORKER_ID
-// and ELASTICDL_WORKER_ADDRESS count.
+// All but the token, which is looked up only when the worker needs it. `set`
+// says which flags were given: for the others, MASTER_ADDR, WORKER_ID and
+// ELASTICDL_WORKER_ADDRESS are used.
 worker::WorkerOptions MakeWorkerOptions(const flags::JobFlags& flags,
                                         const flags::FlagSet& set);
 

@@ -65,7 +65,7 @@ absl::StatusOr<MoveAction> NextMoveAction(int server,
     }
   }
   return absl::InternalError(
-      absl::StrCat("nobody says where bucket ", bucket, " is"));
+      absl::StrCat("the location of bucket ", bucket, " is unknown"));
 }
 
 // The other servers.

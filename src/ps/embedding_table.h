@@ -19,8 +19,8 @@
 
 namespace elasticdl::ps {
 
-// Which row goes when a bucket is full: the one whose last push is longest ago,
-// or the one that had the fewest pushes.
+// Which row is evicted when a bucket is full: the one whose last push is
+// oldest, or the one with the fewest pushes.
 enum class Eviction { kAge, kFrequency };
 
 // Thread-compatible: Pull may run in several threads while nobody changes the
@@ -48,13 +48,13 @@ class EmbeddingTable {
   // have their initial value.
   void Pull(absl::Span<const int64_t> ids, float* out) const;
 
-  // Applies grads[i * dim, …) to the row of ids[i]. `ids` ascend, none is
-  // twice. Ids that were seen too seldom get no row, and lose their gradient;
-  // full buckets lose rows that this push does not touch. If rows may be
-  // evicted and the table may not `grow`, so do buckets that would get more
-  // rows than they have. RESOURCE_EXHAUSTED
-  // when there is no memory for a row: some rows may have been updated then,
-  // and the table is not to be used any more.
+  // Applies grads[i * dim, …) to the row of ids[i]. `ids` are ascending and
+  // distinct. Ids that were seen too rarely get no row, and their gradient is
+  // dropped; full buckets evict rows that this push does not touch. If rows may
+  // be evicted and the table may not `grow`, so do buckets that would get more
+  // rows than they have. RESOURCE_EXHAUSTED when there is no memory for a row:
+  // some rows may have been updated then, and the table must not be used any
+  // more.
   absl::Status Push(absl::Span<const int64_t> ids, const float* grads,
                     double learning_rate, int64_t step, bool grow = true);
 

@@ -1,4 +1,4 @@
-// How an embedding table looks many ids up: for its own sources.
+// How an embedding table looks up many ids; included only by its own sources.
 #pragma once
 
 #include <algorithm>
@@ -9,7 +9,7 @@ namespace elasticdl::ps {
 
 // A lookup reads the index, the slab's address and the row, each of which may
 // be far away in memory. Each is prefetched one turn before it is read, while
-// the other batches are at work.
+// other batches are processed.
 template <typename F>
 void EmbeddingTable::Visit(absl::Span<const int64_t> ids, size_t bytes,
                            const F& visit) const {

@@ -1,4 +1,4 @@
-// What an entry did besides what it says; for audits.
+// The effects of an entry that are not in the entry itself; for audits.
 #pragma once
 
 #include <vector>

@@ -1,5 +1,5 @@
-// The backup's end of a connection from its primary (replicator.h): takes the
-// snapshot and the entries that come and gives them to the server.
+// The backup's end of a connection from its primary (replicator.h): receives
+// the snapshot and the entries and passes them to the server.
 #pragma once
 
 #include <cstdint>
@@ -17,7 +17,7 @@ namespace elasticdl::ps {
 
 // What a follower may do with its server. Thread-safe. Each fails with
 // FAILED_PRECONDITION when the term is over, and with UNAVAILABLE when this
-// copy is no backup or another connection has taken this one's place.
+// copy is not a backup or another connection has replaced this one.
 class FollowedServer {
  public:
   virtual ~FollowedServer() = default;

@@ -1,5 +1,5 @@
-// Reads the log of a server while the server goes on writing it, for a backup:
-// the newest snapshot, then the entries behind it, as they come.
+// Reads the log of a server while the server continues writing it, for a
+// backup: the newest snapshot, then the entries after it as they are appended.
 #pragma once
 
 #include <cstddef>

@@ -16,12 +16,11 @@
 //
 // An entry is acknowledged: in kAlone, when it is in the log; in kJoining and
 // kCurrent, when the backup has it, too; in the other states never. In kAlone,
-// while a backup catches up, one that is too far ahead of it waits: otherwise a
-// backup that is as fast as its primary would never have everything. One that
-// is silent for kCatchUpPatience is not waited for until it answers again: a
-// part that has no backup is not to stand still for one that may never be. A
-// copy is synchronized only in kAlone: a backup that the master may still call
-// upon is never overwritten.
+// while a backup catches up, an entry that is too far ahead of it waits:
+// otherwise a backup that is only as fast as its primary would never catch up.
+// If the backup is silent for kCatchUpPatience, no entry waits for it until it
+// replies again. A copy is synchronized only in kAlone: a backup that the master
+// may still promote is never overwritten.
 #pragma once
 
 #include <cstdint>
@@ -37,9 +36,9 @@ namespace elasticdl::ps {
 // Thread-compatible.
 class PartRole {
  public:
-  // PsAssignment.alone of a primary that takes the part over from one that is
-  // there. It asks before it acknowledges anything, so that the other can go on
-  // if it is lost first.
+  // PsAssignment.alone of a primary that takes over the part from one that is
+  // still alive. It asks before it acknowledges anything, so that the other one
+  // can continue if it is lost first.
   static constexpr int64_t kHandedOver = -1;
 
   enum class State {

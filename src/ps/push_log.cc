@@ -183,8 +183,8 @@ absl::Status PushLog::Replay(const std::string& path, bool last,
         return bad("bad entry");
       }
       torn =
-          "that never reached the disk: the machine went down, and what was "
-          "written last is lost";
+          "that never reached the disk: the machine crashed, and the last "
+          "entries are lost";
       break;
     }
     // Before the snapshot.

@@ -1,5 +1,5 @@
-// The log of a parameter server: every entry that its state is made of, in
-// files of one folder, and snapshots that stand for the entries before them.
+// The log of a parameter server: all entries that make up its state, in files
+// of one folder, and snapshots that replace the entries before them.
 //
 //   snapshot-N   the state after N entries (snapshot.h)
 //   log-N        the entries from number N on, in frames (log_frame.h)
@@ -22,8 +22,8 @@
 
 namespace elasticdl::ps {
 
-// Thread-compatible. An entry is with the kernel when Append returns: it
-// outlives this process, though not the machine.
+// Thread-compatible. When Append returns, the kernel has the entry: it survives
+// this process, but not a crash of the machine.
 class PushLog {
  public:
   struct Options {
@@ -38,12 +38,11 @@ class PushLog {
         replayed = nullptr;
   };
   // Opens or creates the folder and brings `state`, which is new, to the end of
-  // the log. A last entry that was cut off in the middle is dropped: nobody has
-  // an acknowledgement for it. So is an end that is nothing but zeros: the
-  // machine lost its power, and with it what was acknowledged last; the master
-  // compares versions. DATA_LOSS for a log with a hole or a bad entry before
-  // its end. One process at a time: FAILED_PRECONDITION if another one has it
-  // open.
+  // the log. An incomplete last entry is dropped: it was never acknowledged. So
+  // is an end of zeros: the machine lost power, and with it the entries
+  // acknowledged last; the master detects this by comparing versions. DATA_LOSS
+  // for a log with a hole or a bad entry before its end. One process at a time:
+  // FAILED_PRECONDITION if another one has it open.
   static absl::StatusOr<std::unique_ptr<PushLog>> Open(
       Options options, ServerState::Options state_options, ServerState& state);
   ~PushLog();

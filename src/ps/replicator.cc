@@ -66,7 +66,7 @@ bool Replicator::Assign(const v1::PsAssignment& assignment, int64_t position) {
       socket_->ShutDown();
       // What is still to be read from it is void. Nobody waits until its
       // threads have noticed.
-      constexpr char kAway[] = "the master says that it is not there";
+      constexpr char kAway[] = "the master reports that it is not attached";
       heard_.Update(absl::CancelledError(kAway));
       if (role_.term() == fed_term_) role_.OnBackupLost(kAway);
     }
@@ -288,7 +288,8 @@ absl::Status Replicator::SendEntries(net::Socket& socket, LogReader& log,
       }
       if (!heard_.ok()) return heard_;
       if (!Wanted(address, term)) {
-        return absl::CancelledError("the master says that it is not there");
+        return absl::CancelledError(
+            "the master reports that it is not attached");
       }
       end = appended_;
       reads_from_ = log.position();

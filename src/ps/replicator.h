@@ -1,7 +1,7 @@
-// The role of one copy of a part of the model, for the threads of its server,
-// and of a primary the way to its backup (part_role.h): connect, send the
-// newest snapshot and the log behind it, go on with entries as they are
-// appended, hear what the backup has.
+// The role of one copy of a part of the model, for the threads of its server;
+// for a primary also the connection to its backup (part_role.h): connects,
+// sends the newest snapshot, the log after it and entries as they are appended,
+// and receives what the backup has.
 #pragma once
 
 #include <cstdint>
@@ -51,9 +51,8 @@ class Replicator {
   void OnFollowed();
   // Files of the log from this position on are still to be read.
   int64_t reads_from() const;
-  // Waits until what is in the log under this term, up to this position, may be
-  // acknowledged, for `most` at most. UNAVAILABLE: not by this copy, or not
-  // yet.
+  // Waits, for `most` at most, until the entries of this term up to this
+  // position may be acknowledged. UNAVAILABLE: not by this copy, or not yet.
   absl::Status Await(int64_t term, int64_t position, absl::Duration most);
   void Describe(v1::PsCopy& copy) const;
 

@@ -21,10 +21,10 @@ inline size_t BytesOf(RowType type) {
 void LoadValues(RowType type, const char* from, float* to, size_t count);
 // To the nearest value, ties to even; finite values stay finite.
 void StoreNearest(RowType type, const float* from, char* to, size_t count);
-// Up or down at random, so that the mean is exact: an update that is smaller
-// than the distance of two stored values is not lost but applied now and then.
-// The random bits follow from `seed` and the value's position. Values that can
-// be stored are stored as they are.
+// Stochastic rounding: up or down at random, so that the expected value is
+// exact. An update smaller than the distance between two stored values is not
+// lost but applied occasionally. The random bits follow from `seed` and the
+// value's position. Values that can be stored are stored as they are.
 void StoreRandomly(RowType type, uint64_t seed, const float* from, char* to,
                    size_t count);
 

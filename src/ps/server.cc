@@ -62,7 +62,7 @@ absl::Status ServerImpl::OpenLog() {
     }
     auto opened = PushLog::Open(log, StateOptions(options_), state_);
     if (options_.replicated && absl::IsDataLoss(opened.status())) {
-      LogWarning("begins without its log: ", opened.status().message());
+      LogWarning("starting without its log: ", opened.status().message());
       ELASTICDL_RETURN_IF_ERROR(RemoveTree(options_.log_dir));
       state_ = ServerState(StateOptions(options_));
       opened = PushLog::Open(log, StateOptions(options_), state_);

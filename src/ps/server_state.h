@@ -1,4 +1,4 @@
-// All that a parameter server holds: a deterministic state machine over the
+// The state of a parameter server: a deterministic state machine over the
 // entries of its log. No clock, no threads, no files.
 //
 //   entry             needs                        then
@@ -54,10 +54,10 @@ class ServerState {
 
   // Can the entry be applied? ALREADY_EXISTS: it is in the state, and all is
   // well. NOT_FOUND: something must come first (definition, map, values, a
-  // staged push). UNAVAILABLE: a bucket or a map is on its way here.
-  // FAILED_PRECONDITION: made for another map. INVALID_ARGUMENT: wrong in
-  // itself; names what. RESOURCE_EXHAUSTED: no room. The bytes come from the
-  // network and are trusted in nothing. `payload` lies at a multiple of 8.
+  // staged push). UNAVAILABLE: a bucket or a map has not arrived yet.
+  // FAILED_PRECONDITION: made for another map. INVALID_ARGUMENT: malformed;
+  // says what is wrong. RESOURCE_EXHAUSTED: no memory. The bytes come from the
+  // network and are not trusted. `payload` lies at a multiple of 8.
   absl::Status Check(const v1::PsEntry& entry, absl::string_view payload) const;
   // Only after Check said OK. An error means that memory ran out half way: the
   // state is not to be used any more.

@@ -225,7 +225,7 @@ std::string DescribeTimeline(const TimelineSummary& summary) {
   if (summary.shared_steps > 0 && slowest != nullptr) {
     absl::StrAppendFormat(
         &text,
-        "steps with several workers: %d; the last came %.3f ms after the "
+        "steps with several workers: %d; the last arrived %.3f ms after the "
         "first on average\n",
         summary.shared_steps,
         1e3 * summary.spread_seconds /
@@ -233,8 +233,8 @@ std::string DescribeTimeline(const TimelineSummary& summary) {
     for (const auto& [id, worker] : summary.workers) {
       if (worker.last == 0) continue;
       absl::StrAppendFormat(
-          &text, "  worker %d came last at %s; the others waited %.3f s\n", id,
-          Count(worker.last, "step"), worker.waited_for);
+          &text, "  worker %d arrived last at %s; the others waited %.3f s\n",
+          id, Count(worker.last, "step"), worker.waited_for);
     }
     absl::StrAppendFormat(&text, "most was waited for worker %d\n", slowest_id);
   }

@@ -1,6 +1,6 @@
 // Elastic all-reduce (AllreduceStrategy, and Local as a world of one): steps
-// with the members of a world, and what a step brings with it: callbacks,
-// checkpoints, halts for an evaluation or the end.
+// with the members of a world, and everything around a step: callbacks,
+// checkpoints, halts for an evaluation or at the end.
 #pragma once
 
 #include <cstdint>

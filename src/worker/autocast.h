@@ -1,5 +1,5 @@
-// Computes in a smaller type where that is safe, for as long as this lives
-// (libtorch's autocast). Parameters stay float.
+// Enables libtorch's autocast during the lifetime of this object: computes in a
+// smaller type where that is safe. Parameters stay float.
 #pragma once
 
 #include <ATen/autocast_mode.h>

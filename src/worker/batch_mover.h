@@ -1,5 +1,5 @@
-// Copies minibatches to a device beside the computation, on a stream of its
-// own.
+// Copies minibatches to a device on a separate stream, overlapped with the
+// computation.
 #pragma once
 
 #include <memory>
@@ -12,9 +12,8 @@ namespace elasticdl::worker {
 // Tensors of pinned memory, for a device; as they are, for the CPU. Any thread.
 Batch Pinned(const Batch& batch, c10::Device device);
 
-// Images with their channels last in memory: what has four dimensions and is of
-// floats. Weights stay as they are; convolutions follow their input. Any
-// thread.
+// Converts images (float tensors with four dimensions) to channels last.
+// Weights do not change; convolutions follow their input. Any thread.
 Batch ChannelsLast(const Batch& batch);
 
 // Runs on the training thread.

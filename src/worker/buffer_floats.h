@@ -1,5 +1,5 @@
-// A network's buffers (the statistics of BatchNorm) as floats, for whoever
-// sends and averages them along with gradients.
+// A network's buffers (the statistics of BatchNorm) as floats, to be sent and
+// averaged along with gradients.
 #pragma once
 
 #include <torch/types.h>

@@ -1,10 +1,10 @@
-// Keeps the buffers of the members level (running statistics of BatchNorm): the
-// members' values are averaged, weighted by records, in the step's own
-// all-reduce. Buffers that no member changed are left alone.
+// Keeps the members' buffers (running statistics of BatchNorm) equal: their
+// values are averaged, weighted by records, in the step's own all-reduce.
+// Buffers that no member changed stay as they are.
 //
-// In the sum there is first a number for each buffer (how many members changed
-// it), then the values of all buffers: those of type float, double and int64,
-// in this order. So it is on every device.
+// The sum contains first one number per buffer (how many members changed it),
+// then the values of all buffers: those of type float, double and int64, in
+// this order. The layout is the same on every device.
 #pragma once
 
 #include <torch/types.h>

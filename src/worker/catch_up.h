@@ -1,6 +1,6 @@
-// Passes the state on, piece by piece, to members that joined, while the others
-// train: the pieces of a ring (elasticdl/elastic/state_stream.h) follow the
-// rounds of a world. docs/design/0010-join-without-a-pause.md.
+// Sends the state to joiners, piece by piece, while the others train: after
+// each round of a world, a piece of a ring follows
+// (elasticdl/elastic/state_stream.h). docs/design/0010-join-without-a-pause.md.
 #pragma once
 
 #include <cstdint>
@@ -70,9 +70,9 @@ class CatchUp {
 
   // The donor: how much follows the next round.
   int64_t NextPiece() const;
-  // Collective. A round is over at `now`; a piece follows, or all that is left.
-  // This member may be level afterwards, also after an error: others were not
-  // given what they still need then.
+  // Collective. A round is over at `now`; a piece follows, or the rest of the
+  // ring. This member may be level afterwards, even after an error, which only
+  // means that others did not receive their piece.
   absl::Status Pass(collective::Communicator& communicator, int64_t piece,
                     const Clock& clock);
   absl::Status PassRest(collective::Communicator& communicator);

@@ -1,17 +1,17 @@
-// A worker's part in saving the model: takes it at the steps that are due, gets
-// the ledger of the same step from the master, and has both saved in the
+// A worker's part in saving the model: copies it at the steps that are due,
+// gets the ledger of the same step from the master, and saves both in the
 // background.
 //
 //   Begin: copy ──► the step is settled: ask ──► OnLedger: save ──► OnSaveDone
 //
-// A large model is not copied. Its save begins at once, beside the steps that
-// follow, and waits for the ledger at its end
+// A large model is not copied. Its save begins at once, runs during the
+// following steps, and waits for the ledger at its end
 // (docs/design/0013-save-without-a-pause.md):
 //
 //   Begin: save ──► the step is settled: ask ──► OnLedger ──► OnSaveDone
 //
 // A copy whose world ends before its step is settled is dropped, and so is one
-// whose ledger the master refuses: nobody can say which records are in it.
+// whose ledger the master refuses: it is unknown which records are in it.
 #pragma once
 
 #include <cstdint>

@@ -1,5 +1,5 @@
-// Rows of a checkpoint that parameter servers have made, for jobs without
-// servers: evaluation and prediction.
+// Rows from a checkpoint of a parameter-server job, for jobs without servers:
+// evaluation and prediction.
 #pragma once
 
 #include <torch/types.h>
@@ -21,7 +21,7 @@ namespace elasticdl::worker {
 // Thread-compatible.
 class CheckpointRows : public RowSource {
  public:
-  // A row that nobody has trained has the initial value that follows from
+  // A row that was never trained has the initial value that follows from
   // `seed`, as on a server. FAILED_PRECONDITION when a table has other rows
   // than the network wants, or none. What is given must outlive this.
   static absl::StatusOr<std::unique_ptr<CheckpointRows>> Create(

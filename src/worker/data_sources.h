@@ -1,4 +1,4 @@
-// The data of a job, as its model reads it.
+// The data sets of a job and their readers.
 #pragma once
 
 #include <map>

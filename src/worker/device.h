@@ -1,5 +1,5 @@
-// Work on a device: exceptions of libtorch become statuses with advice, and
-// tensors get there.
+// Work on a device: turns exceptions of libtorch into statuses with advice, and
+// moves tensors to the device.
 #pragma once
 
 #include <torch/types.h>
@@ -13,10 +13,10 @@
 
 namespace elasticdl::worker {
 
-// Calls f(); what it throws becomes INTERNAL: "`what`: …". Mistakes of users
-// get advice: a tensor on another device, no memory left (RESOURCE_EXHAUSTED,
-// IsOutOfDeviceMemory). Errors of the device itself, or of its libraries, are
-// marked (IsDeviceFailure).
+// Calls f(); an exception becomes INTERNAL: "`what`: …". The message has advice
+// for mistakes of users: a tensor on another device, out of memory
+// (RESOURCE_EXHAUSTED, IsOutOfDeviceMemory). Errors of the device itself, or of
+// its libraries, are marked (IsDeviceFailure).
 absl::Status OnDevice(const std::string& what,
                       absl::FunctionRef<absl::Status()> f);
 

@@ -12,14 +12,14 @@
 namespace elasticdl::worker {
 
 struct DeviceWish {
-  // auto: a GPU that no other worker has, else the CPU, with a warning if there
-  // are GPUs; cpu; cuda: a GPU that no other worker has; cuda:N: that one,
-  // whoever else has it.
+  // auto: a GPU that no other worker uses, else the CPU, with a warning if
+  // there are GPUs; cpu; cuda: a GPU that no other worker uses; cuda:N: GPU N,
+  // even if others use it.
   std::string device = "auto";
   // For auto and cuda: share a GPU if there is none left.
   bool sharing = false;
-  // Where the workers of this host tell each other which GPUs they have; the
-  // folder is made. One for all jobs of a user.
+  // The folder of the lock files that assign GPUs to the workers of this host;
+  // created if missing. One for all jobs of a user.
   std::string lock_dir;
   // CUDA_VISIBLE_DEVICES of this process: the names of its GPUs.
   std::string visible;
@@ -36,9 +36,9 @@ struct DeviceLease {
   Fd lock;
 };
 
-// INVALID_ARGUMENT for a wish that is none, FAILED_PRECONDITION when there is
-// no such device here (with what was found and what to do), RESOURCE_EXHAUSTED
-// when other workers have all GPUs (cuda).
+// INVALID_ARGUMENT for an invalid wish, FAILED_PRECONDITION when there is no
+// such device here (with what was found and what to do), RESOURCE_EXHAUSTED
+// when other workers use all GPUs (cuda).
 absl::StatusOr<DeviceLease> TakeDevice(const DeviceWish& wish);
 
 }  // namespace elasticdl::worker

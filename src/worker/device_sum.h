@@ -1,5 +1,5 @@
-// Sums buckets of gradients that lie on a device over all members of a world:
-// on the device, if the communicator can, else through pinned host memory.
+// Sums buckets of gradients on a device over all members of a world: on the
+// device if the communicator supports it, else through pinned host memory.
 #pragma once
 
 #include <torch/types.h>
@@ -27,9 +27,9 @@ class DeviceSum {
 
   // This thread's stream has all work that writes the bucket.
   void MarkReady(size_t bucket);
-  // Floats [begin, begin + count) of the gradients, and `head` before. After OK
-  // the sum is there for whoever comes after Join, unless the communicator's
-  // DeviceCommunicator::Wait says otherwise.
+  // Floats [begin, begin + count) of the gradients, and `head` before. After
+  // OK, work after Join sees the sum, unless the communicator's
+  // DeviceCommunicator::Wait fails.
   absl::Status Reduce(collective::Communicator& communicator, size_t bucket,
                       size_t begin, size_t count, size_t head,
                       absl::Duration timeout);

@@ -1,6 +1,5 @@
-// One step of training together with the other members of a world (which may be
-// none): gradients of the own minibatches, the sum over all members, the
-// update.
+// One step of training as a member of a world (which may have only one member):
+// gradients of this worker's minibatches, the sum over all members, the update.
 #pragma once
 
 #include <cstdint>
@@ -20,7 +19,7 @@
 
 namespace elasticdl::worker {
 
-// What came of a round.
+// The result of a round.
 struct Round {
   // Not OK: the world is broken. The model is as it was, the minibatches are
   // not used.
@@ -54,10 +53,10 @@ class ElasticTrainer {
   // Of the current world; null = none.
   collective::Communicator* communicator() { return communicator_.get(); }
 
-  // Collective. `word` has this member's wishes; its records and loss are
-  // filled in. An error is the user's (the model throws, the loss is not
-  // finite), and the job cannot go on, or the device's (IsDeviceFailure), and
-  // this worker cannot. The round is void.
+  // Collective. `word` has this member's flags; its records and loss are filled
+  // in. An error is either the user's (the model throws, the loss is not
+  // finite), and the job cannot continue, or the device's (IsDeviceFailure),
+  // and this worker cannot continue. The round is void.
   absl::StatusOr<Round> Run(const std::vector<WeightedBatch>& batches,
                             elastic::MemberWord word, double learning_rate);
 

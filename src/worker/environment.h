@@ -1,6 +1,6 @@
-// What the worker's logic needs of its process: everything that has a thread, a
-// clock or a disk of its own. Tests run many workers in one process with an
-// environment of theirs.
+// What the worker's logic needs from its process: everything that has a thread,
+// a clock or a disk. Tests run many workers in one process with an environment
+// of their own.
 #pragma once
 
 #include <functional>

@@ -1,4 +1,4 @@
-// Evaluates the tasks of an evaluation: sums of the model's metrics.
+// Runs evaluation tasks: computes the sums of the model's metrics.
 #pragma once
 
 #include <cstdint>

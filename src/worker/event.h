@@ -1,5 +1,4 @@
-// What happens to a worker: the loop of JobRunner takes one event after the
-// other.
+// The events of a worker; the loop of JobRunner handles one after the other.
 #pragma once
 
 #include <atomic>

@@ -37,9 +37,9 @@ class GradientReducer {
   // The next backward is the last one of this step: buckets go out as they get
   // ready, to `communicator`.
   void BeginOverlap(std::shared_ptr<collective::Communicator> communicator);
-  // Backward is done (or there was none): sends what is left, with `head`
-  // floats in front of the gradients, and waits for all sums. On a device,
-  // later work of this thread's stream comes after the sums; a sum of a
+  // Backward is done (or there was none): sends the remaining buckets, with
+  // `head` floats in front of the gradients, and waits for all sums. On a
+  // device, later work of this thread's stream comes after the sums; a sum of a
   // DeviceCommunicator is valid when its Wait says so.
   absl::Status Finish(std::shared_ptr<collective::Communicator> communicator,
                       size_t head);

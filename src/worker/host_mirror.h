@@ -1,5 +1,5 @@
-// Tensors of a device as bytes in host memory, for whoever saves, sends or
-// compares them. On the CPU the bytes are the tensors themselves.
+// Copies of device tensors in host memory, to be saved, sent or compared as
+// bytes. On the CPU the bytes are the tensors themselves.
 #pragma once
 
 #include <torch/types.h>
@@ -11,9 +11,8 @@ namespace elasticdl::worker {
 // Runs on the training thread.
 class HostMirror {
  public:
-  // A tensor whose whole storage is to be mirrored; views of it need not be
-  // added. Allocates pinned memory, so that nothing else here can fail for want
-  // of it.
+  // Mirrors the whole storage of a tensor; views of it need not be added.
+  // Allocates pinned memory, so that no later call can fail for lack of it.
   void Add(const torch::Tensor& tensor);
 
   // Where the bytes of an added tensor, or of a view of it that is contiguous,

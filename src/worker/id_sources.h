@@ -1,6 +1,6 @@
-// Which tensors of a minibatch feed which tables, so that rows can be pulled
-// before the layers ask for them. Nobody says it: it is learnt from what the
-// layers ask for.
+// Which tensors of a minibatch contain the ids of which tables, so that rows
+// can be prefetched. Models do not declare it: it is learnt from the ids that
+// the layers request.
 #pragma once
 
 #include <torch/types.h>
@@ -19,16 +19,17 @@ struct TableIds {
   torch::Tensor ids;
 };
 
-// A guess, never more: whoever uses it must compare. Thread-compatible.
+// A prediction that may be wrong: the caller must compare it with the actual
+// ids. Thread-compatible.
 class IdSources {
  public:
   // The ids that layers will ask for on this minibatch; one entry per table,
   // only those that are known and have any.
   std::vector<TableIds> Predict(const Features& features) const;
 
-  // The layers have asked for `asked`, and Predict did not know it all. Finds
-  // an integer tensor among the features, or a column of one, whose different
-  // ids are these. After some fruitless tries it does nothing any more.
+  // The layers have requested `asked`, and Predict did not return all of it.
+  // Looks for an integer tensor among the features, or a column of one, with
+  // the same distinct ids. Stops trying after some failures.
   void Learn(const Features& features, const std::vector<TableIds>& asked);
 
  private:

@@ -1,4 +1,4 @@
-// The rows of a table before anybody has trained them.
+// The initial rows of a table.
 #pragma once
 
 #include <cstddef>

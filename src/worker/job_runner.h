@@ -1,5 +1,5 @@
-// What a worker does for its job once it knows it: a loop over events (messages
-// of the master, minibatches that are ready, a wish to leave). One thread.
+// A worker's main loop, once it knows its job: handles events (messages from
+// the master, minibatches that are ready, a request to leave). One thread.
 #pragma once
 
 #include <atomic>

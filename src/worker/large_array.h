@@ -7,9 +7,9 @@
 
 namespace elasticdl::worker {
 
-// So many float32 on the device, of any value. Large ones on the CPU are
-// mappings of their own, with huge pages where the kernel gives them: fewer
-// faults, and all of the memory goes back when they do.
+// An uninitialized array of this many float32 on the device. Large ones on the
+// CPU are separate mappings, with huge pages where the kernel allows them:
+// fewer page faults, and freeing them returns all of the memory to the kernel.
 torch::Tensor MakeArray(int64_t floats, c10::Device device);
 
 // Gives free memory back to the kernel. After tensors were replaced by views of

@@ -6,11 +6,11 @@
 
 namespace elasticdl::worker {
 
-// All members of a world have the same scale and change it alike, because they
-// see the same sums of gradients. Within a step it only shrinks: an attempt
-// whose gradients overflow is in no model and is made again with half of the
-// scale, on the same records. What a step ends with is kept together with the
-// step; a step that breaks off leaves nothing. Thread-compatible.
+// All members of a world have the same scale and change it in the same way,
+// because they see the same sums of gradients. Within a step it only shrinks:
+// an attempt whose gradients overflow is in no model and is repeated with half
+// the scale on the same records. The scale at the end of a step takes effect
+// with the step; an aborted step does not change it. Thread-compatible.
 class LossScale {
  public:
   float value() const { return state_.scale; }

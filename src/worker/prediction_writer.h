@@ -12,9 +12,9 @@
 namespace elasticdl::worker {
 
 // Thread-compatible. Rows `shard,record,<output 0>,<output 1>…`; the rows of a
-// task reach the file together (Flush). What a worker has written and not
-// reported when it dies is cut off by the master, which knows the length of
-// what was. Outputs with a name have it in the header.
+// task reach the file together (Flush). Rows that a worker had written but not
+// reported when it died are removed by the master, which knows the reported
+// length. Outputs with a name have it in the header.
 class PredictionWriter {
  public:
   // Writes <dir>/predictions-worker-<id>.csv anew: ids are never used twice in

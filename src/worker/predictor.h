@@ -1,4 +1,4 @@
-// Predicts: outputs go to the model's own processor, or to a file.
+// Runs prediction tasks: outputs go to the model's own processor or to a file.
 #pragma once
 
 #include <cstdint>

@@ -1,6 +1,6 @@
 // Training with parameter servers (docs/design/0006-parameter-servers.md): pull
-// the model, compute a gradient, push it. Workers know nothing of each other
-// and hold no state.
+// the model, compute a gradient, push it. Workers do not know each other and
+// hold no state.
 //
 //   asynchronous: a minibatch is done when every server has applied its push;
 //                 the next one is computed meanwhile

@@ -429,7 +429,7 @@ absl::Status Replica::Export(const std::string& dir) {
 
 absl::Status Replica::StartAnew() {
   ELASTICDL_ASSIGN_OR_RETURN(const auto fresh, model_.CreateNetwork({seed_}));
-  GiveUpLive("the model starts anew");
+  GiveUpLive("the model is reinitialized");
   step_ = 0;
   loss_scale_ = LossScale();
   return OnDevice("going back to the first weights", [&] {

@@ -99,9 +99,9 @@ class Replica {
   absl::StatusOr<checkpoint::Snapshot> View();
   // The optimizer's state is elsewhere.
   absl::StatusOr<checkpoint::Snapshot> ViewWithoutSlots();
-  // The same, to be saved while training goes on (replica_live.cc): nothing but
-  // the buffers is copied. On the CPU, with an optimizer. Whatever changes the
-  // state puts aside what has not been read yet, or gives the snapshot up.
+  // The same, to be saved while training continues (replica_live.cc): only the
+  // buffers are copied. On the CPU, with an optimizer. Any change of the state
+  // first puts aside the slices that were not read yet, or drops the snapshot.
   struct LiveView {
     checkpoint::OwnedSnapshot snapshot;
     std::shared_ptr<checkpoint::LiveArrays> arrays;
@@ -120,9 +120,9 @@ class Replica {
 
   // Back to the weights that Create made, step 0.
   absl::Status StartAnew();
-  // All that members of a world must have in common, apart from the step, as
-  // bytes of the host. On a device they are valid after FetchState, and count
-  // after StoreState; on the CPU these do nothing.
+  // Everything that members of a world must have in common, except the step, as
+  // bytes in host memory. On a device they are valid after FetchState, and
+  // changes take effect with StoreState; on the CPU these do nothing.
   std::vector<absl::Span<char>> State();
   absl::Status FetchState();
   absl::Status StoreState();

@@ -1,7 +1,6 @@
-// Rows of tables on their way from parameter servers into a checkpoint. They
-// are written to a file without a name as they are read and looked at there, so
-// that a table may be larger than memory: the kernel writes pages back and
-// drops them when it needs room.
+// Buffers rows of tables between parameter servers and a checkpoint. They are
+// written to an unnamed file and mapped, so that a table may be larger than
+// memory: the kernel writes pages back and drops them when it needs memory.
 #pragma once
 
 #include <cstddef>

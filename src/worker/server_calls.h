@@ -1,5 +1,5 @@
-// Calls to parameter servers on a thread of their own, so that the training
-// thread computes meanwhile.
+// Calls to parameter servers on a separate thread, overlapped with the
+// computation on the training thread.
 #pragma once
 
 #include <deque>

@@ -1,12 +1,14 @@
-// A worker's exchange with the servers, minibatch by minibatch: all that one
-// needs is pulled with one request to each server, if possible while the one
-// before is computed; its gradients are pushed while the next is computed.
+// A worker's exchange with the servers, minibatch by minibatch: everything that
+// a minibatch needs is pulled with one request to each server, if possible
+// while the previous one is computed; its gradients are pushed while the next
+// one is computed.
 //
 //   training thread   compute k          compute k+1        compute k+2
 //   ServerCalls       push k-1, pull k+1 push k, pull k+2   push k+1, …
 //
-// So a minibatch does not see the worker's own last push, as it does not see
-// those of others that are under way. Without overlap each call is waited for.
+// So a minibatch does not see the worker's own last push, just as it does not
+// see pushes of others that are in progress. Without overlap, each call is
+// waited for.
 #pragma once
 
 #include <cstdint>

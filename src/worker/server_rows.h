@@ -1,6 +1,6 @@
 // Rows of the network's tables for one minibatch, from parameter servers, and
-// their gradients afterwards. Rows that were pulled before are used if they are
-// the ones that a layer asks for; others are pulled then.
+// their gradients afterwards. Prefetched rows are used if a layer requests
+// them; others are pulled on request.
 #pragma once
 
 #include <torch/types.h>

@@ -1,5 +1,5 @@
 // Checkpoints of a model that is on parameter servers: one worker reads it from
-// all of them and saves it, or gives a saved one to new servers.
+// all of them and saves it, or restores new servers from a checkpoint.
 #pragma once
 
 #include <cstdint>

@@ -1,5 +1,5 @@
-// What a worker tells the master about itself now and then: where its time
-// went, memory, CPU, and the spans of a timeline.
+// A worker's reports about itself to the master, once a second: step times,
+// memory, CPU, and the spans of a timeline.
 #pragma once
 
 #include <cstdint>

@@ -1,5 +1,5 @@
-// How a worker takes part in training. JobRunner drives one; what the master
-// and the data say goes through it, and it says when there is a step to do.
+// How a worker takes part in training. JobRunner passes messages and
+// minibatches to it and runs a step when it asks for one.
 #pragma once
 
 #include "absl/status/status.h"
@@ -13,10 +13,10 @@ class Trainer {
  public:
   virtual ~Trainer() = default;
 
-  // What cannot wait for the step at hand: a training task to read ahead, a
-  // world to make or to give up. True when that was all the message is for;
-  // otherwise Handle gets it, too, in the order of all messages. Called by the
-  // thread that receives; must not block.
+  // Handles what cannot wait until the current step is done: a training task to
+  // read ahead, a world to form or to abort. True when the message needs
+  // nothing else; otherwise Handle gets it, too, in the order of all messages.
+  // Called by the receiving thread; must not block.
   virtual bool Hear(const v1::MasterMessage& message) = 0;
   // Gives up what waits for other workers now. Any thread.
   virtual void Interrupt(const std::string& reason) = 0;

@@ -1,6 +1,6 @@
-// Training as a member of changing worlds: enters worlds, does rounds, keeps
-// count of whose records are in the model, tells the master what is settled
-// (docs/design/0003-elastic-allreduce.md).
+// Training as a member of changing worlds: enters worlds, runs rounds, counts
+// which records of which worker are in the model, and reports settled steps to
+// the master (docs/design/0003-elastic-allreduce.md).
 #pragma once
 
 #include <atomic>
@@ -78,9 +78,9 @@ class TrainingSession {
   // What `deps` refers to must outlive the session.
   TrainingSession(Options options, const Deps& deps);
 
-  // ---- events ----
-  // A message of the master, as soon as it is here: worlds are made and given
-  // up while a step runs. True when OnMessage need not see it. Any thread.
+  // ---- events ---- A message from the master, as soon as it arrives: worlds
+  // are formed and aborted while a step runs. True when OnMessage need not get
+  // it. Any thread.
   bool Hear(const v1::MasterMessage& message);
   // The same message in its turn: the order of Switch among the messages that
   // let members go on is the same for all members.
@@ -113,17 +113,16 @@ class TrainingSession {
   // One minibatch without consequences, before the first world.
   absl::Status WarmUp(const Batch& batch) { return trainer_.WarmUp(batch); }
 
-  // ---- wishes ----
-  // After the step at hand, which all members reach: no more steps until
-  // Resume (kEvaluation), or for ever (kOver).
+  // ---- wishes ---- After the current step, which all members reach: no more
+  // steps until Resume (kEvaluation), or at all (kOver).
   void AskHalt(Halt halt);
   // For a later round: all members come to a halt after it.
   void AskEvaluation() { want_evaluation_ = true; }
   void AskStop(const std::string& reason) { stop_reason_ = reason; }
   void Resume();
-  // The master says that there is no more training: all members of that world
-  // are at rest. False: not news, or of a world that is over here, whose
-  // members come to rest again in the next.
+  // The master says that training is done: all members of that world are at
+  // rest. False: already known, or about a world that this member has left; its
+  // members come to rest again in the next one.
   bool End(int64_t generation);
   // No more data into the model from this worker.
   void StopTakingData() { taking_data_ = false; }

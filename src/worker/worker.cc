@@ -320,7 +320,7 @@ void WorkerImpl::ReceiveMessages(const v1::Welcome& welcome,
     const absl::Status end = master_.status();
     // Only a master that died may come back.
     if (!absl::IsUnavailable(end) || patience <= absl::ZeroDuration()) break;
-    LogWarning("the master is gone (", end.message(), "); waiting up to ",
+    LogWarning("lost the master (", end.message(), "); waiting up to ",
                absl::FormatDuration(patience), " for the next");
     const absl::Status back = master_.Reattach(welcome.worker_id(), patience);
     if (!back.ok()) {

@@ -430,7 +430,7 @@ TEST_F(ClusterJobTest, StopRemovesAMasterThatNeverRan) {
   EXPECT_THAT(cluster_.Names(), IsEmpty());
   // What a submission without its master left.
   cluster_.Put(kSecretKey, {{"metadata", Json::object()}});
-  EXPECT_THAT(*Open()->Stop({}), HasSubstr("what was left of job j"));
+  EXPECT_THAT(*Open()->Stop({}), HasSubstr("removed the remains of job j"));
   EXPECT_THAT(cluster_.Names(), IsEmpty());
 }
 

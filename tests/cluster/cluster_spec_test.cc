@@ -135,16 +135,16 @@ TEST_F(ClusterSpecTest, MistakesAreNamed) {
     const char* text;
     const char* words;
   } kCases[] = {
-      {R"([])", "want an object"},
+      {R"([])", "expected an object"},
       {R"({"podspec": {}})", "'podspec' is not one of"},
-      {R"({"pod_spec": []})", "pod_spec: want an object"},
+      {R"({"pod_spec": []})", "pod_spec: expected an object"},
       {R"({"pod_spec": {"labels": {"a": 1}}})", "'a' must be a string"},
       {R"({"pod_spec": {"env": "x"}})", "pod_spec.env: want"},
       {R"({"pod_spec": {"env": [{"value": "x"}]}})", "has no \"name\""},
       {R"({"pod_spec": {"env": {"A": 1}}})", "'A' must be a string"},
       {R"({"ps_pod_spec": {"tolerations": {}}})",
-       "ps_pod_spec.tolerations: want a list"},
-      {R"({"pod_spec": {"container": 1}})", "want an object"},
+       "ps_pod_spec.tolerations: expected a list"},
+      {R"({"pod_spec": {"container": 1}})", "expected an object"},
   };
   for (const auto& one : kCases) {
     const absl::Status status = Apply(one.text);

@@ -216,7 +216,7 @@ TEST(LegacyFlagsTest, WithoutEffectButAccepted) {
       const absl::Status status = job.Parse({arg});
       ASSERT_TRUE(status.ok()) << status;
       EXPECT_THAT(job.set.hints(),
-                  ElementsAre(HasSubstr(" has no effect any more")));
+                  ElementsAre(HasSubstr(" no longer has any effect")));
       EXPECT_THAT(job.set.ToArgs(), IsEmpty());
     }
   }

@@ -104,6 +104,30 @@ TEST_F(PsChaosTest, AServerThatHangsIsReplaced) {
   Finish(*job);
 }
 
+// Most times before it attaches: nobody has heard of it then.
+TEST_F(PsChaosTest, AServerThatHangsAtItsStartIsReplaced) {
+  const auto job = StartPs(
+      "hangs-early", 2, 2,
+      {"--use_async", "--worker_timeout=2", "--worker_start_timeout=8"});
+  Walk();
+  ASSERT_TRUE(WaitForSteps(*job, 20));
+  const auto started = [](const auto& events) {
+    int count = 0;
+    for (const Json& event : events) {
+      count += event.at("event") == "pod_started" && event.at("type") == "ps" &&
+               event.at("id") == 0;
+    }
+    return count;
+  };
+  Kill(*job, "ps", 0);
+  ASSERT_TRUE(job->WaitUntil(
+      "its successor", [&](auto& events) { return started(events) == 2; }));
+  Kill(*job, "ps", 0, SIGSTOP);
+  ASSERT_TRUE(job->WaitUntil(
+      "the next one", [&](auto& events) { return started(events) == 3; }));
+  Finish(*job);
+}
+
 TEST_P(PsModeTest, WorkersComeAndGo) {
   const auto job = StartPs("scaled", 2, 1, GetParam().flags);
   Walk();

@@ -154,6 +154,7 @@ class Simulation {
     options.num_servers = servers_;
     options.relaunch_on_worker_failure = relaunches_;
     options.attach_timeout = absl::Seconds(10);
+    options.server_attach_timeout = absl::Seconds(10);
     return options;
   }
 
@@ -218,8 +219,8 @@ class Simulation {
         if (!name.empty() && !pods_[name].running) Pend(name);
         break;
       default:
-        Execute(
-            manager_->OnTimer(now_, [this](int64_t) { return Chance(80); }));
+        Execute(manager_->OnTimer(
+            now_, [this](PodType, int64_t) { return Chance(80); }));
         AdvanceToTimer();
     }
   }

@@ -488,7 +488,7 @@ TEST(PodManagerTest, AWorkerThatNeverComesIsReplaced) {
   PodManagerOptions options = Options(2, 0);
   options.attach_timeout = absl::Seconds(60);
   PodManager manager = Started(options);
-  const auto attached = [](int64_t id) { return id == 0; };
+  const auto attached = [](PodType, int64_t id) { return id == 0; };
   const absl::Time due = manager.next_wake();
   EXPECT_THAT(Show(manager.OnTimer(due - absl::Seconds(1), attached)),
               IsEmpty());
@@ -807,6 +807,18 @@ TEST(PodManagerServersTest, AServerThatFailsTooOftenFailsTheJob) {
   EXPECT_EQ(manager.outcome().state, JobState::kFailed);
   EXPECT_THAT(manager.outcome().reason, HasSubstr("exit code 7"));
   EXPECT_THAT(manager.outcome().reason, HasSubstr("server"));
+}
+
+TEST(PodManagerServersTest, AServerThatNeverComesIsReplaced) {
+  PodManagerOptions options = WithServers(1, 2);
+  options.server_attach_timeout = absl::Seconds(30);
+  PodManager manager = StartedWithServers(options);
+  const auto attached = [](PodType type, int64_t id) {
+    return type == PodType::kWorker || id == 0;
+  };
+  const absl::Time due = manager.next_wake();
+  const Decisions hangs = manager.OnTimer(due, attached);
+  EXPECT_THAT(ShowPods(hangs), ElementsAre("delete ps-1"));
 }
 
 TEST(PodManagerServersTest, OnlyOwnFailuresWaitLongerAndLonger) {

@@ -338,7 +338,7 @@ TEST(TaskManagerTest, EvaluationGoesBeforeTrainingAndIsRedone) {
   const v1::Task two = MustGrant(tasks, 2);
   EXPECT_EQ(one.model_version(), 12);
   EXPECT_EQ(Describe(tasks.Grant(At(0), 3, {false, true, false, false})),
-            "all is handed out");
+            "all tasks are granted");
   EXPECT_TRUE(*tasks.Done(At(0), 1, one.task_id()));
   EXPECT_FALSE(*tasks.Done(At(0), 1, one.task_id()));
   tasks.WorkerLost(At(0), 1, WorkerLoss::kCrashed);
@@ -407,7 +407,7 @@ TEST(TaskManagerTest, TrainEndComesOnceAfterAllThatCameBack) {
   tasks.Grant(At(0), 2, {false, false, false, false});
   std::vector<v1::Task> of_one;
   while (auto task = tasks.Grant(At(0), 1).task) of_one.push_back(*task);
-  EXPECT_EQ(Describe(tasks.Grant(At(0), 2)), "all is handed out");
+  EXPECT_EQ(Describe(tasks.Grant(At(0), 2)), "all tasks are granted");
   tasks.WorkerLost(At(0), 1, WorkerLoss::kCrashed);
   // The one that waited gets the training that came back, not the train end.
   for (size_t i = 0; i < of_one.size(); ++i) {
@@ -423,11 +423,11 @@ TEST(TaskManagerTest, TrainEndComesOnceAfterAllThatCameBack) {
   EXPECT_TRUE(tasks.FinalEvaluationDue());
   ASSERT_TRUE(tasks.StartEvaluation(8).ok());
   const v1::Task evaluation = MustGrant(tasks, 2);
-  EXPECT_EQ(Describe(tasks.Grant(At(0), 3)), "all is handed out");
+  EXPECT_EQ(Describe(tasks.Grant(At(0), 3)), "all tasks are granted");
   EXPECT_TRUE(*tasks.Done(At(0), 2, evaluation.task_id()));
   // Exactly one train end; another worker's death gives it to the next.
   EXPECT_EQ(MustGrant(tasks, 2).type(), v1::TRAIN_END_CALLBACK);
-  EXPECT_EQ(Describe(tasks.Grant(At(0), 3)), "all is handed out");
+  EXPECT_EQ(Describe(tasks.Grant(At(0), 3)), "all tasks are granted");
   EXPECT_FALSE(tasks.Finished());
   tasks.WorkerLost(At(0), 2, WorkerLoss::kCrashed);
   const v1::Task end = MustGrant(tasks, 3);

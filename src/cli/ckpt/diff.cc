@@ -71,7 +71,7 @@ int RunCkptDiff(const std::vector<std::string>& args) {
   flags::FlagSet flags(
       "elasticdl ckpt diff",
       "Compare two checkpoints: step, optimizer, ledger and all values. The "
-      "exit code is 0 if they are equal, 1 if they differ, 2 for trouble.");
+      "exit code is 0 if they are equal, 1 if they differ, 2 for errors.");
   flags.AddPositional("PATH", &paths, 2,
                       "Two version-N folders, or folders of them: the newest",
                       2);

@@ -56,7 +56,7 @@ class ClusterJobHandle : public JobHandle {
     const absl::StatusOr<PodView> master = Master();
     if (absl::IsNotFound(master.status())) {
       ELASTICDL_RETURN_IF_ERROR(Remove());
-      return absl::StrCat("what was left of job ", name_, " is removed");
+      return absl::StrCat("removed the remains of job ", name_);
     }
     if (!master.ok()) return master.status();
     if (master->Ended()) {

@@ -247,7 +247,7 @@ DoctorHost RealHost() {
 
 int RunDoctor(const std::vector<std::string>& args) {
   flags::FlagSet set("elasticdl doctor",
-                     "Looks at this machine: what is installed, what is "
+                     "Checks this machine: what is installed, what is "
                      "missing, and what to do about it. Exit code 1 if there "
                      "is a problem.");
   bool json = false;

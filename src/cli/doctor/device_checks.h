@@ -1,4 +1,4 @@
-// What `elasticdl doctor` and `elasticdl version` say of GPUs.
+// What `elasticdl doctor` and `elasticdl version` report about GPUs.
 #pragma once
 
 #include <vector>

@@ -1,4 +1,5 @@
-// What `elasticdl doctor` says: one line for each thing that a job may need.
+// The output of `elasticdl doctor`: one line for each thing that a job may
+// need.
 #pragma once
 
 #include <string>

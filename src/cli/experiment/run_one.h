@@ -1,5 +1,5 @@
-// Carries out one run of an experiment: starts its jobs, does to them what the
-// trace says, measures.
+// Executes one run of an experiment: starts its jobs, applies the actions of the
+// trace, measures.
 #pragma once
 
 #include <string>

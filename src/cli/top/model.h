@@ -1,4 +1,4 @@
-// What `elasticdl top` shows: the answers of /api/v1/update, put together.
+// What `elasticdl top` shows: the merged responses of /api/v1/update.
 #pragma once
 
 #include <cstdint>

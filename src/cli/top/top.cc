@@ -190,7 +190,7 @@ void Top::OnScaleKey(int key) {
     mode_ = Mode::kList;
     int64_t workers = 0;
     if (!absl::SimpleAtoi(typed_, &workers) || workers < 1) {
-      message_ = "scaling wants a number from 1";
+      message_ = "the number must be at least 1";
       return;
     }
     const absl::Status status = job_.Scale(workers, 0);
@@ -219,7 +219,7 @@ void Top::BeginKill() {
 void Top::OnKillKey(int key) {
   mode_ = Mode::kList;
   if (key != 'y') {
-    message_ = "nobody was killed";
+    message_ = "nothing was killed";
     return;
   }
   // A pid is used again: it must still be that of the pod.
@@ -228,8 +228,9 @@ void Top::OnKillKey(int key) {
       std::any_of(pods.begin(), pods.end(), [&](const TopModel::Pod& pod) {
         return pod.name == victim_.name && pod.pid == victim_.pid;
       });
-  const absl::Status status = there ? options_.kill(victim_.pid)
-                                    : absl::NotFoundError("it is gone already");
+  const absl::Status status = there
+                                  ? options_.kill(victim_.pid)
+                                  : absl::NotFoundError("it has already ended");
   message_ = status.ok() ? absl::StrCat("killed ", NameOf(victim_))
                          : std::string(status.message());
 }

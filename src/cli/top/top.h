@@ -1,4 +1,5 @@
-// The loop of `elasticdl top`: asks the job once a second, draws, obeys keys.
+// The loop of `elasticdl top`: queries the job once a second, draws, handles
+// keys.
 #pragma once
 
 #include <cstdint>

@@ -148,7 +148,7 @@ const eventTexts = {
   ps_scaling: e => "from " + e.from + " to " + plural(e.to, "parameter server") + ": asked for",
   ps_takeover: e => "server " + e.server + " has taken over part " + e.part + " (term " + e.term + ")",
   ps_backup_current: e => "the backup of part " + e.part + " has all that server " + e.server + " has",
-  ps_backup_lost: e => "server " + e.server + " goes on without a backup of part " + e.part,
+  ps_backup_lost: e => "server " + e.server + " continues without a backup of part " + e.part,
   ps_scaled: e => "the model is on " + plural(e.servers, "parameter server"),
   task_quarantined: e => "records " + e.begin + " to " + e.end + " of " + e.shard + " set aside: " + e.reason,
 };

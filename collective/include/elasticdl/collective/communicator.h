@@ -58,9 +58,9 @@ class Communicator {
   // all later ones fail with ABORTED and `reason`. Never blocks. Idempotent.
   virtual void Abort(const std::string& reason) = 0;
 
-  // The operations on the memory of a GPU (device_communicator.h); null: this
-  // communicator takes memory of the host only. All the others take memory of
-  // the host in any case.
+  // The operations on GPU memory (device_communicator.h); null: this
+  // communicator supports host memory only. All operations above take host
+  // memory.
   virtual DeviceCommunicator* device() { return nullptr; }
 };
 
@@ -82,8 +82,9 @@ struct WorldSpec {
 // The rank that an error of a communicator or connector blames for the broken
 // world; -1 = none. It is a payload of the error, whatever the message says.
 // The reasons of Abort blame nobody. A member blames a peer that is silent, and
-// also one that gave up. So after a cut between two members, these blame each
-// other, the rest blame one of the two, and nobody blames the rest.
+// also one that gave up. So if the connection between two members is lost,
+// these two blame each other, the rest blame one of the two, and nobody blames
+// the rest.
 int BlamedRank(const absl::Status& status);
 
 // A name for this process's host: two processes with the same name see the same

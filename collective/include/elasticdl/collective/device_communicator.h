@@ -1,5 +1,5 @@
-// What a communicator that works on the memory of a GPU offers in addition.
-// Communicator::device() says whether there is one.
+// The additional operations of a communicator on GPU memory.
+// Communicator::device() returns it if there is one.
 #pragma once
 
 #include <cstddef>
@@ -12,12 +12,12 @@ namespace elasticdl::collective {
 
 // An event of the device's runtime: for CUDA a cudaEvent_t, made with
 // cudaEventDisableTiming and recorded at least once. (libtorch's device guards
-// hand out the same pointer, so nobody needs headers of CUDA for it.)
+// return the same pointer, so no CUDA headers are needed.)
 using DeviceEvent = void*;
 
-// Belongs to a Communicator and lives as long. Its calls are collective, count
-// as operations of that communicator, and follow its rules: the same order on
-// all members (host operations in between included), one thread at a time,
+// Owned by a Communicator and lives as long. Its calls are collective, count as
+// operations of that communicator, and follow its rules: the same order on all
+// members (host operations in between included), one thread at a time,
 // Communicator::Abort from any thread at any time, the same error codes, every
 // later call fails after an error. Nothing here waits for the device except
 // Wait.
@@ -32,21 +32,21 @@ class DeviceCommunicator {
   // device. `event` was recorded after the work that writes `data`; the sum
   // begins when it is done. Then `event` is recorded again, so that it is done
   // when the sum is: the caller makes other streams wait for it. Returns when
-  // all that is enqueued; `timeout` limits that, not the sum. The caller keeps
-  // `data` and `event` until the sum is done, or until the communicator is
-  // destroyed.
+  // all of this is enqueued; `timeout` limits the enqueuing, not the sum. The
+  // caller keeps `data` and `event` until the sum is done, or until the
+  // communicator is destroyed.
   //
   // The stream is the communicator's own. After Abort or a failure the event
-  // becomes done all the same, soon, with rubbish in `data`: only Wait says
-  // whether there is a sum.
+  // still becomes done soon, with undefined `data`: only Wait says whether the
+  // sum is valid.
   virtual absl::Status AllReduce(void* data, size_t count, DataType type,
                                  DeviceEvent event, absl::Duration timeout) = 0;
 
   // Blocks until `event` is done; it may be recorded by any stream, after sums
   // of this communicator or after work that waits for them (a copy of their
   // result to the host). OK: it is done, and every sum enqueued before it is
-  // valid. ABORTED and DEADLINE_EXCEEDED as everywhere, also while a member
-  // that died lets the sum hang. Not collective.
+  // valid. ABORTED and DEADLINE_EXCEEDED as everywhere, even while the sum
+  // hangs because a member died. Not collective.
   virtual absl::Status Wait(DeviceEvent event, absl::Duration timeout) = 0;
 };
 

@@ -17,14 +17,15 @@ struct MpiOptions {
   // libelasticdl_mpi.so. Loaded only if the process was started by an MPI
   // launcher.
   std::string plugin;
-  // The environment variables of this process, which tell who started it.
+  // The environment variables of this process, which show how it was started.
   std::map<std::string, std::string> variables;
   // MPI_Init waits for all processes of the launch. After this time the process
-  // goes on without MPI.
+  // continues without MPI.
   absl::Duration init_timeout = absl::Seconds(60);
-  // A call into MPI that nobody waits for any more is given up after this time,
-  // and MPI with it. Others after four times that. No call takes this long
-  // unless it hangs, or the machine is so busy that the thread does not run.
+  // A call into MPI whose result is no longer needed is abandoned after this
+  // time, and MPI with it; other calls after four times that. No call takes
+  // this long unless it hangs, or the machine is so busy that the thread does
+  // not run.
   absl::Duration patience = absl::Seconds(5);
 };
 

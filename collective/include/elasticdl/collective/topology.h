@@ -1,4 +1,4 @@
-// Who is connected to whom in a world. Pure.
+// Which members of a world are connected. Pure.
 #pragma once
 
 #include <string>
@@ -6,9 +6,9 @@
 
 namespace elasticdl::collective {
 
-// In a world of up to this many members each is connected to each. In a larger
-// one, a rank is connected to those at a distance of 1, 2, 4, … in the ring of
-// ranks: enough for rings, trees and recursive doubling.
+// A world of up to this many members is a full mesh. In a larger one, a rank is
+// connected to those at a distance of 1, 2, 4, … in the ring of ranks: enough
+// for rings, trees and recursive doubling.
 inline constexpr int kFullMeshMembers = 32;
 
 // The ranks that `rank` is connected to over sockets, ascending. Symmetric: if

@@ -1,4 +1,4 @@
-// The members of a world as they travel in a Prepare. When a member of 10,000
+// The encoding of a world's members in a Prepare. When one of 10,000 members
 // dies, the others get the change, not the list: otherwise the master would
 // send n members to n members.
 #pragma once
@@ -17,12 +17,12 @@ namespace elasticdl::rendezvous {
 // The master's end. Thread-compatible.
 class MemberListWriter {
  public:
-  // A Prepare in two forms. Messages are shared by those who get them.
+  // A Prepare in two forms. Messages are shared by all recipients.
   struct Encoded {
     int64_t generation = 0;
     std::shared_ptr<const v1::MasterMessage> whole;
-    // For those who got the Prepare of generation `base` last. Null: there was
-    // none before.
+    // For workers whose last Prepare was that of generation `base`. Null: there
+    // was none before.
     std::shared_ptr<const v1::MasterMessage> change;
     int64_t base = 0;
   };

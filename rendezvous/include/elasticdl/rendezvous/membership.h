@@ -137,7 +137,7 @@ class Membership {
                    const std::string& reason);
   // The worker wants to leave.
   Decisions Leave(absl::Time now, int64_t worker_id);
-  // All workers shall leave.
+  // All workers must leave.
   Decisions LeaveAll(absl::Time now);
   // The model of a last world is saved, or cannot be saved. Reported by the
   // member that reported Level().

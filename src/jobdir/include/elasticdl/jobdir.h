@@ -36,9 +36,9 @@ absl::Status ValidateJobName(const std::string& name);
 // 32 random bytes from the kernel as hexadecimal digits.
 absl::StatusOr<std::string> NewToken();
 
-// INVALID_ARGUMENT for what cannot be a token: fewer than 16 characters, which
-// may be guessed, or others than printable ones without spaces, which do not
-// travel in every header.
+// INVALID_ARGUMENT for an invalid token: fewer than 16 characters, which could
+// be guessed, or characters that are not printable or are spaces, which cannot
+// be sent in every header.
 absl::Status CheckToken(const std::string& token);
 
 // The paths of one job, whether it exists or not. Thread-compatible.

@@ -1,5 +1,5 @@
-// The master process of a job: hands out data, keeps the workers alive, tells
-// the world how it goes.
+// The master process of a job: grants tasks, keeps the workers running, reports
+// progress.
 #pragma once
 
 #include <cstdint>
@@ -15,7 +15,7 @@
 
 namespace elasticdl::master {
 
-// The master runs in a pod of a cluster and makes pods for its workers.
+// The master runs in a pod of a cluster and creates pods for its workers.
 struct ClusterOptions {
   std::string namespace_name = "default";
   // This very pod.
@@ -149,11 +149,11 @@ class Master {
   virtual void Suspend(const std::string& reason) = 0;
 };
 
-// For the record: the job was refused, for the reason `why`, before it began.
+// Records that the job was refused, for the reason `why`, before it began.
 // Writes its end to the events of the folder `job_dir` (locked by the caller)
-// and to `event_log`, unless that is empty. In a cluster, unless trying again
-// may help, has the master's pod end as failed instead of being restarted for
-// ever.
+// and to `event_log`, unless that is empty. On a cluster, unless a retry may
+// help, makes the master's pod end as failed instead of being restarted
+// forever.
 void RecordRefusedJob(const std::string& job_dir, const std::string& event_log,
                       const absl::Status& why,
                       const std::optional<ClusterOptions>& cluster);

@@ -1,6 +1,7 @@
-// Optimizers over flat float arrays, without libtorch. The worker applies them
-// to its flat parameter buffer. A spec is declarative, so that a model file can
-// describe an optimizer that runs elsewhere (later also in parameter servers).
+// Optimizers over flat float arrays, without libtorch. Workers apply them to
+// their flat parameters, parameter servers to their values and rows. A spec is
+// declarative, so that a model file can describe an optimizer that runs
+// elsewhere.
 #pragma once
 
 #include <cstddef>

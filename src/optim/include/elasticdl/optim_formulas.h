@@ -1,5 +1,5 @@
-// The formulas of the optimizers with the constants of one step, for whoever
-// computes them elsewhere than on the CPU (src/worker/device_optimizer.h).
+// The formulas of the optimizers with the constants of one step, for
+// implementations that do not run on the CPU (src/worker/device_optimizer.h).
 #pragma once
 
 namespace elasticdl::optim {

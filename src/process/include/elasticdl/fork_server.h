@@ -1,6 +1,6 @@
-// A program that has loaded its libraries once and forks processes from there:
-// loading libtorch is most of the start of a worker (0.6 s of CPU), a fork
-// takes milliseconds.
+// A process that has loaded its libraries once and forks other processes:
+// loading libtorch is most of the start-up time of a worker (0.6 s of CPU), a
+// fork takes milliseconds.
 #pragma once
 
 #include <cstdint>
@@ -21,8 +21,8 @@ namespace elasticdl::process {
 //
 // The processes become children of the caller, not of the server: they can be
 // waited for, they get SIGKILL when the caller's main thread ends, and they do
-// not care whether the server lives. For that the caller becomes a "child
-// subreaper" (prctl(2)).
+// not depend on the server. For this the caller becomes a "child subreaper"
+// (prctl(2)).
 class ForkServer {
  public:
   struct Answer {
@@ -40,9 +40,9 @@ class ForkServer {
   ~ForkServer();
 
   // Asks for a process that runs options.argv (whose program is the server's)
-  // as Start() would, with die_with_parent. Never blocks; its answer comes with
-  // `request`. An error: it was not asked for (the server is gone, or does not
-  // keep up; too large an environment).
+  // as Start() would, with die_with_parent. Never blocks; the reply carries
+  // `request`. An error: the request was not sent (the server is dead or too
+  // slow; the environment is too large).
   absl::Status Ask(uint64_t request, const Options& options);
 
   // The next answer, if it has come. UNAVAILABLE: the server has ended, and

@@ -39,9 +39,8 @@ struct WorkerOptions {
   // how to compile (elasticdl/model/compiler.h).
   std::string model_cache_dir;
   std::string executable;
-  // For --collective=mpi: the library with which MPI is used, and the
-  // environment variables of this process, KEY=VALUE, which tell whether an MPI
-  // launcher started it.
+  // For --collective=mpi: the MPI plugin, and the environment variables of this
+  // process, KEY=VALUE, which show whether an MPI launcher started it.
   std::string mpi_plugin;
   std::vector<std::string> environment;
   // For --collective=nccl: the library with which NCCL is used.
@@ -75,14 +74,14 @@ inline constexpr int kExitMasterLost = 3;  // the stream to the master broke
 inline constexpr int kExitDevice = 6;      // its GPU failed; others may train
 
 // Of this process, before it trains: a step allocates and frees the same large
-// buffers as the one before. By default their pages go back to the kernel each
-// time and are cleared when they come again, which took a quarter of a
-// convolution's time.
+// buffers as the one before. By default their pages are returned to the kernel
+// each time and are zeroed when they are mapped again, which took a quarter of
+// a convolution's time.
 void KeepFreedMemory();
 // Of this process, before it computes and before it has threads: oneDNN 2.6,
 // which libtorch 1.13 uses for bf16 on the CPU, ends with an illegal
-// instruction in its kernels for AMX. Users who set ONEDNN_MAX_CPU_ISA have
-// their will.
+// instruction in its kernels for AMX. A user's ONEDNN_MAX_CPU_ISA takes
+// precedence.
 void AvoidAmx();
 
 // One thing that a worker can compute with.

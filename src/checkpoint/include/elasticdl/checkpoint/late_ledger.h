@@ -1,5 +1,5 @@
-// The ledger of a snapshot that is being written before the master has said
-// what its ledger is.
+// The ledger of a snapshot whose writing starts before the master has sent the
+// ledger.
 #pragma once
 
 #include <memory>
@@ -49,7 +49,7 @@ class LateLedger {
   std::optional<absl::StatusOr<Answer>> answer_ ABSL_GUARDED_BY(mu_);
 };
 
-// The other side: when it goes away without an answer, there is no ledger.
+// The other side: if it is destroyed without an answer, there is no ledger.
 // Thread-compatible; move-only.
 class LedgerPromise {
  public:

@@ -1,7 +1,7 @@
-// Arrays that are saved as they were at one moment, while training goes on and
-// changes them. Nothing is copied at that moment. Before a slice is changed
-// that has not been read yet, it is put aside
-// (docs/design/0013-save-without-a-pause.md).
+// Arrays that are saved as they were at one step while training continues to
+// change them. Nothing is copied at that step. Before a slice that was not read
+// yet is changed, it is copied (*put aside*;
+// docs/design/0013-save-without-a-pause.md).
 #pragma once
 
 #include <cstddef>
@@ -29,8 +29,8 @@ struct LiveOptions {
   absl::Duration patience = absl::Minutes(1);
 };
 
-// Thread-safe: one thread changes the arrays, another one reads them. The order
-// in which they go through the slices should be the same.
+// Thread-safe: one thread changes the arrays, another one reads them. Both
+// should go through the slices in the same order.
 class LiveArrays {
  public:
   // `arrays` have the same size. They must stay where they are until this is

@@ -1,4 +1,4 @@
-// Who may do what: the rights that a job needs, and what to do without them.
+// Access rights: those that a job needs, and advice when they are missing.
 // Pure.
 #pragma once
 
@@ -11,8 +11,8 @@
 
 namespace elasticdl::cluster {
 
-// Two accounts need rights, and not the same ones: the service account of the
-// master pod makes pods; whoever uses `elasticdl` makes jobs and asks for them.
+// Two accounts need different rights: the service account of the master pod
+// creates pods; users of `elasticdl` create and query jobs.
 enum class Party { kMaster, kClient };
 
 // One right in a namespace.

@@ -1,5 +1,5 @@
-// --cluster_spec_json and patch files: what a cluster wants of every pod and
-// Service (labels, tolerations, …). Pure.
+// --cluster_spec_json and patch files: settings that a cluster requires for
+// every pod and Service (labels, tolerations, …). Pure.
 #pragma once
 
 #include <nlohmann/json.hpp>

@@ -1,4 +1,4 @@
-// What a pod of a job says about itself, for the client. Pure.
+// The state of a job's pod, for the client. Pure.
 #pragma once
 
 #include <cstdint>

@@ -1,4 +1,4 @@
-// Ends a call that waits, from another thread.
+// Cancels a blocked call from another thread.
 #pragma once
 
 #include <atomic>

@@ -11,9 +11,8 @@ namespace elasticdl {
 
 inline constexpr uint64_t kFnv1aStart = 0xcbf29ce484222325;
 
-// FNV-1a, 64 bits: an identity that is the same on every machine, unlike
-// std::hash, and no protection against anybody. `hash` goes on from an earlier
-// part.
+// FNV-1a, 64 bits: the same on every machine, unlike std::hash, but not safe
+// against attackers. `hash` continues from an earlier part.
 constexpr uint64_t Fnv1a(absl::string_view text, uint64_t hash = kFnv1aStart) {
   for (const char c : text) {
     hash = (hash ^ static_cast<unsigned char>(c)) * 0x100000001b3;
@@ -36,8 +35,7 @@ constexpr uint64_t UnmixHash(uint64_t x) {
   return (x ^ (x >> 30) ^ (x >> 60)) - 0x9e3779b97f4a7c15;
 }
 
-// SHA-256 of what is added: for content that others may have made.
-// Thread-compatible.
+// SHA-256 of what is added: for content that is not trusted. Thread-compatible.
 class Sha256 {
  public:
   Sha256();

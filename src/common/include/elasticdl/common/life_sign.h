@@ -1,15 +1,16 @@
-// Tells within a fraction of a millisecond that a process on this host was
+// Detects within a fraction of a millisecond that a process on this host was
 // killed.
 //
 // When a process is killed, the kernel first frees its memory, which takes tens
 // of milliseconds for a worker, and only then closes its sockets and reports
-// its end to pidfds. Before all that it looks at the words of the *robust list*
-// of each thread: it marks them and wakes one thread that waits for them. So a
-// process that wants its death to be noticed keeps one such word in a page that
-// others can map.
+// its end to pidfds. Before all that it handles the words of the *robust list*
+// of each thread: it marks them and wakes one thread that waits for them. So
+// each process that others must watch keeps one such word in a page that they
+// can map.
 //
-// It is a second opinion that comes first: who cannot map the page (another
-// host or container, an old kernel) still has sockets and pidfds.
+// This only makes detection faster: processes that cannot map the page (on
+// another host, in another container, with an old kernel) still have sockets
+// and pidfds.
 #pragma once
 
 #include <atomic>

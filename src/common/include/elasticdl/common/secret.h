@@ -1,4 +1,4 @@
-// Secrets: comparing them, proving that one knows them.
+// Secrets: comparing them, and proving knowledge of them.
 #pragma once
 
 #include <cstddef>

@@ -8,8 +8,7 @@
 
 namespace elasticdl {
 
-// Who comes first is served first, so that a stream of readers cannot keep a
-// writer out.
+// First come, first served, so that a stream of readers cannot starve a writer.
 class ABSL_LOCKABLE SharedMutex {
  public:
   SharedMutex() = default;

@@ -1,4 +1,4 @@
-// Looks into RecordIO data sets: what is there, and is it sound?
+// Inspects RecordIO data sets: their contents, and whether they are intact.
 #pragma once
 
 #include <cstdint>

@@ -1,4 +1,4 @@
-// Tells the master that this member of a new world makes progress with loading
+// Reports to the master that this member of a new world makes progress loading
 // its state, so that a slow member is not evicted as stuck.
 #pragma once
 

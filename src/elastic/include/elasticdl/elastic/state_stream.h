@@ -1,11 +1,11 @@
-// Which piece of the state is passed on next, and which members have how much
-// of it: members that joined catch up while the others train
+// Which piece of the state is sent next, and how much of it each member has:
+// joiners catch up while the others train
 // (docs/design/0010-join-without-a-pause.md).
 //
-// The state is a ring of units. Pieces are passed on in the order of the ring,
-// round and round, so a member may begin anywhere; it is level when it has been
-// given the whole ring. Everybody gets each piece, so members that catch up at
-// the same time share one transfer.
+// The state is a ring of units. Pieces are sent in the order of the ring, again
+// and again, so a member may start anywhere; it is level when it has received
+// the whole ring. All members get each piece, so members that catch up at the
+// same time share one transfer.
 #pragma once
 
 #include <cstddef>

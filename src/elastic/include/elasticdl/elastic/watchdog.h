@@ -1,4 +1,4 @@
-// Notices when the user's code does not return. A worker whose model hangs
+// Detects when the user's code does not return. A worker whose model hangs
 // keeps its stream alive, so it must report itself.
 #pragma once
 

@@ -1,6 +1,6 @@
-// A plan of an experiment: what varies, what happens to the jobs, how often;
-// and the list of runs that follows from it. Pure. docs/experiments.md has the
-// grammar.
+// The plan of an experiment: what varies, what happens to the jobs, the number
+// of repeats; and the list of runs that follows from it. Pure.
+// docs/experiments.md has the grammar.
 #pragma once
 
 #include <cstdint>
@@ -34,7 +34,7 @@ struct SharedJob {
   Settings flags;
 };
 
-// From `at` seconds on, the service beside the jobs needs so many slots.
+// From `at` seconds on, the service needs this many slots.
 struct LoadPoint {
   double at = 0;
   int64_t slots = 0;

@@ -1,4 +1,4 @@
-// Results of runs: kept as lines of JSON, summed up per cell of the matrix,
+// Results of runs: stored as lines of JSON, summarized per cell of the matrix,
 // written as tables. Pure.
 #pragma once
 

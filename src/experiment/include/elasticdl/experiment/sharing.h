@@ -1,4 +1,4 @@
-// Who gets how many slots of a machine that several jobs share. Pure.
+// How the slots of a machine are divided among several jobs. Pure.
 #pragma once
 
 #include <cstdint>

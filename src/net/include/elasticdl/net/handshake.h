@@ -5,8 +5,8 @@
 //   dialler  -> listener  a nonce, int32 whom, HMAC-SHA256 over all of it
 //   listener -> dialler   HMAC-SHA256 over all of it; zeros: refused
 //
-// Nonces keep a recorded conversation from being played again. Sizes are
-// fixed, so that a stranger's bytes cost little.
+// Nonces prevent replay of a recorded handshake. Sizes are fixed, so that a
+// stranger's bytes cost little.
 #pragma once
 
 #include <cstdint>

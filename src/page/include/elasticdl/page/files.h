@@ -1,4 +1,4 @@
-// The files of the page, as they are served and put into reports.
+// The files of the page, for serving and for reports.
 #pragma once
 
 #include <string>

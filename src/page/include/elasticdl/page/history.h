@@ -1,6 +1,6 @@
-// What happened in a job, small enough to keep for as long as it runs: the
-// lanes, worlds, curves and events that the page shows. Made from the lines of
-// an event log (docs/formats.md), of a job that runs or of one that has ended.
+// The history of a job in bounded memory: the lanes, worlds, curves and events
+// that the page shows. Built from the lines of an event log (docs/formats.md),
+// of a running or ended job.
 #pragma once
 
 #include <cstdint>
@@ -24,8 +24,8 @@ const char* LaneStateName(LaneState state);
 // How the life of a worker or server ended.
 enum class LaneEnd { kNone, kLeft, kLost };
 
-// A stretch of time in a row of the lanes. A row is a place for a worker or a
-// server: who replaces somebody takes its row.
+// A period of time in a row of the lanes. A row is a slot of a worker or a
+// server: a replacement takes the same row.
 struct Span {
   uint64_t id = 0;
   int64_t row = 0;
@@ -102,7 +102,7 @@ struct EventLine {
   std::string json;
 };
 
-// Exact, however much was thinned.
+// Exact, even where other data was merged.
 struct Totals {
   int64_t worlds = 0;
   int64_t joined = 0;
@@ -164,10 +164,10 @@ struct Changes {
   std::vector<EventLine> events;
 };
 
-// Thread-compatible; the time comes with the events. Bounded: when one of the
-// limits is reached, the resolution of spans or worlds is doubled, and those
-// that are shorter and closer than that become one. Checkpoints and events are
-// forgotten beginning with the oldest, points and evaluations are thinned.
+// Thread-compatible; the time comes with the events. Bounded: when a limit is
+// reached, the resolution of spans or worlds is doubled, and those that are
+// shorter and closer than that are merged. The oldest checkpoints and events
+// are dropped; points and evaluations are thinned.
 class History {
  public:
   // More rows than a quarter of this raise it: four spans for each.

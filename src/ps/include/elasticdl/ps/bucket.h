@@ -1,5 +1,5 @@
-// Which server holds what: everything falls into one of a fixed number of
-// buckets, and a map says which server holds which bucket
+// Buckets and the bucket map: every value is in one of a fixed number of
+// buckets, and the map says which server holds which bucket
 // (docs/design/0006-parameter-servers.md).
 #pragma once
 

@@ -1,6 +1,6 @@
-// A server's part in moving buckets, as the master asks for it
-// (v1::MoveBuckets): drops what has arrived elsewhere, takes the new map,
-// fetches the buckets that it gets, and says that all is done.
+// A server's part in moving buckets, as requested by the master
+// (v1::MoveBuckets): drops buckets that have arrived elsewhere, adopts the new
+// map, fetches its new buckets, and reports that the step is done.
 #pragma once
 
 #include <cstdint>
@@ -39,7 +39,8 @@ absl::StatusOr<MoveAction> NextMoveAction(int server,
                                           const v1::MoveBuckets& step,
                                           const Server::Moving& moving);
 
-// Thread-safe. Has a thread of its own: servers that keep a bucket may be away.
+// Thread-safe. Has its own thread, because the server that holds a bucket may
+// be unreachable.
 class BucketMover {
  public:
   struct Options {

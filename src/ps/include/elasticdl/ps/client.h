@@ -1,5 +1,5 @@
-// A worker's side of the parameter servers: cuts values and gradients into the
-// servers' parts, asks all servers at once, and asks again when one was away.
+// A worker's client for the parameter servers: splits requests by server, sends
+// them to all servers in parallel, and retries when a server was unreachable.
 #pragma once
 
 #include <cstdint>

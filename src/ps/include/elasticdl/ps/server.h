@@ -34,9 +34,9 @@ struct ServerOptions {
   std::string audit;
   // Names the run of the job there.
   std::string run;
-  // The part has two copies, and this is one of them: it answers nobody before
-  // Assign says what it is. A log that cannot be read is given up: the other
-  // copy may have all of it. Needs a log_dir.
+  // The part has two copies, and this is one of them: it serves nobody before
+  // Assign gives it a role. A log that cannot be read is discarded, because the
+  // other copy may have all of it. Needs a log_dir.
   bool replicated = false;
   // What the master is to hear. Must not block; any thread.
   std::function<void(const v1::PsPartState& state)> tell;

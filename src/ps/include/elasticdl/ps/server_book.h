@@ -1,4 +1,4 @@
-// Where the parameter servers are, as the master tells it.
+// The addresses of the parameter servers, as sent by the master.
 #pragma once
 
 #include <string>

@@ -1,13 +1,14 @@
-// How far two clocks are apart, from messages that were echoed.
+// Estimates the offset between two clocks from echoed messages.
 #pragma once
 
 #include <cstdint>
 
 namespace elasticdl::trace {
 
-// Thread-compatible. The quickest echo says most: the other clock was read
-// somewhere between sending and receiving. It counts less as it gets older,
-// because clocks drift (at most about 100 ns per ms).
+// Thread-compatible. The echo with the shortest round trip is the most
+// accurate: the other clock was read somewhere between sending and receiving.
+// Its accuracy decreases with its age, because clocks drift (at most about 100
+// ns per ms).
 class ClockOffset {
  public:
   // A message left at `sent`, was there at `there` (of the other clock), and

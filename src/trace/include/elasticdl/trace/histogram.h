@@ -1,4 +1,4 @@
-// Counts of durations in fixed buckets, as Prometheus wants them.
+// Histograms of durations with fixed buckets, for Prometheus.
 #pragma once
 
 #include <array>
@@ -36,7 +36,7 @@ struct DurationCounts {
   }
 };
 
-// Thread-safe and free of locks: a few numbers that grow.
+// Thread-safe and lock-free: a few counters.
 class DurationHistogram {
  public:
   void Add(int64_t nanoseconds) {

@@ -1,4 +1,4 @@
-// What a stretch of time of a worker was for.
+// The kinds of work on which a worker spends its time.
 #pragma once
 
 #include <cstddef>
@@ -19,8 +19,9 @@ enum class Kind : int32_t {
   kFeedWait = 2,
   kForward = 3,
   kBackward = 4,
-  // What of the exchange of gradients backward does not hide: the rest of the
-  // all-reduce and the wait for slower members, or for parameter servers.
+  // The part of the gradient exchange that is not overlapped with backward: the
+  // rest of the all-reduce and the wait for stragglers, or for parameter
+  // servers.
   kCommunication = 5,
   kOptimizer = 6,
   // Enters a world and becomes level with its members.

@@ -21,8 +21,8 @@ struct Span {
   int64_t number = 0;
 };
 
-// Thread-safe. Its memory is bounded: what does not fit before the next Take is
-// counted and dropped.
+// Thread-safe. Its memory is bounded: spans that do not fit before the next
+// Take are dropped and counted.
 class Recorder {
  public:
   // About 4 s of steps of 1 ms: 1 MB.
@@ -46,7 +46,8 @@ class Recorder {
   int64_t dropped_ ABSL_GUARDED_BY(mu_) = 0;
 };
 
-// Records its own life. A null recorder: nothing, not even the time.
+// Records its own lifetime as a span. With a null recorder it does nothing and
+// does not read the clock.
 class ScopedSpan {
  public:
   ScopedSpan(Recorder* recorder, Kind kind, int64_t number)

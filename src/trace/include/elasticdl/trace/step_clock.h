@@ -1,4 +1,4 @@
-// Where the time of a worker's training thread goes.
+// Measures how a worker's training thread spends its time.
 #pragma once
 
 #include <array>

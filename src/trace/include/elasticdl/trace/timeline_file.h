@@ -17,8 +17,8 @@
 
 namespace elasticdl::trace {
 
-// Thread-compatible. The file can be opened at any time, also of a job that
-// was killed: the format does not need its end.
+// Thread-compatible. The file can be opened at any time, even after the job was
+// killed: the format does not need an end.
 class TimelineFile {
  public:
   // Viewers get slow beyond this; what comes later is left out, and the file

@@ -1,5 +1,5 @@
-// What a timeline says: where the time of each worker went, and for whom the
-// others waited.
+// Summary of a timeline: how each worker spent its time, and which workers were
+// stragglers.
 #pragma once
 
 #include <cstdint>
