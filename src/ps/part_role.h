@@ -19,8 +19,8 @@
 // while a backup catches up, an entry that is too far ahead of it waits:
 // otherwise a backup that is only as fast as its primary would never catch up.
 // If the backup is silent for kCatchUpPatience, no entry waits for it until it
-// replies again. A copy is synchronized only in kAlone: a backup that the master
-// may still promote is never overwritten.
+// replies again. A copy is synchronized only in kAlone: a backup that the
+// master may still promote is never overwritten.
 #pragma once
 
 #include <cstdint>
