@@ -18,10 +18,9 @@
 // kCurrent, when the backup has it, too; in the other states never. In kAlone,
 // while a backup catches up, an entry that is too far ahead of it waits:
 // otherwise a backup that is only as fast as its primary would never catch up.
-// A backup that is silent for kCatchUpPatience is not waited for until it
-// answers again: a part without a backup must not stand still for one that may
-// never answer. A copy is synchronized only in kAlone: a backup that the master
-// may still promote is never overwritten.
+// If the backup is silent for kCatchUpPatience, no entry waits for it until it
+// replies again. A copy is synchronized only in kAlone: a backup that the
+// master may still promote is never overwritten.
 #pragma once
 
 #include <cstdint>
