@@ -156,7 +156,7 @@ TEST_F(ClientTest, VerbsAndPaths) {
   EXPECT_EQ(TextAt(*patched, "/body"), "{\"a\":1}");
   EXPECT_TRUE(client_->Delete(Pods(), "p", absl::Milliseconds(1500)).ok());
   EXPECT_TRUE(
-      client_->Proxy("p", 8080, "GET", {"api", "x"}, {{"q", "1"}}).ok());
+      client_->Proxy({"p", 8080, "GET", {"api", "x"}, {{"q", "1"}}}).ok());
   const std::string base = "/api/v1/namespaces/team/";
   EXPECT_THAT(
       server_->targets(),
@@ -251,11 +251,11 @@ TEST_F(ClientTest, ProxyTellsThePodsAnswerFromTheServers) {
                  : R"({"kind":"Status","message":"pods \"p\" not found"})",
         "application/json");
   });
-  const auto answer = client_->Proxy("p", 80, "GET", {}, {});
+  const auto answer = client_->Proxy({"p", 80, "GET", {}, {}});
   ASSERT_TRUE(answer.ok()) << answer.status();
   EXPECT_EQ(answer->code, 404);
   from_pod = false;
-  EXPECT_EQ(client_->Proxy("p", 80, "GET", {}, {}).status().code(),
+  EXPECT_EQ(client_->Proxy({"p", 80, "GET", {}, {}}).status().code(),
             absl::StatusCode::kNotFound);
 }
 
@@ -267,7 +267,7 @@ TEST_F(ClientTest, ProxyToAPortWhereNobodyListens) {
         "connection refused'",
         "text/plain");
   });
-  EXPECT_EQ(client_->Proxy("p", 80, "GET", {}, {}).status().code(),
+  EXPECT_EQ(client_->Proxy({"p", 80, "GET", {}, {}}).status().code(),
             absl::StatusCode::kUnavailable);
 }
 
