@@ -139,7 +139,7 @@ TEST_F(ClusterSpecTest, MistakesAreNamed) {
       {R"({"podspec": {}})", "'podspec' is not one of"},
       {R"({"pod_spec": []})", "pod_spec: expected an object"},
       {R"({"pod_spec": {"labels": {"a": 1}}})", "'a' must be a string"},
-      {R"({"pod_spec": {"env": "x"}})", "pod_spec.env: want"},
+      {R"({"pod_spec": {"env": "x"}})", "pod_spec.env: expected"},
       {R"({"pod_spec": {"env": [{"value": "x"}]}})", "has no \"name\""},
       {R"({"pod_spec": {"env": {"A": 1}}})", "'A' must be a string"},
       {R"({"ps_pod_spec": {"tolerations": {}}})",
