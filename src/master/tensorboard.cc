@@ -246,7 +246,6 @@ absl::Status TensorBoard::Histograms(const v1::Histograms& histograms,
   if (!fd_.valid() || histograms.step() <= newest_histograms_) {
     return absl::OkStatus();
   }
-  newest_histograms_ = histograms.step();
   std::string summary;
   for (const v1::Histogram& histogram : histograms.weights()) {
     PutHistogram("weights/", histogram, summary);
@@ -255,6 +254,7 @@ absl::Status TensorBoard::Histograms(const v1::Histograms& histograms,
     PutHistogram("gradients/", histogram, summary);
   }
   if (summary.empty()) return absl::OkStatus();
+  newest_histograms_ = histograms.step();
   return WriteSummary(histograms.step(), summary, now);
 }
 

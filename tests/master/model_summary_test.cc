@@ -90,7 +90,7 @@ TEST(ModelSummaryTest, IsBoundedWhateverAWorkerSends) {
 TEST(ModelSummaryTest, NamesCannotSteerATerminal) {
   v1::ModelSummary model;
   AddTensor(model, "\x1b[2Ja\n", "L", {1}, 4, v1::ModelTensor::TRAINED);
-  EXPECT_THAT(ModelToLines(model)[1], HasSubstr("\\033[2Ja\\n"));
+  EXPECT_THAT(ModelToLines(model)[1], HasSubstr("\\x1b[2Ja\\n"));
 }
 
 }  // namespace
