@@ -131,7 +131,7 @@ class MpiTest : public JobTest {
   // noticed and logged.
   bool UsesMpiIfItWorks(const Json& world) {
     return UsedMpi(world) ||
-           absl::StrContains(ranks_->err(), "going on without MPI");
+           absl::StrContains(ranks_->err(), "continuing without MPI");
   }
   bool UsedMpi(const Json& world) {
     const std::string start =
