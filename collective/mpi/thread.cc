@@ -33,7 +33,8 @@ constexpr int kParts = 4;
 // In terms of patience: no call that does not wait for others takes this long.
 constexpr int kLongestCall = 4;
 
-constexpr char kLost[] = "a call into MPI did not return; going on without MPI";
+constexpr char kLost[] =
+    "a call into MPI did not return; continuing without MPI";
 
 template <typename Condition>
 bool SpinUntil(const Condition& condition) {

@@ -43,7 +43,7 @@ struct Start {
 };
 
 std::shared_ptr<MpiUniverse> Without(const std::string& why) {
-  LogWarning(why, "; going on without MPI");
+  LogWarning(why, "; continuing without MPI");
   return std::make_shared<MpiUniverse>();
 }
 

@@ -2,9 +2,11 @@
 // the test device: who gets which.
 #include "device_choice.h"
 
+#include <fcntl.h>
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 #include <signal.h>
+#include <sys/file.h>
 #include <sys/wait.h>
 #include <torch/cuda.h>
 #include <unistd.h>
@@ -14,6 +16,7 @@
 #include <utility>
 #include <vector>
 
+#include "elasticdl/common/file.h"
 #include "support/temp_dir.h"
 
 namespace elasticdl::worker {
@@ -92,15 +95,22 @@ TEST_F(DeviceChoiceTest, AGpuIsForOneWorkerUnlessItIsShared) {
 // The process that a new worker replaces may not be gone yet.
 TEST_F(DeviceChoiceTest, TheGpuOfAKilledWorkerIsWaitedFor) {
   if (!gpu_) GTEST_SKIP() << "there is no GPU";
+  const auto count = static_cast<int>(torch::cuda::device_count());
   std::vector<DeviceLease> leases;
-  for (int i = 1; i < static_cast<int>(torch::cuda::device_count()); ++i) {
-    leases.push_back(*Take("cuda"));
-  }
+  for (int i = 1; i < count; ++i) leases.push_back(*Take("cuda"));
+  // A worker that has the last one. The child of a process that used CUDA
+  // cannot use it, so it does by hand what a worker does.
+  ASSERT_TRUE(MakeDirectories(dir_.path() + "/locks").ok());
+  const std::string file =
+      dir_.path() + "/locks/gpu-" + std::to_string(count - 1) + ".0";
   int pipe[2];
   ASSERT_EQ(::pipe(pipe), 0);
   const pid_t holder = fork();
   if (holder == 0) {
-    const bool took = Take("cuda").ok();
+    const int fd = open(file.c_str(), O_RDWR | O_CREAT, 0600);
+    const std::string pid = std::to_string(getpid());
+    const bool took = flock(fd, LOCK_EX | LOCK_NB) == 0 &&
+                      write(fd, pid.data(), pid.size()) > 0;
     if (write(pipe[1], took ? "1" : "0", 1) != 1) _exit(1);
     pause();
     _exit(0);
