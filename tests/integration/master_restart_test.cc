@@ -263,7 +263,7 @@ TEST_F(MasterRestartTest, AWorkerThatWasGivenUpMeanwhileEnds) {
   ASSERT_TRUE(WaitForEvents("worker_lost", 1)) << Everything();
   workers_[1]->Signal(SIGCONT);
   EXPECT_EQ(workers_[1]->Wait(), 3) << Everything();
-  EXPECT_THAT(workers_[1]->err(), HasSubstr("given up"));
+  EXPECT_THAT(workers_[1]->err(), HasSubstr("evicted"));
   workers_.pop_back();
   ExpectGoodEnd();
 }
@@ -349,7 +349,7 @@ TEST_F(FullDiskTest, AMasterThatDiesMeanwhileLeavesTheCheckpoints) {
   // They know more than the journal.
   for (auto& worker : workers_) {
     EXPECT_NE(worker->Wait(), 0);
-    EXPECT_THAT(worker->err(), HasSubstr("given up"));
+    EXPECT_THAT(worker->err(), HasSubstr("evicted"));
   }
   workers_.clear();
   StartWorkers(2);
