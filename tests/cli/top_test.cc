@@ -257,7 +257,7 @@ TEST_F(TopTest, Scales) {
 TEST_F(TopTest, TellsWhyItDidNotScale) {
   EXPECT_TRUE(
       Press({'s', '9', '9', '9', Terminal::kEnter, 'q'}).Showed("too many"));
-  EXPECT_TRUE(Press({'s', Terminal::kEnter, 'q'}).Showed("a number from 1"));
+  EXPECT_TRUE(Press({'s', Terminal::kEnter, 'q'}).Showed("must be at least 1"));
   job_.scaled.clear();
   Press({'s', '5', Terminal::kEscape, 'q'});
   EXPECT_TRUE(job_.scaled.empty());

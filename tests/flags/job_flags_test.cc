@@ -160,6 +160,7 @@ const Row kRows[] = {
     {"step_timeout", "float", "300", kAll, "1.5", "0"},
     {"load_timeout", "float", "120", kAll, "1.5", "0"},
     {"background_join_mb", "float", "4", kAll, "0.5", "-1"},
+    {"keep_state", "bool", "true", kAll, "false", "maybe"},
     {"join_bandwidth_mb", "float", "0", kAll, "100", "-1"},
     {"worker_start_timeout", "float", "120", kAll, "1.5", "0"},
     {"master_timeout", "float", "0", kAll, "300", "-1"},
