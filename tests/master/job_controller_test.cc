@@ -1600,7 +1600,8 @@ TEST_P(SuccessionTest, WhoDoesNotComeBackIsLostAndFenced) {
   controller_->OnTimer(now_);
   Form();
   ASSERT_EQ(output_.worlds.back().members, std::vector<int64_t>{0});
-  EXPECT_THAT(output_.lost, testing::ElementsAre(HasSubstr("1: did not reattach")));
+  EXPECT_THAT(output_.lost,
+              testing::ElementsAre(HasSubstr("1: did not reattach")));
   // Its data goes to the other, which still has its own.
   for (const v1::Task& task : own) Commit(3, task, task.range().end());
   TrainAll(3);
