@@ -65,6 +65,9 @@ class PsRestartTest : public ChaosTest,
                absl::StrCat("--master_addr=localhost:", port_),
                "--state_dir=" + Path("state"), "--log_level=INFO"}));
     }
+    // They look for a job that runs: not while its master is being killed.
+    WaitForMasterLine("worker 0 is ready");
+    WaitForMasterLine("worker 1 is ready");
   }
   void StartServer(int id) {
     others_.push_back(
