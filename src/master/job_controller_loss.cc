@@ -35,6 +35,10 @@ void JobController::OnWorkerEnded(absl::Time now, int64_t worker_id,
                                   const WorkerEnd& end) {
   const WorkerLoss loss =
       end.crashed ? WorkerLoss::kCrashed : WorkerLoss::kPreempted;
+  const Worker* const known = registry_.FindById(worker_id);
+  const bool released = known != nullptr
+                            ? known->stop_sent
+                            : departed_.all().count(worker_id) == 0;
   // It ended while there was no master: it need not be waited for.
   if (resumption_.Take(worker_id)) EndResumeIfComplete(now);
   if (departed_.Explain(worker_id, loss, end.reason)) FinishDeparted(now);
@@ -46,9 +50,9 @@ void JobController::OnWorkerEnded(absl::Time now, int64_t worker_id,
     registry_.Remove(connection);
     if (!expected) Depart(now, worker_id, loss, end.reason);
   }
-  // One that was released has its memory until it ends.
-  if (!heritage_.has_value() && HasWorld() && membership().HasLevelMember()) {
-    DropOrphans();
+  // What a lost one has left may be the newest, if all others are lost, too.
+  if (released && options_.kept_states != nullptr && !heritage_.has_value()) {
+    options_.kept_states->Drop(worker_id);
   }
   Advance(now);
 }
