@@ -74,21 +74,18 @@ last_accuracy() {
   grep '"event":"evaluation"' "$1" | tail -n 1 |
     sed 's/.*"accuracy":\([0-9.eE+-]*\).*/\1/'
 }
-# Each record of both epochs must be committed exactly once: the lengths of the
-# ranges add up to 120,000 and no range appears twice.
-records=$(grep -o '"begin":[0-9]*,"end":[0-9]*' "$out/ledger.jsonl" |
-  awk -F'[:,]' '{n += $4 - $2} END {print n}')
-repeated=$(grep -o '"epoch":[0-9]*,"shard":"[^"]*","begin":[0-9]*' \
-  "$out/ledger.jsonl" | sort | uniq -d | wc -l)
+# Each record of both epochs must be in the model exactly once.
+exact=0
+ledger=$("$bin/elasticdl" audit --records=60000 "$out/ledger.jsonl") || exact=$?
 trained=$(last_accuracy "$out/events.jsonl")
 evaluated=$(last_accuracy "$out/evaluate.jsonl")
 echo
 echo "== accuracy on the 10,000 test images: $trained after training," \
   "$evaluated from the checkpoint"
-echo "   ledger:      $records records committed, $repeated twice"
+echo "   ledger:      $(tail -n 1 <<< "$ledger")"
 echo "   worlds:      $(grep -c '"event":"world"' "$out/events.jsonl")," \
   "see $out/events.jsonl"
 echo "   model:       $out/model (model.pt for libtorch, state_dict.pt for Python)"
 echo "   checkpoints: $out/checkpoints"
 echo "   events:      $out/events.jsonl; committed records: $out/ledger.jsonl"
-[ "$trained" = "$evaluated" ] && [ "$records" = 120000 ] && [ "$repeated" = 0 ]
+[ "$trained" = "$evaluated" ] && [ "$exact" = 0 ]

@@ -3,6 +3,7 @@
 #include <cstdio>
 
 #include "absl/strings/str_cat.h"
+#include "audit.h"
 #include "cluster_exec.h"
 #include "completion.h"
 #include "data/data.h"
@@ -115,6 +116,7 @@ const std::vector<Command>& Commands() {
       {"top", "Show what a job is doing.", RunTop},
       {"open", "Open the page of a job in a browser.", RunOpen},
       {"report", "Save the page of a job as one file.", RunReport},
+      {"audit", "Check that each record is in the model once.", RunAudit},
       {"timeline", "Show where the time of a job went.", RunTimeline},
       {"scale", "Change the number of a job's workers or servers.", RunScale},
       {"logs", "Show the logs of a job's pods.", RunLogs},

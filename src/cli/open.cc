@@ -112,6 +112,8 @@ int OpenCommand(const std::vector<std::string>& args, const JobFinder& find) {
                    kOpener, link.ok() ? "" : ": ",
                    std::string(link.status().message()).c_str());
     }
+  } else {
+    std::fprintf(stderr, "no screen here: open the address in a browser\n");
   }
   ForwardPage(*page, **job);
   return 0;

@@ -1,6 +1,9 @@
 // Parses tf.Example records in place.
+#include <algorithm>
 #include <cstring>
+#include <string>
 
+#include "absl/strings/escaping.h"
 #include "absl/strings/str_cat.h"
 #include "elasticdl/common/status.h"
 #include "elasticdl/data/example.h"
@@ -337,11 +340,26 @@ const FeatureView* ExampleView::Find(absl::string_view name) const {
   return nullptr;
 }
 
+// For a message: an example may have hundreds of features.
+std::string ExampleView::Names() const {
+  constexpr size_t kMost = 20;
+  if (features_.empty()) return "; it has none";
+  std::string names = "; it has ";
+  for (size_t i = 0; i < std::min(features_.size(), kMost); ++i) {
+    absl::StrAppend(&names, i == 0 ? "" : ", ", "'",
+                    absl::CHexEscape(features_[i].name()), "'");
+  }
+  if (features_.size() > kMost) {
+    absl::StrAppend(&names, " and ", features_.size() - kMost, " more");
+  }
+  return names;
+}
+
 absl::StatusOr<FeatureView> ExampleView::Get(absl::string_view name) const {
   const FeatureView* feature = Find(name);
   if (feature == nullptr) {
     return absl::NotFoundError(
-        absl::StrCat("the example has no feature '", name, "'"));
+        absl::StrCat("the example has no feature '", name, "'", Names()));
   }
   return *feature;
 }

@@ -2,12 +2,14 @@
 
 #include <algorithm>
 #include <map>
+#include <sstream>
 #include <utility>
 
 #include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_split.h"
 #include "elasticdl/experiment/job_view.h"
+#include "elasticdl/ledger_audit.h"
 #include "event_line.h"
 
 namespace elasticdl::experiment {
@@ -148,37 +150,6 @@ class Meter {
   size_t next_kill_ = 0;
 };
 
-struct Range {
-  int64_t begin = 0;
-  int64_t end = 0;
-  int64_t step = 0;
-};
-using Ranges = std::map<std::pair<int64_t, std::string>, std::vector<Range>>;
-
-void CutBack(int64_t step, Ranges* ranges) {
-  for (auto& [key, list] : *ranges) {
-    list.erase(
-        std::remove_if(list.begin(), list.end(),
-                       [&](const Range& one) { return one.step > step; }),
-        list.end());
-  }
-}
-
-// "" or what is wrong with the ranges of one shard and epoch.
-std::string Overlap(std::vector<Range> list, int64_t* records) {
-  std::sort(list.begin(), list.end(),
-            [](const Range& a, const Range& b) { return a.begin < b.begin; });
-  int64_t end = 0;
-  for (const Range& one : list) {
-    if (one.begin < end) {
-      return absl::StrCat("position ", one.begin, " is there twice");
-    }
-    end = one.end;
-    *records += one.end - one.begin;
-  }
-  return "";
-}
-
 }  // namespace
 
 Measured Measure(absl::string_view event_log, const MeasureOptions& options) {
@@ -189,45 +160,31 @@ Measured Measure(absl::string_view event_log, const MeasureOptions& options) {
   return meter.Finish();
 }
 
-LedgerCheck CheckLedger(absl::string_view audit, bool finished) {
+LedgerCheck CheckLedger(const std::string& audit, bool finished) {
   LedgerCheck result;
-  Ranges ranges;
-  int64_t number = 0;
-  for (const absl::string_view text : absl::StrSplit(audit, '\n')) {
-    ++number;
-    if (text.empty()) continue;
-    const EventLine line(text);
-    if (line.Has("cut_back")) {
-      CutBack(static_cast<int64_t>(line.Number("cut_back")), &ranges);
-    } else if (line.Has("epoch") && line.Has("begin") && line.Has("end")) {
-      ranges[{static_cast<int64_t>(line.Number("epoch")), line.Text("shard")}]
-          .push_back({static_cast<int64_t>(line.Number("begin")),
-                      static_cast<int64_t>(line.Number("end")),
-                      static_cast<int64_t>(line.Number("step"))});
-    } else {
-      result.problem =
-          absl::StrCat("line ", number, " of the audit is damaged");
-      return result;
-    }
+  LedgerAudit ledger;
+  std::istringstream in(audit);
+  if (const absl::Status read = ledger.Read(in); !read.ok()) {
+    result.problem = absl::StrCat("the audit is damaged, ", read.message());
+    return result;
   }
-  std::map<int64_t, int64_t> per_epoch;
-  for (const auto& [key, list] : ranges) {
-    int64_t records = 0;
-    const std::string problem = Overlap(list, &records);
-    per_epoch[key.first] += records;
-    result.records += records;
-    if (problem.empty()) continue;
-    result.problem =
-        absl::StrCat("epoch ", key.first, ", ", key.second, ": ", problem);
+  const AuditResult checked = ledger.Check();
+  result.records = checked.records;
+  if (checked.twice > 0) {
+    result.problem = absl::StrCat(
+        checked.twice, " records are there twice: ", checked.places.front());
     return result;
   }
   int64_t most = 0;
-  for (const auto& [epoch, records] : per_epoch) most = std::max(most, records);
-  for (const auto& [epoch, records] : per_epoch) {
-    if (records == most) ++result.complete_epochs;
-    if (finished && records != most) {
-      result.problem = absl::StrCat("epoch ", epoch, " has ", records,
-                                    " records, another one ", most);
+  for (const auto& [number, epoch] : checked.epochs) {
+    most = std::max(most, epoch.records);
+  }
+  for (const auto& [number, epoch] : checked.epochs) {
+    if (epoch.records == most) ++result.complete_epochs;
+    if (finished && epoch.records != most) {
+      result.problem =
+          absl::StrCat("epoch ", number + 1, " has ", epoch.records,
+                       " records, another one ", most);
       return result;
     }
   }

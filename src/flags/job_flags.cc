@@ -118,7 +118,9 @@ void AddData(JobCommand command, JobFlags* f, FlagSet* set) {
 
 void AddTraining(JobFlags* f, FlagSet* set) {
   set->Add("num_epochs", &f->num_epochs,
-           Info(kTraining, "Passes over the training data; 0 = without end.")
+           Info(kTraining,
+                "Passes over the training data; 0 or less = without "
+                "end.")
                .Max(kMaxInt)
                .Old({"num_epoch"}));
   set->Add("max_step", &f->max_step,

@@ -157,8 +157,8 @@ void AddJobServiceFlags(JobFlags* f, FlagSet* set) {
                .Max(kMaxInt));
   set->Add("relaunch_timeout_worker", &f->relaunch_timeout_worker,
            Info(kWorkers,
-                "Relaunch workers whose tasks take too long; on this machine "
-                "that is done unless this is =false."));
+                "=false: do not relaunch workers whose tasks take too long. "
+                "Otherwise they are, whether this is given or not."));
   // Of the original; here the master always does all of it.
   set->Add("task_fault_tolerance", &f->task_fault_tolerance,
            Info(kWorkers, "").Hidden());

@@ -236,7 +236,8 @@ std::string DescribeTimeline(const TimelineSummary& summary) {
           &text, "  worker %d arrived last at %s; the others waited %.3f s\n",
           id, Count(worker.last, "step"), worker.waited_for);
     }
-    absl::StrAppendFormat(&text, "most was waited for worker %d\n", slowest_id);
+    absl::StrAppendFormat(&text, "the others waited longest for worker %d\n",
+                          slowest_id);
   }
   if (!summary.complete) {
     text +=

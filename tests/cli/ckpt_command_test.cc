@@ -155,8 +155,8 @@ TEST_F(CkptCommandTest, NamesWhatDiffers) {
   EXPECT_EQ(Run({"diff", a, b}), 1) << err_;
   EXPECT_EQ(out_,
             "optimizer step: 6 | 9\n"
-            "ledger: epoch 1, 320 records committed, 1 ranges outstanding | "
-            "epoch 1, 7 records committed, 1 ranges outstanding\n"
+            "ledger: epoch 1, 320 records committed, 32 outstanding | "
+            "epoch 1, 7 records committed, 32 outstanding\n"
             "variable fc1/bias: max difference 2.5\n"
             "variable fc2/weight: float32[3,5,2] | float32[30]\n"
             "variable scalar: only in the first\n"

@@ -257,5 +257,29 @@ TEST(ZooTest, InitRefusesWhatCannotBeBuilt) {
   }
 }
 
+TEST(CommandTest, AuditSaysWhetherEachRecordIsThereOnce) {
+  const test::TempDir dir;
+  const std::string file = dir.Path("ledger.jsonl");
+  const std::string line =
+      R"({"epoch":0,"shard":"s","begin":0,"end":64,"step":1})";
+  ASSERT_TRUE(WriteFileAtomic(file, line + "\n").ok());
+  Outcome outcome = Elasticdl({"audit", file});
+  EXPECT_EQ(outcome.exit_code, 0);
+  EXPECT_EQ(outcome.out,
+            "epoch 1: 64 records, each once\n"
+            "64 records committed, none twice\n");
+  outcome = Elasticdl({"audit", file, "--records=100"});
+  EXPECT_EQ(outcome.exit_code, 1);
+  EXPECT_THAT(outcome.out, HasSubstr("64 records, each once, 36 are missing"));
+  outcome = Elasticdl({"audit", file, file});
+  EXPECT_EQ(outcome.exit_code, 1);
+  EXPECT_THAT(outcome.out, HasSubstr("64 records committed, 64 twice"));
+  ASSERT_TRUE(WriteFileAtomic(file, "no audit\n").ok());
+  outcome = Elasticdl({"audit", file});
+  EXPECT_EQ(outcome.exit_code, 2);
+  EXPECT_THAT(outcome.err, HasSubstr("ledger.jsonl: line 1: no JSON object"));
+  EXPECT_EQ(Elasticdl({"audit", dir.Path("none")}).exit_code, 2);
+}
+
 }  // namespace
 }  // namespace elasticdl::cli

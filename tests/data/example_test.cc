@@ -131,7 +131,8 @@ TEST(ExampleTest, ErrorsNameTheFeature) {
               HasSubstr("'image' is float, not int64"));
   EXPECT_EQ(example->Int64("label").status().code(),
             absl::StatusCode::kNotFound);
-  EXPECT_THAT(example->Int64("label").status().message(), HasSubstr("'label'"));
+  EXPECT_THAT(example->Int64("label").status().message(),
+              HasSubstr("no feature 'label'; it has 'image'"));
 }
 
 TEST(ExampleTest, DebugStringCutsLongLists) {

@@ -125,6 +125,17 @@ TEST(MetricsTest, SumsOfEachKind) {
   EXPECT_NEAR(SumsOf(MeanAbsoluteError(), labels, p)[0], 1.6, 1e-6);
 }
 
+// Whatever the size of the minibatches is, and of the last one.
+TEST(MetricsTest, AMeanOfAMinibatchIsWeightedByItsRecords) {
+  const auto mean = [](const Tensor& labels, const Tensor& p) {
+    return (p - labels).abs().mean();
+  };
+  const std::shared_ptr<Metric> metric = Mean(mean);
+  metric->Update(torch::zeros({3}), torch::tensor({1.0f, 2.0f, 3.0f}));
+  EXPECT_THAT(SumsOf(metric, torch::zeros({1}), torch::tensor({10.0f})),
+              ElementsAre(16, 4));
+}
+
 TEST(MetricsTest, AucCountsBins) {
   const Tensor labels = torch::tensor({1.0f, 0.0f, 1.0f, 0.0f});
   const Tensor p = torch::tensor({1.0f, 0.6f, 0.3f, 0.0f});

@@ -101,7 +101,7 @@ TEST_F(TimelineTest, TheSummarySaysForWhomTheOthersWaited) {
   EXPECT_EQ(summary->workers.at(0).last, 0);
   EXPECT_NEAR(summary->workers.at(0).beside.at("all-reduce"), 20 * 0.004, 1e-9);
   const std::string text = DescribeTimeline(*summary);
-  EXPECT_THAT(text, HasSubstr("most was waited for worker 1\n"));
+  EXPECT_THAT(text, HasSubstr("the others waited longest for worker 1\n"));
   EXPECT_THAT(text, HasSubstr("forward"));
 }
 

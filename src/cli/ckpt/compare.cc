@@ -241,13 +241,22 @@ void CompareTables(const Loaded& a, const Loaded& b,
 
 std::string LedgerText(const Loaded& loaded) {
   if (!loaded.ledger.has_value()) return "none";
-  return absl::StrCat("epoch ", loaded.ledger->epoch() + 1, ", ",
-                      loaded.ledger->committed_records(),
-                      " records committed, ", loaded.ledger->outstanding_size(),
-                      " ranges outstanding");
+  return absl::StrCat(
+      "epoch ", loaded.ledger->epoch() + 1, ", ",
+      loaded.ledger->committed_records(), " records committed, ",
+      CountRecords(loaded.ledger->outstanding()), " outstanding");
 }
 
 }  // namespace
+
+int64_t CountRecords(
+    const google::protobuf::RepeatedPtrField<v1::LedgerRange>& ranges) {
+  int64_t records = 0;
+  for (const v1::LedgerRange& range : ranges) {
+    records += range.end() - range.begin();
+  }
+  return records;
+}
 
 double MaxDifference(const NamedTensor& a, const NamedTensor& b) {
   return MaxDistance(a.dtype, a.bytes.data(), b.bytes.data(), a.bytes.size());

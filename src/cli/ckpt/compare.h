@@ -35,4 +35,8 @@ std::vector<Difference> Compare(const checkpoint::Loaded& a,
 double MaxDifference(const checkpoint::NamedTensor& a,
                      const checkpoint::NamedTensor& b);
 
+// Records in ranges of a ledger.
+int64_t CountRecords(
+    const google::protobuf::RepeatedPtrField<v1::LedgerRange>& ranges);
+
 }  // namespace elasticdl::cli

@@ -5,6 +5,7 @@
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
 #include "ckpt/ckpt.h"
+#include "ckpt/compare.h"
 #include "data/data_commands.h"
 #include "elasticdl/checkpoint/checkpoint.h"
 #include "elasticdl/common/json_text.h"
@@ -45,15 +46,6 @@ std::map<std::string, TableInfo> TableInfos(const Loaded& loaded) {
     ++table.parts;
   }
   return tables;
-}
-
-int64_t CountRecords(
-    const google::protobuf::RepeatedPtrField<v1::LedgerRange>& ranges) {
-  int64_t records = 0;
-  for (const v1::LedgerRange& range : ranges) {
-    records += range.end() - range.begin();
-  }
-  return records;
 }
 
 Json TensorsToJson(const std::vector<NamedTensor>& tensors) {

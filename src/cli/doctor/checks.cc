@@ -178,7 +178,7 @@ std::vector<Finding> Mpi(const DoctorHost& host) {
 std::vector<Finding> Cluster(const DoctorHost& host) {
   if (!host.cluster_configured) {
     return {{State::kNote, "cluster", "no kubeconfig",
-             "only jobs with --image_name need one: set KUBECONFIG or make "
+             "only jobs with --image need one: set KUBECONFIG or make "
              "~/.kube/config"}};
   }
   const std::string program = JoinPath(host.program_dir, "elasticdl-cluster");

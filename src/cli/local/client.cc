@@ -21,7 +21,9 @@ absl::StatusOr<std::string> Request(const jobdir::JobDir& dir, bool post,
                                     const std::string& path) {
   if (!dir.IsRunning()) {
     return absl::FailedPreconditionError(
-        absl::StrCat("job ", dir.job_name(), " is not running"));
+        absl::StrCat("job ", dir.job_name(),
+                     " is not running; `elasticdl report` and `elasticdl "
+                     "logs` show what it did"));
   }
   const absl::StatusOr<std::string> address = dir.ReadHttpAddress();
   if (!address.ok()) {

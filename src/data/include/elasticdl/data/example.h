@@ -84,6 +84,7 @@ class ExampleView {
  private:
   absl::Status ParseFeatures(absl::string_view bytes);
   absl::Status ParseEntry(absl::string_view bytes);
+  std::string Names() const;
 
   absl::InlinedVector<FeatureView, 4> features_;
 };

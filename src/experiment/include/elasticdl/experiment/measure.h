@@ -76,7 +76,7 @@ struct LedgerCheck {
 };
 // `finished`: the job has trained all epochs, so that none may lack records of
 // those that others have.
-LedgerCheck CheckLedger(absl::string_view audit, bool finished);
+LedgerCheck CheckLedger(const std::string& audit, bool finished);
 
 // Worlds of a job as points of a timeline; `start` is its zero.
 std::vector<TimelinePoint> WorkersOverTime(absl::string_view event_log,

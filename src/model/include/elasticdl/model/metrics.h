@@ -42,14 +42,17 @@ class Metric {
 // Name -> metric, in the order of the output.
 using Metrics = std::vector<std::pair<std::string, std::shared_ptr<Metric>>>;
 
-// Computes a tensor from labels and outputs; all its elements are averaged.
+// Computes a tensor from labels and outputs; all its elements are averaged. A
+// scalar is the mean of the minibatch (as a loss is) and is weighted by
+// records.
 using MetricFunction = std::function<torch::Tensor(
     const torch::Tensor& labels, const torch::Tensor& predictions)>;
 
 // Each function below takes the name of the output to use; "" means the only
 // one.
 
-// Mean over all elements that `fn` returns.
+// Mean over all elements that `fn` returns, or over all records if it returns
+// the mean of a minibatch.
 std::shared_ptr<Metric> Mean(MetricFunction fn, std::string output = "");
 // Fraction of rows whose largest output is at the label's index.
 std::shared_ptr<Metric> Accuracy(std::string output = "");

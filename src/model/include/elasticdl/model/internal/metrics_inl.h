@@ -89,8 +89,14 @@ inline RatioFunction MeanOf(MetricFunction fn) {
   return [fn = std::move(fn)](const torch::Tensor& labels,
                               const torch::Tensor& predictions) {
     const torch::Tensor values = fn(labels, predictions);
-    return std::make_pair(values.to(torch::kDouble).sum().item<double>(),
-                          static_cast<double>(values.numel()));
+    const double sum = values.to(torch::kDouble).sum().item<double>();
+    // A loss is a mean already. Minibatches differ in size, the last ones of
+    // tasks above all, so it counts once for each record.
+    if (values.dim() == 0 && labels.dim() > 0) {
+      const auto records = static_cast<double>(labels.size(0));
+      return std::make_pair(sum * records, records);
+    }
+    return std::make_pair(sum, static_cast<double>(values.numel()));
   };
 }
 
