@@ -1,6 +1,9 @@
 #include "elasticdl/checkpoint/live_arrays.h"
 
+#include <sys/mman.h>
+
 #include <algorithm>
+#include <cstdlib>
 #include <cstring>
 #include <utility>
 
@@ -10,6 +13,37 @@
 #include "elasticdl/common/status.h"
 
 namespace elasticdl::checkpoint {
+namespace {
+
+constexpr size_t kHugePage = 2 << 20;
+// More than that is seldom put aside, and it would be a large part of the
+// memory for a small state.
+constexpr size_t kRoomPart = 16;
+
+}  // namespace
+
+void LiveArrays::Free::operator()(char* memory) const { std::free(memory); }
+
+void LiveArrays::MakeRoom() {
+  const size_t most = std::min(options_.most_aside_bytes,
+                               array_bytes_ * arrays_.size() / kRoomPart);
+  const size_t blocks = most / block_bytes();
+  if (blocks == 0) return;
+  const size_t bytes =
+      (blocks * block_bytes() + kHugePage - 1) / kHugePage * kHugePage;
+  std::unique_ptr<char, Free> room(
+      static_cast<char*>(std::aligned_alloc(kHugePage, bytes)));
+  if (room == nullptr) return;
+  // If it is refused, small pages do.
+  madvise(room.get(), bytes, MADV_HUGEPAGE);
+  std::memset(room.get(), 0, bytes);
+  MutexLock lock(mu_);
+  if (finished_) return;
+  for (size_t i = 0; i < blocks; ++i) {
+    spare_.push_back(room.get() + i * block_bytes());
+  }
+  room_ = std::move(room);
+}
 
 LiveArrays::LiveArrays(std::vector<absl::Span<const char>> arrays,
                        const LiveOptions& options)
@@ -81,26 +115,36 @@ void LiveArrays::BeforeChange(size_t index) {
   const size_t size = bytes(index);
   if (!Needed(index)) return;
   WaitForRoom(size);
-  // A copy of one slice, which takes less than a millisecond.
-  while (reading_ && reading_slice_ == index) changed_.Wait(mu_);
   if (Needed(index)) PutAside(index);
   waited_ += Clock::Real().Now() - start;
 }
 
 void LiveArrays::PutAside(size_t index) {
-  Slice& slice = slices_[index];
-  if (!spare_.empty()) {
-    slice.copy = std::move(spare_.back());
-    spare_.pop_back();
-  } else {
-    slice.copy.reset(new char[options_.slice_bytes * arrays_.size()]);
+  if (spare_.empty()) {
+    more_.emplace_back(new char[block_bytes()]);
+    spare_.push_back(more_.back().get());
   }
-  char* to = slice.copy.get();
+  char* const block = spare_.back();
+  spare_.pop_back();
+  // The reader goes on meanwhile; it may even read the same slice.
+  copying_ = true;
+  mu_.Unlock();
+  char* to = block;
   for (const absl::Span<const char>& array : arrays_) {
     const size_t part = end(index) - begin(index);
     std::memcpy(to, array.data() + begin(index), part);
     to += part;
   }
+  mu_.Lock();
+  copying_ = false;
+  changed_.NotifyAll();
+  // A copy of one slice, which takes less than a millisecond.
+  while (reading_ && reading_slice_ == index) changed_.Wait(mu_);
+  if (!Needed(index)) {
+    spare_.push_back(block);
+    return;
+  }
+  slices_[index].copy = block;
   aside_ += bytes(index);
 }
 
@@ -163,7 +207,7 @@ absl::Status LiveArrays::ReadSlice(size_t array, size_t offset, size_t size,
     ELASTICDL_CHECK(slice.left >= size);
     if (slice.copy != nullptr) {
       // Nobody but this thread takes it away.
-      from = slice.copy.get() + array * (end(index) - begin(index)) +
+      from = slice.copy + array * (end(index) - begin(index)) +
              (offset - begin(index));
     } else {
       reading_ = true;
@@ -178,7 +222,7 @@ absl::Status LiveArrays::ReadSlice(size_t array, size_t offset, size_t size,
   slice.left -= size;
   if (slice.left == 0 && slice.copy != nullptr) {
     aside_ -= bytes(index);
-    spare_.push_back(std::move(slice.copy));
+    spare_.push_back(std::exchange(slice.copy, nullptr));
   }
   changed_.NotifyAll();
   return given_up_;
@@ -186,9 +230,12 @@ absl::Status LiveArrays::ReadSlice(size_t array, size_t offset, size_t size,
 
 absl::Status LiveArrays::Finish() {
   MutexLock lock(mu_);
+  while (copying_) changed_.Wait(mu_);
   spare_.clear();
   // Those of a save that was given up.
-  for (Slice& slice : slices_) slice.copy.reset();
+  for (Slice& slice : slices_) slice.copy = nullptr;
+  more_.clear();
+  room_.reset();
   aside_ = 0;
   finished_ = true;
   return given_up_;

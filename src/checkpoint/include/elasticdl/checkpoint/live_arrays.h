@@ -61,6 +61,10 @@ class LiveArrays {
   absl::Duration waited() const;
 
   // ---- who reads them ----
+  // Before the first Read: gets memory for slices that will be put aside, so
+  // that who changes the arrays need not wait for the kernel to clear it. At
+  // most a sixteenth of the size of the arrays.
+  void MakeRoom();
   // Copies `size` bytes at `from` as they were. What is not in the arrays is
   // taken to be the same until GiveUp. Each byte of the arrays is read once.
   // CANCELLED after GiveUp: what was read may be of any time.
@@ -74,7 +78,10 @@ class LiveArrays {
     // Bytes that are still to be read.
     size_t left = 0;
     // Put aside: array after array.
-    std::unique_ptr<char[]> copy;
+    char* copy = nullptr;
+  };
+  struct Free {
+    void operator()(char* memory) const;
   };
 
   size_t bytes(size_t index) const {
@@ -83,6 +90,7 @@ class LiveArrays {
   absl::Status ReadSlice(size_t array, size_t offset, size_t size, char* to);
   bool Full(size_t size) const ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
   bool Needed(size_t index) const ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
+  size_t block_bytes() const { return options_.slice_bytes * arrays_.size(); }
   void PutAside(size_t index) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
   void WaitForRoom(size_t size) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
   void GiveUpLocked(const std::string& reason)
@@ -101,9 +109,14 @@ class LiveArrays {
   // one.
   bool reading_ ABSL_GUARDED_BY(mu_) = false;
   size_t reading_slice_ ABSL_GUARDED_BY(mu_) = 0;
+  // A slice is being put aside.
+  bool copying_ ABSL_GUARDED_BY(mu_) = false;
   size_t aside_ ABSL_GUARDED_BY(mu_) = 0;
-  // Of the same size, to be used again.
-  std::vector<std::unique_ptr<char[]>> spare_ ABSL_GUARDED_BY(mu_);
+  // Blocks of one size, in which slices are put aside, and those of them that
+  // are not in use.
+  std::unique_ptr<char, Free> room_ ABSL_GUARDED_BY(mu_);
+  std::vector<std::unique_ptr<char[]>> more_ ABSL_GUARDED_BY(mu_);
+  std::vector<char*> spare_ ABSL_GUARDED_BY(mu_);
   // Grows with everything that is read.
   size_t read_ ABSL_GUARDED_BY(mu_) = 0;
   bool waiting_ ABSL_GUARDED_BY(mu_) = false;
@@ -123,6 +136,7 @@ class LiveReader {
   LiveReader(const LiveReader&) = delete;
   LiveReader& operator=(const LiveReader&) = delete;
 
+  void MakeRoom() { arrays_->MakeRoom(); }
   absl::Status Read(const char* from, size_t size, char* to) {
     return arrays_->Read(from, size, to);
   }
