@@ -76,9 +76,21 @@ void* MapAligned(int fd, uint64_t offset, size_t bytes, size_t unit) {
   }
   if (before > 0) munmap(begin, before);
   if (before < unit) munmap(begin + before + bytes, unit - before);
-  // If it is refused, small pages do.
-  madvise(mapped, bytes, MADV_HUGEPAGE);
   return mapped;
+}
+
+// Huge pages, if there are some. The administrator may not have allowed them
+// for shared memory in general (shmem_enabled), but a process may ask for them
+// explicitly. That needs one page of each that is there already. Whatever is
+// refused, small pages do.
+void UseHugePages(char* begin, size_t bytes) {
+  // Linux 6.1; not in all headers.
+  constexpr int kCollapse = 25;
+  madvise(begin, bytes, MADV_HUGEPAGE);
+  for (size_t offset = 0; offset < bytes; offset += kHugePage) {
+    madvise(begin + offset, kPageBytes, MADV_POPULATE_WRITE);
+  }
+  madvise(begin, bytes, kCollapse);
 }
 
 }  // namespace
@@ -121,6 +133,7 @@ absl::StatusOr<char*> KeptState::AddArray(size_t bytes) {
   }
   mappings_.push_back({mapped, whole});
   end_ = offset + whole;
+  if (unit == kHugePage) UseHugePages(static_cast<char*>(mapped), whole);
   // All of it is needed soon. If there is no memory for it, this tells; who
   // touches it gets SIGBUS. (EINVAL: a kernel before 5.14.)
   if (madvise(mapped, whole, MADV_POPULATE_WRITE) != 0 && errno != EINVAL) {

@@ -234,10 +234,10 @@ class JobController {
   }
   // Of the world that trains; 0 = none.
   int64_t generation() const { return world_.generation(); }
-  // Was the crash of this worker counted against the task it held? Then it does
-  // not count against the slot.
-  bool BlamedOnTask(int64_t worker_id) const {
-    return blame_.IsTaskBlamed(worker_id);
+  // Was the crash of this worker counted against the task it held, or against
+  // the state that it took over? Then it does not count against the slot.
+  bool BlamedOnOther(int64_t worker_id) const {
+    return blame_.IsTaskBlamed(worker_id) || heirs_.IsStateBlamed(worker_id);
   }
 
  private:

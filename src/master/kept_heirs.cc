@@ -30,7 +30,10 @@ void KeptHeirs::OnCommit(int64_t step) {
 
 void KeptHeirs::OnCrash(int64_t worker_id) {
   const auto heir = heirs_.find(worker_id);
-  if (heir != heirs_.end()) crashed_.insert(heir->second);
+  if (heir == heirs_.end()) return;
+  crashed_.insert(heir->second);
+  // Later, a task that it held may be to blame.
+  if (level_.count(heir->second) == 0) blamed_on_state_.insert(worker_id);
 }
 
 std::string KeptHeirs::Verdict() const {

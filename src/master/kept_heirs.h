@@ -33,6 +33,11 @@ class KeptHeirs {
   void OnCommit(int64_t step);
   void OnCrash(int64_t worker_id);
 
+  // Was the crash of this worker counted against the state that it took over?
+  // Then it does not count against its slot.
+  bool IsStateBlamed(int64_t worker_id) const {
+    return blamed_on_state_.count(worker_id) != 0;
+  }
   // Why the state is to be given up; empty: it is not.
   std::string Verdict() const;
 
@@ -45,6 +50,7 @@ class KeptHeirs {
   std::map<int64_t, int64_t> heirs_;
   std::set<int64_t> level_;
   std::set<int64_t> crashed_;
+  std::set<int64_t> blamed_on_state_;
 };
 
 }  // namespace elasticdl::master

@@ -834,7 +834,7 @@ TEST_F(JobControllerTest, CrashingTaskIsSetAsideAndTheExitCodeSaysSo) {
     ASSERT_EQ(Tasks(connection).size(), tasks);
     Break(connection);
     controller_->OnWorkerEnded(now_, connection, {true, "signal 11"});
-    EXPECT_TRUE(controller_->BlamedOnTask(connection));
+    EXPECT_TRUE(controller_->BlamedOnOther(connection));
   }
   EXPECT_EQ(output_.quarantined, 1);
   ++connection;
@@ -858,7 +858,7 @@ TEST_F(JobControllerTest, CrashingEverywhereIsTheWorkersFaultInTheEnd) {
     Attach(crash + 1, crash);
     Break(crash + 1);
     controller_->OnWorkerEnded(now_, crash, {true, "signal 11"});
-    blamed += controller_->BlamedOnTask(crash) ? 1 : 0;
+    blamed += controller_->BlamedOnOther(crash) ? 1 : 0;
   }
   EXPECT_EQ(blamed, 3);
 }
@@ -879,7 +879,7 @@ TEST_F(JobControllerTest, CrashesWithoutACulpritAreTheWorkersFaultInTheEnd) {
     }
     Break(crash + 1);
     controller_->OnWorkerEnded(now_, crash, {true, "signal 11"});
-    blamed += controller_->BlamedOnTask(crash) ? 1 : 0;
+    blamed += controller_->BlamedOnOther(crash) ? 1 : 0;
   }
   EXPECT_EQ(blamed, 6);
   EXPECT_EQ(output_.quarantined, 0);
@@ -927,7 +927,7 @@ TEST_F(JobControllerTest, LeavingIsNoFailure) {
   Break(1);
   controller_->OnWorkerEnded(now_, 0, {false, "exit code 0"});
   EXPECT_EQ(output_.lost.size(), 1u);
-  EXPECT_FALSE(controller_->BlamedOnTask(0));
+  EXPECT_FALSE(controller_->BlamedOnOther(0));
 }
 
 // ---- nobody stays ----
@@ -2030,6 +2030,7 @@ TEST_F(KeptStatesTest, AStateThatCrashesItsHeirsIsGivenUp) {
     EXPECT_EQ(prepares[0].prepare().kept(), "memory-0");
     controller_->OnClosed(now_, connection, absl::UnavailableError("broken"));
     controller_->OnWorkerEnded(now_, id, {true, "signal 11 (SIGSEGV)"});
+    EXPECT_TRUE(controller_->BlamedOnOther(id));
   }
   Attach(4, 3);
   EXPECT_EQ(prepared_[4].kept(), "");

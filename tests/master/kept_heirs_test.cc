@@ -13,6 +13,7 @@ TEST(KeptHeirsTest, TwoCrashesBeforeTheWorldIsLevelAreEnough) {
   EXPECT_EQ(heirs.Verdict(), "");
   heirs.OnPrepared(2, 3);
   heirs.OnCrash(2);
+  EXPECT_TRUE(heirs.IsStateBlamed(1) && heirs.IsStateBlamed(2));
   EXPECT_EQ(heirs.Verdict(), "2 worlds crashed when they took over step 50");
 }
 
@@ -42,6 +43,7 @@ TEST(KeptHeirsTest, ALevelWorldMayCrashMoreOften) {
     heirs.OnPrepared(id, id);
     heirs.OnLevel(id);
     heirs.OnCrash(id);
+    EXPECT_FALSE(heirs.IsStateBlamed(id));
   }
   EXPECT_EQ(heirs.Verdict(),
             "4 worlds that began with step 50 crashed before the next one");
