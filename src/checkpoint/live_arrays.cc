@@ -16,33 +16,25 @@ namespace elasticdl::checkpoint {
 namespace {
 
 constexpr size_t kHugePage = 2 << 20;
-// More than that is seldom put aside, and it would be a large part of the
-// memory for a small state.
-constexpr size_t kRoomPart = 16;
 
 }  // namespace
 
-void LiveArrays::Free::operator()(char* memory) const { std::free(memory); }
+void AsideRoom::Free::operator()(char* memory) const { std::free(memory); }
 
-void LiveArrays::MakeRoom() {
-  const size_t most = std::min(options_.most_aside_bytes,
-                               array_bytes_ * arrays_.size() / kRoomPart);
-  const size_t blocks = most / block_bytes();
-  if (blocks == 0) return;
-  const size_t bytes =
-      (blocks * block_bytes() + kHugePage - 1) / kHugePage * kHugePage;
-  std::unique_ptr<char, Free> room(
-      static_cast<char*>(std::aligned_alloc(kHugePage, bytes)));
-  if (room == nullptr) return;
+AsideRoom::AsideRoom(size_t bytes) {
+  if (bytes == 0) return;
+  bytes = (bytes + kHugePage - 1) / kHugePage * kHugePage;
+  memory_.reset(static_cast<char*>(std::aligned_alloc(kHugePage, bytes)));
+  if (memory_ == nullptr) return;
   // If it is refused, small pages do.
-  madvise(room.get(), bytes, MADV_HUGEPAGE);
-  std::memset(room.get(), 0, bytes);
-  MutexLock lock(mu_);
-  if (finished_) return;
-  for (size_t i = 0; i < blocks; ++i) {
-    spare_.push_back(room.get() + i * block_bytes());
-  }
-  room_ = std::move(room);
+  madvise(memory_.get(), bytes, MADV_HUGEPAGE);
+  std::memset(memory_.get(), 0, bytes);
+  bytes_ = bytes;
+}
+
+absl::Span<char> AsideRoom::Take() {
+  if (bytes_ == 0 || taken_.exchange(true)) return {};
+  return {memory_.get(), bytes_};
 }
 
 LiveArrays::LiveArrays(std::vector<absl::Span<const char>> arrays,
@@ -57,6 +49,25 @@ LiveArrays::LiveArrays(std::vector<absl::Span<const char>> arrays,
       (array_bytes_ + options_.slice_bytes - 1) / options_.slice_bytes;
   slices_.resize(num_slices_);
   for (size_t i = 0; i < num_slices_; ++i) slices_[i].left = bytes(i);
+  if (options_.room == nullptr) return;
+  const absl::Span<char> room = options_.room->Take();
+  has_room_ = !room.empty();
+  for (size_t i = 0; i < room.size() / block_bytes(); ++i) {
+    spare_.push_back(room.data() + i * block_bytes());
+  }
+}
+
+LiveArrays::~LiveArrays() {
+  MutexLock lock(mu_);
+  FreeBlocks();
+}
+
+void LiveArrays::FreeBlocks() {
+  spare_.clear();
+  // Those of a save that was given up.
+  for (Slice& slice : slices_) slice.copy = nullptr;
+  more_.clear();
+  if (std::exchange(has_room_, false)) options_.room->GiveBack();
 }
 
 size_t LiveArrays::end(size_t index) const {
@@ -141,7 +152,7 @@ void LiveArrays::PutAside(size_t index) {
   // A copy of one slice, which takes less than a millisecond.
   while (reading_ && reading_slice_ == index) changed_.Wait(mu_);
   if (!Needed(index)) {
-    spare_.push_back(block);
+    if (!finished_) spare_.push_back(block);
     return;
   }
   slices_[index].copy = block;
@@ -231,11 +242,7 @@ absl::Status LiveArrays::ReadSlice(size_t array, size_t offset, size_t size,
 absl::Status LiveArrays::Finish() {
   MutexLock lock(mu_);
   while (copying_) changed_.Wait(mu_);
-  spare_.clear();
-  // Those of a save that was given up.
-  for (Slice& slice : slices_) slice.copy = nullptr;
-  more_.clear();
-  room_.reset();
+  FreeBlocks();
   aside_ = 0;
   finished_ = true;
   return given_up_;

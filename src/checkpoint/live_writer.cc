@@ -129,7 +129,6 @@ std::vector<std::unique_ptr<Lane>> MakeLanes(const std::string& folder,
 absl::Status WriteLive(const std::string& folder, const Snapshot& snapshot,
                        int64_t max_bytes, Manifest& manifest) {
   const auto lanes = MakeLanes(folder, snapshot, max_bytes);
-  snapshot.live->MakeRoom();
   const auto buffer = std::make_unique<char[]>(kReadBytes);
   while (true) {
     Lane* next = nullptr;
