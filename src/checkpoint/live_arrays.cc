@@ -1,6 +1,9 @@
 #include "elasticdl/checkpoint/live_arrays.h"
 
+#include <sys/mman.h>
+
 #include <algorithm>
+#include <cstdlib>
 #include <cstring>
 #include <utility>
 
@@ -10,6 +13,29 @@
 #include "elasticdl/common/status.h"
 
 namespace elasticdl::checkpoint {
+namespace {
+
+constexpr size_t kHugePage = 2 << 20;
+
+}  // namespace
+
+void AsideRoom::Free::operator()(char* memory) const { std::free(memory); }
+
+AsideRoom::AsideRoom(size_t bytes) {
+  if (bytes == 0) return;
+  bytes = (bytes + kHugePage - 1) / kHugePage * kHugePage;
+  memory_.reset(static_cast<char*>(std::aligned_alloc(kHugePage, bytes)));
+  if (memory_ == nullptr) return;
+  // If it is refused, small pages do.
+  madvise(memory_.get(), bytes, MADV_HUGEPAGE);
+  std::memset(memory_.get(), 0, bytes);
+  bytes_ = bytes;
+}
+
+absl::Span<char> AsideRoom::Take() {
+  if (bytes_ == 0 || taken_.exchange(true)) return {};
+  return {memory_.get(), bytes_};
+}
 
 LiveArrays::LiveArrays(std::vector<absl::Span<const char>> arrays,
                        const LiveOptions& options)
@@ -23,6 +49,25 @@ LiveArrays::LiveArrays(std::vector<absl::Span<const char>> arrays,
       (array_bytes_ + options_.slice_bytes - 1) / options_.slice_bytes;
   slices_.resize(num_slices_);
   for (size_t i = 0; i < num_slices_; ++i) slices_[i].left = bytes(i);
+  if (options_.room == nullptr) return;
+  const absl::Span<char> room = options_.room->Take();
+  has_room_ = !room.empty();
+  for (size_t i = 0; i < room.size() / block_bytes(); ++i) {
+    spare_.push_back(room.data() + i * block_bytes());
+  }
+}
+
+LiveArrays::~LiveArrays() {
+  MutexLock lock(mu_);
+  FreeBlocks();
+}
+
+void LiveArrays::FreeBlocks() {
+  spare_.clear();
+  // Those of a save that was given up.
+  for (Slice& slice : slices_) slice.copy = nullptr;
+  more_.clear();
+  if (std::exchange(has_room_, false)) options_.room->GiveBack();
 }
 
 size_t LiveArrays::end(size_t index) const {
@@ -81,26 +126,36 @@ void LiveArrays::BeforeChange(size_t index) {
   const size_t size = bytes(index);
   if (!Needed(index)) return;
   WaitForRoom(size);
-  // A copy of one slice, which takes less than a millisecond.
-  while (reading_ && reading_slice_ == index) changed_.Wait(mu_);
   if (Needed(index)) PutAside(index);
   waited_ += Clock::Real().Now() - start;
 }
 
 void LiveArrays::PutAside(size_t index) {
-  Slice& slice = slices_[index];
-  if (!spare_.empty()) {
-    slice.copy = std::move(spare_.back());
-    spare_.pop_back();
-  } else {
-    slice.copy.reset(new char[options_.slice_bytes * arrays_.size()]);
+  if (spare_.empty()) {
+    more_.emplace_back(new char[block_bytes()]);
+    spare_.push_back(more_.back().get());
   }
-  char* to = slice.copy.get();
+  char* const block = spare_.back();
+  spare_.pop_back();
+  // The reader goes on meanwhile; it may even read the same slice.
+  copying_ = true;
+  mu_.Unlock();
+  char* to = block;
   for (const absl::Span<const char>& array : arrays_) {
     const size_t part = end(index) - begin(index);
     std::memcpy(to, array.data() + begin(index), part);
     to += part;
   }
+  mu_.Lock();
+  copying_ = false;
+  changed_.NotifyAll();
+  // A copy of one slice, which takes less than a millisecond.
+  while (reading_ && reading_slice_ == index) changed_.Wait(mu_);
+  if (!Needed(index)) {
+    if (!finished_) spare_.push_back(block);
+    return;
+  }
+  slices_[index].copy = block;
   aside_ += bytes(index);
 }
 
@@ -163,7 +218,7 @@ absl::Status LiveArrays::ReadSlice(size_t array, size_t offset, size_t size,
     ELASTICDL_CHECK(slice.left >= size);
     if (slice.copy != nullptr) {
       // Nobody but this thread takes it away.
-      from = slice.copy.get() + array * (end(index) - begin(index)) +
+      from = slice.copy + array * (end(index) - begin(index)) +
              (offset - begin(index));
     } else {
       reading_ = true;
@@ -178,7 +233,7 @@ absl::Status LiveArrays::ReadSlice(size_t array, size_t offset, size_t size,
   slice.left -= size;
   if (slice.left == 0 && slice.copy != nullptr) {
     aside_ -= bytes(index);
-    spare_.push_back(std::move(slice.copy));
+    spare_.push_back(std::exchange(slice.copy, nullptr));
   }
   changed_.NotifyAll();
   return given_up_;
@@ -186,9 +241,8 @@ absl::Status LiveArrays::ReadSlice(size_t array, size_t offset, size_t size,
 
 absl::Status LiveArrays::Finish() {
   MutexLock lock(mu_);
-  spare_.clear();
-  // Those of a save that was given up.
-  for (Slice& slice : slices_) slice.copy.reset();
+  while (copying_) changed_.Wait(mu_);
+  FreeBlocks();
   aside_ = 0;
   finished_ = true;
   return given_up_;

@@ -38,6 +38,9 @@ struct KeptArray {
 struct KeptHeader {
   uint64_t magic;
   uint64_t layout;
+  // Whose it is: ids and pids may be reused, both at once are not.
+  int64_t worker_id;
+  int64_t pid;
   uint64_t num_arrays;
   std::array<KeptArray, kMostArrays> arrays;
   // Which step the arrays are at: `KeptWord`.

@@ -2,12 +2,14 @@
 
 #include <fcntl.h>
 #include <sys/mman.h>
+#include <sys/resource.h>
 #include <unistd.h>
 
 #include <algorithm>
 #include <cerrno>
 #include <utility>
 
+#include "absl/strings/str_cat.h"
 #include "elasticdl/common/status.h"
 #include "kept_layout.h"
 
@@ -36,6 +38,20 @@ uint64_t RoundUp(uint64_t bytes, uint64_t unit) {
   return (bytes + unit - 1) / unit * unit;
 }
 
+absl::Status ResizeKept(const Fd& fd, uint64_t bytes) {
+  // The kernel would not only refuse it, but send SIGXFSZ, which kills.
+  rlimit limit = {};
+  if (getrlimit(RLIMIT_FSIZE, &limit) == 0 && bytes > limit.rlim_cur) {
+    return absl::ResourceExhaustedError(
+        absl::StrCat("it needs ", bytes, " bytes, and the limit for the size ",
+                     "of files (ulimit -f) is ", limit.rlim_cur));
+  }
+  if (ftruncate(fd.get(), static_cast<off_t>(bytes)) != 0) {
+    return ErrnoToStatus(errno, "size of a memory to be kept");
+  }
+  return absl::OkStatus();
+}
+
 // At a multiple of `unit`.
 void* MapAligned(int fd, uint64_t offset, size_t bytes, size_t unit) {
   if (unit <= kPageBytes) {
@@ -60,9 +76,21 @@ void* MapAligned(int fd, uint64_t offset, size_t bytes, size_t unit) {
   }
   if (before > 0) munmap(begin, before);
   if (before < unit) munmap(begin + before + bytes, unit - before);
-  // If it is refused, small pages do.
-  madvise(mapped, bytes, MADV_HUGEPAGE);
   return mapped;
+}
+
+// Huge pages, if there are some. The administrator may not have allowed them
+// for shared memory in general (shmem_enabled), but a process may ask for them
+// explicitly. That needs one page of each that is there already. Whatever is
+// refused, small pages do.
+void UseHugePages(char* begin, size_t bytes) {
+  // Linux 6.1; not in all headers.
+  constexpr int kCollapse = 25;
+  madvise(begin, bytes, MADV_HUGEPAGE);
+  for (size_t offset = 0; offset < bytes; offset += kHugePage) {
+    madvise(begin + offset, kPageBytes, MADV_POPULATE_WRITE);
+  }
+  madvise(begin, bytes, kCollapse);
 }
 
 }  // namespace
@@ -70,9 +98,7 @@ void* MapAligned(int fd, uint64_t offset, size_t bytes, size_t unit) {
 absl::StatusOr<std::unique_ptr<KeptState>> KeptState::Create() {
   Fd fd(memfd_create("elasticdl-state", MFD_CLOEXEC | MFD_ALLOW_SEALING));
   if (!fd.valid()) return ErrnoToStatus(errno, "memfd_create");
-  if (ftruncate(fd.get(), static_cast<off_t>(kFirstArray)) != 0) {
-    return ErrnoToStatus(errno, "size of a memory to be kept");
-  }
+  ELASTICDL_RETURN_IF_ERROR(ResizeKept(fd, kFirstArray));
   void* const mapped = mmap(nullptr, kFirstArray, PROT_READ | PROT_WRITE,
                             MAP_SHARED, fd.get(), 0);
   if (mapped == MAP_FAILED) {
@@ -100,15 +126,20 @@ absl::StatusOr<char*> KeptState::AddArray(size_t bytes) {
   const uint64_t offset = RoundUp(end_, unit);
   // An array of nothing has an address, too.
   const size_t whole = RoundUp(std::max<size_t>(bytes, 1), unit);
-  if (ftruncate(fd_.get(), static_cast<off_t>(offset + whole)) != 0) {
-    return ErrnoToStatus(errno, "size of a memory to be kept");
-  }
+  ELASTICDL_RETURN_IF_ERROR(ResizeKept(fd_, offset + whole));
   void* const mapped = MapAligned(fd_.get(), offset, whole, unit);
   if (mapped == MAP_FAILED) {
     return ErrnoToStatus(errno, "map a memory to be kept");
   }
   mappings_.push_back({mapped, whole});
   end_ = offset + whole;
+  if (unit == kHugePage) UseHugePages(static_cast<char*>(mapped), whole);
+  // All of it is needed soon. If there is no memory for it, this tells; who
+  // touches it gets SIGBUS. (EINVAL: a kernel before 5.14.)
+  if (madvise(mapped, whole, MADV_POPULATE_WRITE) != 0 && errno != EINVAL) {
+    return absl::ResourceExhaustedError(
+        absl::StrCat("no memory for ", whole, " bytes to be kept"));
+  }
   header_->arrays[header_->num_arrays++] = {offset, bytes};
   return static_cast<char*>(mapped);
 }
@@ -127,6 +158,11 @@ absl::Status KeptState::Seal(uint64_t layout) {
   InOrder();
   header_->magic = kMagic;
   return absl::OkStatus();
+}
+
+void KeptState::SetOwner(int64_t worker_id) {
+  header_->worker_id = worker_id;
+  header_->pid = getpid();
 }
 
 void KeptState::Forget() {

@@ -148,6 +148,10 @@ void EventLog::CaughtUp(int64_t worker_id, int64_t generation) {
             .Add("generation", generation));
 }
 
+void EventLog::StateGivenUp(int64_t step, const std::string& reason) {
+  Write(Line("state_given_up").Add("step", step).Add("reason", reason));
+}
+
 void EventLog::FirstStep(int64_t generation, int64_t step) {
   Write(Line("first_step").Add("generation", generation).Add("step", step));
 }

@@ -73,6 +73,7 @@ class EventLog {
   void World(int64_t generation, const std::vector<int64_t>& members,
              const std::string& cause, absl::Duration pause);
   void CaughtUp(int64_t worker_id, int64_t generation);
+  void StateGivenUp(int64_t step, const std::string& reason);
   void FirstStep(int64_t generation, int64_t step);
   void Checkpoint(int64_t version, const std::string& path,
                   absl::Duration duration);

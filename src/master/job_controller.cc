@@ -308,6 +308,7 @@ int64_t JobController::Commit(
   }
   if (records > 0) blame_.OnCommit();
   granter_.OnCommit(now, records);
+  heirs_.OnCommit(step);
   const absl::Status status = tasks_.SetStep(step);
   if (!status.ok()) LogWarning(status.message());
   return records;

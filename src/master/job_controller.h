@@ -36,6 +36,7 @@
 #include "evaluation.h"
 #include "evaluation_rounds.h"
 #include "job_output.h"
+#include "kept_heirs.h"
 #include "kept_states.h"
 #include "resumption.h"
 #include "server_checkpoints.h"
@@ -233,10 +234,10 @@ class JobController {
   }
   // Of the world that trains; 0 = none.
   int64_t generation() const { return world_.generation(); }
-  // Was the crash of this worker counted against the task it held? Then it does
-  // not count against the slot.
-  bool BlamedOnTask(int64_t worker_id) const {
-    return blame_.IsTaskBlamed(worker_id);
+  // Was the crash of this worker counted against the task it held, or against
+  // the state that it took over? Then it does not count against the slot.
+  bool BlamedOnOther(int64_t worker_id) const {
+    return blame_.IsTaskBlamed(worker_id) || heirs_.IsStateBlamed(worker_id);
   }
 
  private:
@@ -363,6 +364,10 @@ class JobController {
   bool BeginHeritage(absl::Time now);
   // Chooses a state when its owners have ended, and commits what is in it.
   void AdvanceHeritage(absl::Time now);
+  // Whoever left something may still run, and change it.
+  bool WaitForOrphans(absl::Time now);
+  // The newest state of those that have ended; or why there is none.
+  absl::StatusOr<KeptStates::Kept> NewestKept() const;
   void EndHeritage();
   // Back to a checkpoint.
   void GiveUpHeritage(absl::Time now, const std::string& reason);
@@ -439,6 +444,7 @@ class JobController {
   WorldKeeper world_;
   DepartedWorkers departed_;
   CrashBlame blame_;
+  KeptHeirs heirs_;
   TaskGranter granter_;
   EvaluationRounds rounds_;
   // Records of each worker that are in the model, as it has counted them.
@@ -452,8 +458,10 @@ class JobController {
   // Nobody has the trained model any more, but it is in memory that lost
   // workers have left.
   struct Heritage {
-    // By then they must have ended.
+    // Until then they may end by themselves, then they are killed; by the
+    // second deadline they must have ended.
     absl::Time deadline;
+    bool kills = false;
     // Where it is. The ledger is that of its step.
     std::optional<KeptStates::Kept> chosen;
     // Worlds that were to begin with it.

@@ -103,6 +103,7 @@ JobController::JobController(Options options, TaskManager tasks,
       evaluation_(options_.evaluation, tasks_, now),
       world_(options_.membership, options_.job.collective(), registry_, port_),
       blame_(options_.tasks.task_max_failures),
+      heirs_(options_.tasks.task_max_failures),
       granter_({options_.window, options_.job.global_batch_size(),
                 options_.job.accumulation_steps() > 1
                     ? options_.job.minibatch_size() *

@@ -2,11 +2,13 @@
 // (docs/design/0014-state-that-outlives-its-process.md).
 //
 //   the last worker with the model is lost       heritage_, no world is formed
+//   owners that do not end within a moment       they are killed
 //   all owners have ended, or the deadline       the newest state is chosen;
 //                                                what is in it is committed
 //   a worker is ready                            cold world with Prepare.kept
 //   Level                                        the memory is given back
-//   no state, or it cannot be used               rollback, as without it
+//   no state, or it cannot be used, or heirs     rollback, as without it
+//   crash with it (KeptHeirs)
 #include <algorithm>
 #include <utility>
 
@@ -45,22 +47,45 @@ bool JobController::BeginHeritage(absl::Time now) {
     return false;
   }
   heritage_ = Heritage();
-  heritage_->deadline = now + options_.end_grace;
+  // Who is dying does not take that long, and says why it died. Who hangs
+  // does not end by itself.
+  heritage_->deadline = now + options_.end_grace / 5;
   return true;
 }
 
-void JobController::AdvanceHeritage(absl::Time now) {
-  if (!ChoosesHeritage()) return;
+bool JobController::WaitForOrphans(absl::Time now) {
+  const bool late = now >= heritage_->deadline;
+  if (late && heritage_->kills) return false;
+  if (late) {
+    heritage_->kills = true;
+    heritage_->deadline = now + options_.end_grace;
+  }
+  bool waits = false;
+  for (const int64_t id : Orphans()) {
+    if (!options_.kept_states->HasEnded(id)) {
+      waits = true;
+      if (heritage_->kills) {
+        port_.KillWorker(id, "hangs, and others need its state");
+      }
+      continue;
+    }
+    // Its pod tells in a moment how it ended (KeptHeirs).
+    const auto departed = departed_.all().find(id);
+    if (departed != departed_.all().end()) {
+      waits = waits || !departed->second.loss.has_value();
+    }
+  }
+  return waits;
+}
+
+absl::StatusOr<KeptStates::Kept> JobController::NewestKept() const {
   std::optional<KeptStates::Kept> best;
   std::string reason = "no worker has left one";
-  const std::vector<int64_t> orphans = Orphans();
-  for (const int64_t id : orphans) {
-    if (options_.kept_states->HasEnded(id)) continue;
-    // Who still runs may still change it.
-    if (now < heritage_->deadline) return;
-  }
-  for (const int64_t id : orphans) {
-    if (!options_.kept_states->HasEnded(id)) continue;
+  for (const int64_t id : Orphans()) {
+    if (!options_.kept_states->HasEnded(id)) {
+      reason = absl::StrCat("worker ", id, " does not end");
+      continue;
+    }
     absl::StatusOr<KeptStates::Kept> kept = options_.kept_states->Look(id);
     if (!kept.ok()) {
       reason = absl::StrCat("worker ", id, ": ", kept.status().message());
@@ -78,7 +103,16 @@ void JobController::AdvanceHeritage(absl::Time now) {
       best = *std::move(kept);
     }
   }
-  if (!best.has_value()) return GiveUpHeritage(now, reason);
+  if (!best.has_value()) return absl::NotFoundError(reason);
+  return *std::move(best);
+}
+
+void JobController::AdvanceHeritage(absl::Time now) {
+  if (!ChoosesHeritage() || WaitForOrphans(now)) return;
+  absl::StatusOr<KeptStates::Kept> best = NewestKept();
+  if (!best.ok()) {
+    return GiveUpHeritage(now, std::string(best.status().message()));
+  }
   DropOrphans(best->worker_id);
   google::protobuf::RepeatedPtrField<v1::RecordTotal> totals;
   for (const auto& [worker_id, records] : best->facts.totals) {
@@ -87,15 +121,19 @@ void JobController::AdvanceHeritage(absl::Time now) {
     total.set_records(records);
   }
   const int64_t step = best->facts.step;
-  heritage_->chosen = std::move(best);
+  heirs_.OnChosen(best->facts.lineage, step);
+  heritage_->chosen = *std::move(best);
   Commit(now, totals, step, world_.last_world().generation());
   // A ledger that does not fit has failed the job.
   if (ending_.has_value()) return;
+  departed_.SettleAll();
+  FinishDeparted(now);
+  if (const std::string why = heirs_.Verdict(); !why.empty()) {
+    return GiveUpHeritage(now, why);
+  }
   observer_.OnMessage(absl::StrCat("all workers with the model are lost; its ",
                                    "state of step ", step,
                                    " is still in memory"));
-  departed_.SettleAll();
-  FinishDeparted(now);
   for (const auto& decision : std::exchange(held_back_, {})) {
     SendPrepare(now, decision);
   }
@@ -108,7 +146,10 @@ void JobController::EndHeritage() {
 
 void JobController::GiveUpHeritage(absl::Time now, const std::string& reason) {
   if (!heritage_.has_value()) return;
+  const int64_t step = tasks_.step();
   EndHeritage();
+  heirs_.Forget();
+  observer_.OnKeptGivenUp(step, reason);
   observer_.OnMessage(
       absl::StrCat("the model's state in memory cannot be used: ", reason));
   cut_back_due_ = true;

@@ -116,6 +116,7 @@ void JobController::LoseWorker(absl::Time now, int64_t worker_id,
                                      options_.tasks.num_minibatches_per_task,
         evaluation_.running());
     blame_.OnCrash(worker_id, taken_back);
+    heirs_.OnCrash(worker_id);
   }
   ReportQuarantined();
 }

@@ -82,6 +82,7 @@ void JobController::OnLevel(absl::Time now, const Worker& worker,
     return;
   }
   checkpoints_.SetLineage(level.lineage());
+  heirs_.OnLevel(level.generation());
   EndHeritage();
   Commit(now, level.totals(), level.step(), level.generation());
   departed_.SettleAll();
@@ -174,6 +175,9 @@ void JobController::Prepare(absl::Time now,
       heritage_->worlds >= kMostWorlds) {
     GiveUpHeritage(now, absl::StrCat(kMostWorlds, " worlds failed with it"));
   }
+  if (const std::string why = heirs_.Verdict(); decision.cold && !why.empty()) {
+    GiveUpHeritage(now, why);
+  }
   const bool known =
       !decision.cold || heritage_.has_value() || KnowsRestorePoint();
   if (!cut_back_due_ && !searching_ && !ChoosesHeritage() && known) {
@@ -212,6 +216,9 @@ void JobController::SendPrepare(absl::Time now,
       // It goes on with the lineage that it has.
       ++heritage_->worlds;
       prepare.set_kept(heritage_->chosen->path);
+      for (const int64_t id : members) {
+        heirs_.OnPrepared(id, decision.generation);
+      }
     } else if (options_.fence) {
       options_.fence({checkpoints_.run(), decision.generation});
     }

@@ -47,6 +47,9 @@ class JobObserver {
   virtual void OnWorld(const WorldChange& world) = 0;
   // A member that was behind has the model now.
   virtual void OnCaughtUp(int64_t worker_id, int64_t generation) {}
+  // Nobody has the model, and what lost workers have left of it in memory is
+  // not used.
+  virtual void OnKeptGivenUp(int64_t step, const std::string& reason) {}
   // The first step that is known to be committed in a world.
   virtual void OnFirstStep(int64_t generation, int64_t step) = 0;
   virtual void OnCheckpoint(const v1::CheckpointDone& done) = 0;

@@ -333,6 +333,10 @@ void JobReporter::OnCaughtUp(int64_t worker_id, int64_t generation) {
   Say(absl::StrCat("worker ", worker_id, " has the model and trains"));
 }
 
+void JobReporter::OnKeptGivenUp(int64_t step, const std::string& reason) {
+  events_->StateGivenUp(step, reason);
+}
+
 void JobReporter::OnFirstStep(int64_t generation, int64_t step) {
   events_->FirstStep(generation, step);
 }

@@ -96,6 +96,7 @@ class JobReporter : public JobObserver {
   void OnProgress(const v1::Progress& progress, int64_t records) override;
   void OnWorld(const WorldChange& world) override;
   void OnCaughtUp(int64_t worker_id, int64_t generation) override;
+  void OnKeptGivenUp(int64_t step, const std::string& reason) override;
   void OnFirstStep(int64_t generation, int64_t step) override;
   void OnCheckpoint(const v1::CheckpointDone& done) override;
   void OnEvaluation(const EvaluationResult& result) override;

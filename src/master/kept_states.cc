@@ -1,6 +1,5 @@
 #include "kept_states.h"
 
-#include <fcntl.h>
 #include <poll.h>
 #include <unistd.h>
 
@@ -15,6 +14,14 @@
 #include "elasticdl/process.h"
 
 namespace elasticdl::master {
+namespace {
+
+bool IsReadable(const Fd& fd) {
+  pollfd poller = {fd.get(), POLLIN, 0};
+  return poll(&poller, 1, 0) == 1;
+}
+
+}  // namespace
 
 StateKeeper::StateKeeper()
     : dropped_(std::numeric_limits<size_t>::max()), closer_("keeper", [this] {
@@ -28,18 +35,32 @@ StateKeeper::~StateKeeper() {
   closer_.Join();
 }
 
-void StateKeeper::Keep(int64_t worker_id, pid_t pid, int fd) {
-  Drop(worker_id);
+absl::StatusOr<StateKeeper::Entry> StateKeeper::Open(int64_t worker_id,
+                                                     pid_t pid, int fd) {
   Entry entry;
   entry.pidfd = process::OpenPidfd(pid);
-  const std::string path = absl::StrCat("/proc/", pid, "/fd/", fd);
-  entry.memory = Fd(open(path.c_str(), O_RDONLY | O_CLOEXEC));
-  if (!entry.pidfd.valid() || !entry.memory.valid()) {
-    LogWarning("the state of worker ", worker_id, " is not kept: ",
-               ErrnoToStatus(errno, absl::StrCat("open ", path)).message());
+  if (!entry.pidfd.valid()) {
+    return ErrnoToStatus(errno, absl::StrCat("find process ", pid));
+  }
+  ELASTICDL_ASSIGN_OR_RETURN(
+      entry.memory, keep::OpenMemory(absl::StrCat("/proc/", pid, "/fd/", fd)));
+  ELASTICDL_RETURN_IF_ERROR(keep::CheckOwner(entry.memory, worker_id, pid));
+  // While it runs, nobody else has its pid.
+  if (IsReadable(entry.pidfd)) {
+    return absl::UnavailableError("its process has ended");
+  }
+  return entry;
+}
+
+void StateKeeper::Keep(int64_t worker_id, pid_t pid, int fd) {
+  Drop(worker_id);
+  absl::StatusOr<Entry> entry = Open(worker_id, pid, fd);
+  if (!entry.ok()) {
+    LogWarning("the state of worker ", worker_id,
+               " is not kept: ", entry.status().message());
     return;
   }
-  entries_[worker_id] = std::move(entry);
+  entries_[worker_id] = *std::move(entry);
 }
 
 std::vector<int64_t> StateKeeper::Workers() const {
@@ -52,8 +73,7 @@ std::vector<int64_t> StateKeeper::Workers() const {
 bool StateKeeper::HasEnded(int64_t worker_id) const {
   const auto found = entries_.find(worker_id);
   if (found == entries_.end()) return true;
-  pollfd fd = {found->second.pidfd.get(), POLLIN, 0};
-  return poll(&fd, 1, 0) == 1;
+  return IsReadable(found->second.pidfd);
 }
 
 absl::StatusOr<KeptStates::Kept> StateKeeper::Look(int64_t worker_id) const {

@@ -61,6 +61,8 @@ class StateKeeper : public KeptStates {
     // Of its process.
     Fd pidfd;
   };
+  static absl::StatusOr<Entry> Open(int64_t worker_id, pid_t pid, int fd);
+
   std::map<int64_t, Entry> entries_;
   Queue<std::shared_ptr<Fd>> dropped_;
   Thread closer_;

@@ -195,7 +195,7 @@ void MasterImpl::OnWorkerPodEnded(absl::Time now, int64_t id,
                                   const PodEvent& event) {
   controller_->OnWorkerEnded(now, id,
                              {IsProcessFailure(event), DescribePodEnd(event)});
-  if (controller_->BlamedOnTask(id) && event.exit_code != kWorkerExitDevice) {
+  if (controller_->BlamedOnOther(id) && event.exit_code != kWorkerExitDevice) {
     pods_->ForgiveFailure(id);
   }
 }

@@ -271,7 +271,12 @@ absl::Status AllReduceTrainer::AfterEntering() {
   deps_.replica.step_clock().BeginAfter(deps_.replica.step());
   checkpoints_->OnEntered(world);
   if (leaving_) Leave();
-  if (session_->halted()) ELASTICDL_RETURN_IF_ERROR(AfterHalt());
+  if (session_->halted()) {
+    // Whoever was to save this step may be dead, and no step follows after
+    // which it would be due: others wait for it in vain.
+    ELASTICDL_RETURN_IF_ERROR(checkpoints_->OnStep());
+    ELASTICDL_RETURN_IF_ERROR(AfterHalt());
+  }
   if (!world.last) return absl::OkStatus();
   // Also who was not asked to leave: the whole job is to stop.
   session_->StopTakingData();

@@ -32,7 +32,19 @@ CheckpointCoordinator::CheckpointCoordinator(
       live_rule_(saver_ == nullptr ? checkpoint::Saver::LiveRule()
                                    : saver_->live_rule()),
       saves_live_(deps_.replica.on_cpu() &&
-                  deps_.replica.StateBytes() >= live_rule_.least_bytes) {}
+                  deps_.replica.StateBytes() >= live_rule_.least_bytes),
+      live_options_(MakeLiveOptions()) {}
+
+checkpoint::LiveOptions CheckpointCoordinator::MakeLiveOptions() {
+  checkpoint::LiveOptions options = live_rule_.options;
+  if (!saves_live_) return options;
+  // More than this part of the state would be a large part of the memory.
+  constexpr size_t kRoomPart = 16;
+  const auto state = static_cast<size_t>(deps_.replica.StateBytes());
+  options.room = std::make_shared<checkpoint::AsideRoom>(
+      std::min(options.most_aside_bytes, state / kRoomPart));
+  return options;
+}
 
 void CheckpointCoordinator::OnEntered(const rendezvous::World& world) {
   // Nobody confirmed the step of the copy, so the new world may have started
@@ -98,7 +110,7 @@ absl::Status CheckpointCoordinator::Begin() {
 }
 
 void CheckpointCoordinator::BeginLive(Taken& taken) {
-  Replica::LiveView view = deps_.replica.ViewLive(live_rule_.options);
+  Replica::LiveView view = deps_.replica.ViewLive(live_options_);
   view.snapshot.snapshot.lineage.generation = taken.lineage;
   taken.promise.emplace();
   view.snapshot.snapshot.late = taken.promise->late();

@@ -97,6 +97,7 @@ class CheckpointCoordinator {
     std::optional<checkpoint::LedgerPromise> promise;
   };
 
+  checkpoint::LiveOptions MakeLiveOptions();
   bool Due() const;
   absl::Status Begin();
   void BeginLive(Taken& taken);
@@ -108,6 +109,7 @@ class CheckpointCoordinator {
   const checkpoint::Saver::LiveRule live_rule_;
   // The model is large: it is not copied.
   const bool saves_live_;
+  const checkpoint::LiveOptions live_options_;
   // Whose step is not settled yet; and those that wait for their ledger, by
   // step. They must go before the saver does.
   std::optional<Taken> unsettled_;

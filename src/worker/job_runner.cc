@@ -336,6 +336,7 @@ void JobRunner::SendReady(v1::Ready ready) {
   ready.set_host(collective::LocalHost());
   ready.set_nccl(deps_.link.backend.nccl != nullptr);
   if (replica_->kept() != nullptr) {
+    replica_->kept()->SetOwner(worker_id_);
     ready.set_kept_fd(replica_->kept()->fd());
   }
   v1::WorkerMessage message;

@@ -175,6 +175,7 @@ class TrainingSession {
   // leads to, and of the one at hand.
   void PlanKept(const elastic::RoundSummary& summary, double learning_rate);
   void PublishKept();
+  void WarnNotKept() const;
   absl::StatusOr<elastic::Levelled> BringLevel(
       collective::Communicator& communicator, elastic::LoadReport& report);
   // What the donor tells the master for all members.

@@ -221,12 +221,7 @@ void TrainingSession::PlanKept(const elastic::RoundSummary& summary,
   facts_.lineage = lineage_;
   facts_.learning_rate = learning_rate;
   totals_.List(summary.records, facts_.totals);
-  if (!kept->Plan(facts_)) {
-    LogWarning(
-        "the model's state is not kept in memory: it counts the records "
-        "of ",
-        facts_.totals.size(), " workers");
-  }
+  if (!kept->Plan(facts_)) WarnNotKept();
 }
 
 void TrainingSession::PublishKept() {
@@ -236,7 +231,13 @@ void TrainingSession::PublishKept() {
   facts_.lineage = lineage_;
   facts_.learning_rate = 0;
   totals_.List({}, facts_.totals);
-  kept->Publish(facts_);
+  if (!kept->Publish(facts_)) WarnNotKept();
+}
+
+// Once: the world may be smaller again later.
+void TrainingSession::WarnNotKept() const {
+  LogWarning("the model's state is not kept in memory: it counts the records ",
+             "of ", facts_.totals.size(), " workers");
 }
 
 v1::DonorState TrainingSession::MakeDonorState() const {

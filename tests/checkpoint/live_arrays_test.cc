@@ -124,6 +124,28 @@ TEST(LiveArraysTest, WhatIsSavedIsOfOneMoment) {
   }
 }
 
+// One after the other may have it.
+TEST(LiveArraysTest, RoomIsUsedAgain) {
+  LiveOptions options = Slices(4096, 1 << 20);
+  options.room = std::make_shared<AsideRoom>(5 * 3 * 4096);
+  for (uint32_t seed = 1; seed <= 3; ++seed) {
+    Model model(20000, options, seed);
+    Model second(20000, options, seed);
+    EXPECT_TRUE(options.room->Take().empty());
+    // More slices than there is room for.
+    model.Step();
+    second.Step();
+    for (Model* each : {&model, &second}) {
+      TempDir dir;
+      const auto path = Save(dir.path(), each->Take().snapshot);
+      ASSERT_TRUE(path.ok()) << path.status();
+      test::ExpectSame(*Load(*path), each->then());
+    }
+    EXPECT_FALSE(options.room->Take().empty());
+    options.room->GiveBack();
+  }
+}
+
 TEST(LiveArraysTest, WhatIsGivenUpIsNotSaved) {
   Model model(100000, Slices(4096, 0), 1);
   model.arrays().GiveUp("the model starts anew");

@@ -29,7 +29,8 @@ class KeepStateTest : public ChaosTest {
  protected:
   // Kills all members of the newest world, which has so many, at once, when a
   // step was reported in it.
-  static void KillAll(Job& job, size_t size) {
+  static void KillAll(Job& job, size_t size) { SignalAll(job, size, SIGKILL); }
+  static void SignalAll(Job& job, size_t size, int signal) {
     std::set<int64_t> members;
     ASSERT_TRUE(job.WaitUntil("a step of the new world", [&](const auto& all) {
       members = Members(all);
@@ -42,7 +43,7 @@ class KeepStateTest : public ChaosTest {
     }));
     std::vector<pid_t> pids;
     for (const int64_t id : members) pids.push_back(Pid(job, id));
-    for (const pid_t pid : pids) kill(pid, SIGKILL);
+    for (const pid_t pid : pids) kill(pid, signal);
     for (const int64_t id : members) ASSERT_TRUE(WaitForLoss(job, id));
   }
 
@@ -110,6 +111,18 @@ TEST_F(KeepStateTest, BothWorkersAtOnce) {
   EXPECT_THAT(CutBacks(*job), IsEmpty());
 }
 
+// Nobody is dead, but nobody answers: they are killed, then their state counts.
+TEST_F(KeepStateTest, AllHang) {
+  const auto job = StartJob(2, {"--worker_timeout=2"});
+  Walk();
+  SignalAll(*job, 2, SIGSTOP);
+  if (HasFatalFailure()) return;
+  ASSERT_TRUE(WaitForSize(*job, 2));
+  Finish(*job);
+  EXPECT_THAT(CutBacks(*job), IsEmpty());
+  EXPECT_THAT(job->Output(), HasSubstr("is still in memory"));
+}
+
 TEST_F(KeepStateTest, WithoutItTheJobGoesBack) {
   const auto job = StartJob(1, {"--keep_state=false"});
   Walk();
@@ -151,6 +164,21 @@ TEST_F(KeepStateTest, TheHeirsDieToo) {
   ASSERT_TRUE(WaitForWorld(*job, {4}));
   Finish(*job);
   EXPECT_THAT(CutBacks(*job), IsEmpty());
+}
+
+// They crash when they take it over: so would the next ones.
+TEST_F(KeepStateTest, AStateThatCrashesItsHeirsIsGivenUp) {
+  const auto job = StartJob(
+      1, {"--failpoints=1:worker.restore_kept=exit(3);2:worker.restore_kept="
+          "exit(3);3:worker.restore_kept=exit(3)"});
+  Walk();
+  KillAll(*job, 1);
+  if (HasFatalFailure()) return;
+  ASSERT_TRUE(WaitForWorld(*job, {3}));
+  Finish(*job);
+  EXPECT_THAT(CutBacks(*job), ElementsAre(0));
+  EXPECT_THAT(job->Output(), HasSubstr("crashed when they took over step"));
+  EXPECT_THAT(job->Events("state_given_up"), SizeIs(1));
 }
 
 TEST_F(KeepStateTest, AStateThatCannotBeUsedIsGivenUp) {

@@ -219,14 +219,13 @@ TEST_F(RecoveryTest, WorkerThatIsKilledAtItsStartIsReplaced) {
 TEST_F(RecoveryTest, WorkerThatIsKilledInAnEvaluationIsReplaced) {
   const std::string checkpoints = Path("checkpoints");
   // An evaluation takes six minibatches: it dies in the second one.
-  const auto job =
-      Train("evaluation",
-            {"--validation_data=" + test_csv(), "--evaluation_steps=10",
-             "--checkpoint_steps=10", "--checkpoint_dir=" + checkpoints,
-             "--model_params=await=" + checkpoints,
-             // The model waits for a checkpoint of the step that the
-             // dead worker was saving.
-             "--keep_state=false", "--failpoints=worker.evaluate=kill@9"});
+  const auto job = Train(
+      "evaluation", {"--validation_data=" + test_csv(), "--evaluation_steps=10",
+                     "--checkpoint_steps=10", "--checkpoint_dir=" + checkpoints,
+                     // It waits for a checkpoint of the step that the dead
+                     // worker may have been saving.
+                     "--model_params=await=" + checkpoints,
+                     "--failpoints=worker.evaluate=kill@9"});
   ASSERT_EQ(job->Wait(), 0) << job->Output();
   EXPECT_THAT(job->Events("worker_lost"), SizeIs(1));
   EXPECT_TRUE(LedgerIsExact(job->audit(), 1));

@@ -5,6 +5,7 @@
 #include <gtest/gtest.h>
 #include <signal.h>
 #include <sys/mman.h>
+#include <sys/resource.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
@@ -238,10 +239,46 @@ TEST(KeptStateTest, OtherMemoryIsRefused) {
   EXPECT_TRUE(absl::IsDataLoss(KeptReader::Open(empty).status()));
   const Fd sealed(memfd_create("test", MFD_CLOEXEC | MFD_ALLOW_SEALING));
   ASSERT_EQ(ftruncate(sealed.get(), 1 << 20), 0);
-  ASSERT_EQ(fcntl(sealed.get(), F_ADD_SEALS, F_SEAL_SHRINK), 0);
+  ASSERT_EQ(fcntl(sealed.get(), F_ADD_SEALS, F_SEAL_SHRINK | F_SEAL_GROW), 0);
   EXPECT_TRUE(absl::IsDataLoss(KeptReader::Open(sealed).status()));
   EXPECT_FALSE(KeptReader::Open("/dev/null").ok());
   EXPECT_TRUE(absl::IsNotFound(KeptReader::Open("/no/such").status()));
+}
+
+TEST(KeptStateTest, OnlyItsOwnerIsAccepted) {
+  Owner owner;
+  owner.state->SetOwner(7);
+  const Fd fd(dup(owner.state->fd()));
+  EXPECT_TRUE(CheckOwner(fd, 7, getpid()).ok());
+  EXPECT_TRUE(absl::IsDataLoss(CheckOwner(fd, 8, getpid())));
+  EXPECT_TRUE(absl::IsDataLoss(CheckOwner(fd, 7, getppid())));
+  const Fd other(memfd_create("test", MFD_CLOEXEC | MFD_ALLOW_SEALING));
+  ASSERT_EQ(ftruncate(other.get(), 1 << 20), 0);
+  EXPECT_TRUE(absl::IsDataLoss(CheckOwner(other, 0, 0))) << "not sealed";
+  ASSERT_EQ(fcntl(other.get(), F_ADD_SEALS, F_SEAL_SHRINK | F_SEAL_GROW), 0);
+  EXPECT_TRUE(absl::IsDataLoss(CheckOwner(other, 0, 0))) << "nothing in it";
+}
+
+// Nobody can make it smaller, so that others would get SIGBUS.
+TEST(KeptStateTest, ItsSizeIsFixed) {
+  const Owner owner;
+  EXPECT_NE(ftruncate(owner.state->fd(), 4096), 0);
+  EXPECT_NE(ftruncate(owner.state->fd(), 1 << 30), 0);
+}
+
+TEST(KeptStateTest, ALimitForFilesIsAnError) {
+  bool* const refused =
+      static_cast<bool*>(mmap(nullptr, sizeof(bool), PROT_READ | PROT_WRITE,
+                              MAP_SHARED | MAP_ANONYMOUS, -1, 0));
+  InProcess([&] {
+    const rlimit limit = {1 << 20, 1 << 20};
+    setrlimit(RLIMIT_FSIZE, &limit);
+    auto state = KeptState::Create();
+    const auto array = (*state)->AddArray(4 << 20);
+    *refused = absl::IsResourceExhausted(array.status());
+  });
+  EXPECT_TRUE(*refused) << "or it was killed by SIGXFSZ";
+  munmap(refused, sizeof(bool));
 }
 
 TEST(KeptStateTest, LargeArraysBeginAtHugePages) {

@@ -43,6 +43,9 @@ class Recorder : public WorkerPort, public JobObserver {
     committed.emplace_back(step, range.end - range.begin);
   }
   void OnCutBack(int64_t step) override { cut_backs.push_back(step); }
+  void OnKeptGivenUp(int64_t step, const std::string&) override {
+    given_up.push_back(step);
+  }
   void OnProgress(const v1::Progress&, int64_t) override {}
   void OnWorld(const WorldChange& world) override { worlds.push_back(world); }
   void OnFirstStep(int64_t, int64_t) override {}
@@ -75,6 +78,7 @@ class Recorder : public WorkerPort, public JobObserver {
   std::vector<std::string> lost;
   std::vector<std::pair<int64_t, int64_t>> committed;
   std::vector<int64_t> cut_backs;
+  std::vector<int64_t> given_up;
   std::vector<WorldChange> worlds;
   std::vector<EvaluationResult> evaluations;
   int64_t done_records = 0;
@@ -188,7 +192,7 @@ class JobControllerTest : public testing::Test {
     if (prepare.members(0).worker_id() != id_of_[connection]) return;
     if (prepare.cold()) {
       step_ = prepare.cold_step();
-      lineage_ = prepare.generation();
+      if (prepare.kept().empty()) lineage_ = prepare.generation();
       totals_.clear();
     }
     v1::WorkerMessage message;
@@ -830,7 +834,7 @@ TEST_F(JobControllerTest, CrashingTaskIsSetAsideAndTheExitCodeSaysSo) {
     ASSERT_EQ(Tasks(connection).size(), tasks);
     Break(connection);
     controller_->OnWorkerEnded(now_, connection, {true, "signal 11"});
-    EXPECT_TRUE(controller_->BlamedOnTask(connection));
+    EXPECT_TRUE(controller_->BlamedOnOther(connection));
   }
   EXPECT_EQ(output_.quarantined, 1);
   ++connection;
@@ -854,7 +858,7 @@ TEST_F(JobControllerTest, CrashingEverywhereIsTheWorkersFaultInTheEnd) {
     Attach(crash + 1, crash);
     Break(crash + 1);
     controller_->OnWorkerEnded(now_, crash, {true, "signal 11"});
-    blamed += controller_->BlamedOnTask(crash) ? 1 : 0;
+    blamed += controller_->BlamedOnOther(crash) ? 1 : 0;
   }
   EXPECT_EQ(blamed, 3);
 }
@@ -875,7 +879,7 @@ TEST_F(JobControllerTest, CrashesWithoutACulpritAreTheWorkersFaultInTheEnd) {
     }
     Break(crash + 1);
     controller_->OnWorkerEnded(now_, crash, {true, "signal 11"});
-    blamed += controller_->BlamedOnTask(crash) ? 1 : 0;
+    blamed += controller_->BlamedOnOther(crash) ? 1 : 0;
   }
   EXPECT_EQ(blamed, 6);
   EXPECT_EQ(output_.quarantined, 0);
@@ -923,7 +927,7 @@ TEST_F(JobControllerTest, LeavingIsNoFailure) {
   Break(1);
   controller_->OnWorkerEnded(now_, 0, {false, "exit code 0"});
   EXPECT_EQ(output_.lost.size(), 1u);
-  EXPECT_FALSE(controller_->BlamedOnTask(0));
+  EXPECT_FALSE(controller_->BlamedOnOther(0));
 }
 
 // ---- nobody stays ----
@@ -1941,6 +1945,15 @@ class KeptStatesTest : public JobControllerTest {
     states_.running.clear();
     controller_->OnWorkerEnded(now_, 0, {false, "signal 9 (SIGKILL)"});
   }
+  // A worker that does nothing when it is told to enter a world.
+  void BeReady(ConnectionId connection, int64_t worker_id) {
+    v1::WorkerMessage hello;
+    hello.mutable_hello()->set_worker_id(worker_id);
+    Say(connection, hello);
+    v1::WorkerMessage ready;
+    ready.mutable_ready();
+    Say(connection, ready);
+  }
   int64_t committed() { return controller_->progress().committed_records; }
 
   FakeKeptStates states_;
@@ -1961,11 +1974,32 @@ TEST_F(KeptStatesTest, TheNextWorkerGoesOnWithIt) {
   EXPECT_EQ(committed(), 100);
 }
 
+// It may be stopped or wait for a disk: it is alive, and could go on writing.
+TEST_F(KeptStatesTest, WhoHangsIsKilledFirst) {
+  LoseWorker();
+  Attach(2, 1);
+  EXPECT_THAT(output_.killed, testing::IsEmpty());
+  now_ = controller_->NextTimer();
+  controller_->OnTimer(now_);
+  EXPECT_THAT(output_.killed, testing::Contains(0));
+  EXPECT_EQ(prepared_.count(2), 0u);
+  EndWorker();
+  EXPECT_EQ(committed(), 30);
+  Form();
+  EXPECT_EQ(prepared_[2].kept(), "memory-0");
+  EXPECT_THAT(output_.cut_backs, testing::IsEmpty());
+  TrainAll(2);
+  EXPECT_EQ(committed(), 100);
+}
+
 TEST_F(KeptStatesTest, WhoDoesNotEndInTimeDoesNotCount) {
   LoseWorker();
   Attach(2, 1);
-  now_ = controller_->NextTimer();
-  controller_->OnTimer(now_);
+  const absl::Time late = now_ + 2 * options_.end_grace;
+  while (controller_->NextTimer() < late) {
+    now_ = controller_->NextTimer();
+    controller_->OnTimer(now_);
+  }
   Form();
   EXPECT_EQ(prepared_[2].kept(), "");
   EXPECT_THAT(output_.cut_backs, testing::ElementsAre(0));
@@ -1983,15 +2017,73 @@ TEST_F(KeptStatesTest, AnotherLineageIsRefused) {
   EXPECT_THAT(output_.messages, testing::Contains(HasSubstr("cannot be used")));
 }
 
+// Two in a row that crash before they are level: nobody can begin with it.
+TEST_F(KeptStatesTest, AStateThatCrashesItsHeirsIsGivenUp) {
+  LoseWorker();
+  EndWorker();
+  for (int64_t id = 1; id <= 2; ++id) {
+    const ConnectionId connection = static_cast<ConnectionId>(id) + 1;
+    EXPECT_THAT(output_.cut_backs, testing::IsEmpty());
+    BeReady(connection, id);
+    const auto prepares = output_.Take(connection, v1::MasterMessage::kPrepare);
+    ASSERT_EQ(prepares.size(), 1u);
+    EXPECT_EQ(prepares[0].prepare().kept(), "memory-0");
+    controller_->OnClosed(now_, connection, absl::UnavailableError("broken"));
+    controller_->OnWorkerEnded(now_, id, {true, "signal 11 (SIGSEGV)"});
+    EXPECT_TRUE(controller_->BlamedOnOther(id));
+  }
+  Attach(4, 3);
+  EXPECT_EQ(prepared_[4].kept(), "");
+  EXPECT_THAT(output_.cut_backs, testing::ElementsAre(0));
+  EXPECT_THAT(output_.messages, testing::Contains(HasSubstr("took over")));
+  EXPECT_THAT(output_.given_up, testing::ElementsAre(3));
+  TrainAll(4);
+  EXPECT_EQ(committed(), 100);
+}
+
+// They are level, but none of them comes to the next step. The first suspect is
+// the data.
+TEST_F(KeptStatesTest, AStateFromWhichNobodyGetsOnIsGivenUp) {
+  LoseWorker();
+  EndWorker();
+  const int64_t most = options_.tasks.task_max_failures + 1;
+  for (int64_t id = 1; id <= most; ++id) {
+    const ConnectionId connection = static_cast<ConnectionId>(id) + 1;
+    EXPECT_THAT(output_.cut_backs, testing::IsEmpty()) << id;
+    Attach(connection, id);
+    EXPECT_EQ(prepared_[connection].kept(), absl::StrCat("memory-", id - 1));
+    states_.kept[id] = {3, lineage_, 0.1, {}};
+    id_of_.erase(connection);
+    controller_->OnClosed(now_, connection, absl::UnavailableError("broken"));
+    controller_->OnWorkerEnded(now_, id, {true, "signal 11 (SIGSEGV)"});
+  }
+  EXPECT_THAT(output_.given_up, testing::ElementsAre(3));
+  EXPECT_THAT(output_.messages,
+              testing::Contains(HasSubstr("crashed before the next one")));
+  Attach(90, 90);
+  EXPECT_EQ(prepared_[90].kept(), "");
+  EXPECT_THAT(output_.cut_backs, testing::ElementsAre(0));
+}
+
+// The state goes on to be used when heirs are killed from outside.
+TEST_F(KeptStatesTest, HeirsThatAreKilledDoNotCount) {
+  LoseWorker();
+  EndWorker();
+  for (int64_t id = 1; id <= 5; ++id) {
+    const ConnectionId connection = static_cast<ConnectionId>(id) + 1;
+    BeReady(connection, id);
+    controller_->OnClosed(now_, connection, absl::UnavailableError("broken"));
+    controller_->OnWorkerEnded(now_, id, {false, "signal 9 (SIGKILL)"});
+  }
+  Attach(9, 6);
+  EXPECT_EQ(prepared_[9].kept(), "memory-0");
+  EXPECT_THAT(output_.cut_backs, testing::IsEmpty());
+}
+
 TEST_F(KeptStatesTest, WhatCannotBeUsedIsRolledBack) {
   LoseWorker();
   EndWorker();
-  v1::WorkerMessage hello;
-  hello.mutable_hello()->set_worker_id(1);
-  Say(2, hello);
-  v1::WorkerMessage ready;
-  ready.mutable_ready();
-  Say(2, ready);
+  BeReady(2, 1);
   const auto prepares = output_.Take(2, v1::MasterMessage::kPrepare);
   ASSERT_EQ(prepares.size(), 1u);
   EXPECT_EQ(prepares[0].prepare().kept(), "memory-0");

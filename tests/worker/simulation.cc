@@ -39,8 +39,9 @@ std::string SimulationOptions::ToString() const {
       " join_bandwidth=", join_bandwidth, " live_saves=", live_saves,
       " keep_state=", keep_state, " kills=", kills, " leaves=", leaves,
       " joins=", joins, " master_deaths=", master_deaths, " flaps=", flaps,
-      " slow_times=", slow_times, " failed_saves=", failed_saves,
-      " slow_saves=", slow_saves, " failed_connections=", failed_connections);
+      " hangs=", hangs, " slow_times=", slow_times,
+      " failed_saves=", failed_saves, " slow_saves=", slow_saves,
+      " failed_connections=", failed_connections);
 }
 
 // ---- the schedule ----
@@ -334,6 +335,16 @@ void Simulation::BreakStream(Worker& worker) {
   ConnectWorker(worker, /*resuming=*/true);
 }
 
+// Nobody hears from it any more. It holds its memory, and its peers may wait
+// for it.
+void Simulation::Hang(Worker& worker) {
+  Note(absl::StrCat("worker ", worker.id, " hangs"));
+  worker.hangs = true;
+  if (!std::exchange(worker.stream_open, false)) return;
+  controller_->OnClosed(now_, worker.connection,
+                        absl::UnavailableError("keepalive timeout"));
+}
+
 void Simulation::PassTime() {
   const absl::Time next = controller_->NextTimer();
   if (next < absl::InfiniteFuture()) now_ = std::max(now_, next);
@@ -355,6 +366,7 @@ std::vector<std::function<void()>> Simulation::PossibleActions() {
       }
       continue;
     }
+    if (worker->hangs) continue;
     // A worker hears nothing while it loads its model.
     const bool loading = worker->actor != nullptr && worker->runner == nullptr;
     if (!worker->to_worker.empty() && !loading) {
@@ -447,6 +459,13 @@ void Simulation::AddFaults(std::vector<std::function<void()>>& actions) {
     Worker* worker = one();
     if (worker->runner == nullptr || !worker->stream_open) return;
     only([this, worker] { BreakStream(*worker); });
+  } else if (!living.empty() && Happens(options_.hangs)) {
+    Worker* worker = one();
+    if (worker->hangs || worker->runner == nullptr) return;
+    only([this, worker] {
+      ++report_.hangs;
+      Hang(*worker);
+    });
   } else if (Happens(options_.slow_times)) {
     only([this] { PassTime(); });
   }

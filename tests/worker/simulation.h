@@ -55,6 +55,8 @@ struct SimulationOptions {
   int master_deaths = 0;
   // Broken streams of workers that live on.
   int flaps = 0;
+  // Processes that do nothing any more, but live until they are killed.
+  int hangs = 0;
   int slow_times = 0;
   int most_faults = 12;
   // Of 1000 saves, and of 1000 connections. A slow save ends long after others
@@ -73,6 +75,7 @@ struct SimulationReport {
   int64_t actions = 0;
   int64_t messages = 0;
   int kills = 0;
+  int hangs = 0;
   int leaves = 0;
   int joins = 0;
   int master_deaths = 0;
@@ -165,6 +168,7 @@ class Simulation : public master::WorkerPort, public master::JobObserver {
   void StartMaster();
   void RestartMaster();
   void BreakStream(Worker& worker);
+  void Hang(Worker& worker);
   void StartWorker();
   void ConnectWorker(Worker& worker, bool resuming);
   void DeliverToMaster(Worker& worker);

@@ -125,7 +125,7 @@ void Simulation::FinishLateSave() {
 
 bool Simulation::HurrySaves() {
   for (const auto& worker : workers_) {
-    if (worker->ended || worker->saves.empty()) continue;
+    if (worker->ended || worker->hangs || worker->saves.empty()) continue;
     // It waits for its ledger.
     if (worker->saves.front().live()) continue;
     worker->saves.front().ready_at = 0;

@@ -31,6 +31,7 @@ void Add(SimulationReport& all, const SimulationReport& one) {
   all.cut_backs += one.cut_backs;
   all.caught_up += one.caught_up;
   all.kept += one.kept;
+  all.hangs += one.hangs;
   all.worlds += one.worlds;
   all.checkpoints += one.checkpoints;
   all.failed_saves += one.failed_saves;
@@ -127,6 +128,24 @@ TEST(SimulationTest, KillsWithKeptStates) {
         }
         if (random() % 5 == 0) options.max_step = 10;
       });
+  ExpectSome(all.kept);
+  EXPECT_EQ(all.cut_backs, 0);
+}
+
+// Also if nobody is dead, but everybody hangs.
+TEST(SimulationTest, HangsWithKeptStates) {
+  const SimulationReport all =
+      RunSeeds([](SimulationOptions& options, std::mt19937& random) {
+        options.workers = 1 + static_cast<int>(random() % 3);
+        options.keep_state = true;
+        options.hangs = 900;
+        options.kills = static_cast<int>(random() % 2) * 300;
+        options.slow_times = static_cast<int>(random() % 2) * 200;
+        options.flaps = static_cast<int>(random() % 2) * 200;
+        options.checkpoint_steps = static_cast<int64_t>(random() % 6);
+        options.evaluation_steps = static_cast<int64_t>(random() % 8);
+      });
+  ExpectSome(all.hangs);
   ExpectSome(all.kept);
   EXPECT_EQ(all.cut_backs, 0);
 }

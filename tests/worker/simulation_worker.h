@@ -111,6 +111,7 @@ struct Simulation::Worker {
   // Before it, what a worker says goes to a stream that is broken.
   bool welcome = false;
   bool leaving = false;
+  bool hangs = false;
   // The process has ended; with this code, or by a signal.
   bool ended = false;
   std::optional<int> exit_code;

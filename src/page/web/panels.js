@@ -120,9 +120,9 @@ const isLoss = e => e.failure === true || (e.asked !== true && !orderly.test(e.r
 const eventGroups = {
   "all": () => true,
   "workers": e => /^(pod_|worker_|scaled|ps_)/.test(e.event),
-  "worlds": e => /^(world|first_step|caught_up)/.test(e.event),
+  "worlds": e => /^(world|first_step|caught_up|state_)/.test(e.event),
   "data": e => /^(evaluation|checkpoint|task_)/.test(e.event),
-  "trouble": e => (["worker_lost", "pod_ended"].includes(e.event) && isLoss(e)) || e.event === "task_quarantined" ||
+  "trouble": e => (["worker_lost", "pod_ended"].includes(e.event) && isLoss(e)) || /^(task_quarantined|state_given_up)$/.test(e.event) ||
     Boolean(e.error) || (e.event === "job_end" && e.state === "failed"),
 };
 const eventColor = e => ({world: "training", first_step: "training", caught_up: "training", checkpoint: e.error ? "lost" : "checkpoint",
@@ -140,6 +140,7 @@ const eventTexts = {
   world: e => "generation " + e.generation + ": " + (e.cause || "start") + ", paused for " + milliseconds(e.pause_ms) +
     (Array.isArray(e.members) ? "; workers " + e.members.join(", ") : "; " + e.members + " workers"),
   caught_up: e => "worker " + e.worker_id + " has the model and trains",
+  state_given_up: e => "the state of step " + e.step + " in memory cannot be used: " + e.reason,
   first_step: e => "generation " + e.generation + " has committed step " + e.step,
   checkpoint: e => "version " + e.version + (e.error ? " failed: " + e.error : " saved in " + milliseconds(e.ms) + " to " + e.path),
   evaluation: e => "step " + e.step + ": " + Object.entries(e.metrics || {}).map(([name, value]) => name + " " + brief(value)).join(", ") +

@@ -4,6 +4,7 @@
 // docs/design/0013-save-without-a-pause.md).
 #pragma once
 
+#include <atomic>
 #include <cstddef>
 #include <memory>
 #include <string>
@@ -18,6 +19,26 @@
 
 namespace elasticdl::checkpoint {
 
+// Memory in which slices are put aside. It is got once and used by one save
+// after the other, so that who changes the arrays does not wait for the kernel
+// to clear pages, which takes four times as long as the copy. Thread-safe.
+class AsideRoom {
+ public:
+  // Touches all of it. There may be none, for want of memory.
+  explicit AsideRoom(size_t bytes);
+  // Empty: somebody has it already.
+  absl::Span<char> Take();
+  void GiveBack() { taken_ = false; }
+
+ private:
+  struct Free {
+    void operator()(char* memory) const;
+  };
+  std::unique_ptr<char, Free> memory_;
+  size_t bytes_ = 0;
+  std::atomic<bool> taken_ = false;
+};
+
 struct LiveOptions {
   // Of each array.
   size_t slice_bytes = 1 << 20;
@@ -27,6 +48,9 @@ struct LiveOptions {
   // For so long at most without any progress of the reader; then the save is
   // given up.
   absl::Duration patience = absl::Minutes(1);
+  // For what is put aside; null, or in use: memory is got when it is needed.
+  // Whoever saves is its other owner.
+  std::shared_ptr<AsideRoom> room;
 };
 
 // Thread-safe: one thread changes the arrays, another one reads them. Both
@@ -37,6 +61,7 @@ class LiveArrays {
   // finished().
   LiveArrays(std::vector<absl::Span<const char>> arrays,
              const LiveOptions& options);
+  ~LiveArrays();
   LiveArrays(const LiveArrays&) = delete;
   LiveArrays& operator=(const LiveArrays&) = delete;
 
@@ -74,7 +99,7 @@ class LiveArrays {
     // Bytes that are still to be read.
     size_t left = 0;
     // Put aside: array after array.
-    std::unique_ptr<char[]> copy;
+    char* copy = nullptr;
   };
 
   size_t bytes(size_t index) const {
@@ -83,7 +108,9 @@ class LiveArrays {
   absl::Status ReadSlice(size_t array, size_t offset, size_t size, char* to);
   bool Full(size_t size) const ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
   bool Needed(size_t index) const ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
+  size_t block_bytes() const { return options_.slice_bytes * arrays_.size(); }
   void PutAside(size_t index) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
+  void FreeBlocks() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
   void WaitForRoom(size_t size) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
   void GiveUpLocked(const std::string& reason)
       ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
@@ -101,9 +128,14 @@ class LiveArrays {
   // one.
   bool reading_ ABSL_GUARDED_BY(mu_) = false;
   size_t reading_slice_ ABSL_GUARDED_BY(mu_) = 0;
+  // A slice is being put aside.
+  bool copying_ ABSL_GUARDED_BY(mu_) = false;
   size_t aside_ ABSL_GUARDED_BY(mu_) = 0;
-  // Of the same size, to be used again.
-  std::vector<std::unique_ptr<char[]>> spare_ ABSL_GUARDED_BY(mu_);
+  // Blocks of one size, in which slices are put aside, and those of them that
+  // are not in use.
+  bool has_room_ ABSL_GUARDED_BY(mu_) = false;
+  std::vector<std::unique_ptr<char[]>> more_ ABSL_GUARDED_BY(mu_);
+  std::vector<char*> spare_ ABSL_GUARDED_BY(mu_);
   // Grows with everything that is read.
   size_t read_ ABSL_GUARDED_BY(mu_) = 0;
   bool waiting_ ABSL_GUARDED_BY(mu_) = false;

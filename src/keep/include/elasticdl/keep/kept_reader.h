@@ -1,6 +1,8 @@
 // Reads what a dead process has left behind (kept_state.h).
 #pragma once
 
+#include <sys/types.h>
+
 #include <cstddef>
 #include <cstdint>
 #include <string>
@@ -12,6 +14,14 @@
 #include "elasticdl/keep/kept_state.h"
 
 namespace elasticdl::keep {
+
+// Is this the memory of that worker, which has this pid? It may still run. Any
+// descriptor is refused that is not of such a memory, or of one that could
+// shrink. DATA_LOSS: it is not.
+absl::Status CheckOwner(const Fd& fd, int64_t worker_id, pid_t pid);
+
+// Opens it for reading, without waiting for whatever it may be.
+absl::StatusOr<Fd> OpenMemory(const std::string& path);
 
 // Thread-compatible. The owner must have ended: nothing here changes.
 class KeptReader {

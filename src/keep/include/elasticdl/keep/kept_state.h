@@ -45,13 +45,16 @@ class KeptState {
 
   // ---- once, in this order ----
   // Zeros, valid as long as this object. RESOURCE_EXHAUSTED if there are too
-  // many arrays, or for want of memory.
+  // many arrays, for want of memory, or if the limit of this process for the
+  // size of files (RLIMIT_FSIZE) is too low.
   absl::StatusOr<char*> AddArray(size_t bytes);
   // Adds the undo array.
   absl::Status AddUndo(size_t bytes);
   // No more arrays. `layout`: what their bytes mean; the same for members that
   // can take over each other's.
   absl::Status Seal(uint64_t layout);
+  // The worker that this process is (CheckOwner).
+  void SetOwner(int64_t worker_id);
 
   // A descriptor for others.
   int fd() const { return fd_.get(); }
