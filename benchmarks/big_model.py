@@ -12,8 +12,9 @@ stand still (--background_join_mb=0). In each job, `rounds` times:
   Transfer: until the new worker trains. Slower: steps per second during the
   transfer, against a time of the same length with the same number of members
   after it.
-* the newest worker is killed (SIGKILL). Recovery: until the first step that is
-  known to be committed by the others.
+* the newest worker is killed (SIGKILL). Level: until the others are a world
+  that is ready to train. Recovery: until the first step that is known to be
+  committed by them; if they are several, they know it one step later.
 
 With --saves N, another job per size saves N times, `--save_steps` steps apart:
 
@@ -163,13 +164,15 @@ def kill(job, world, result):
     after = job.wait(lambda e: e["event"] == "world" and
                      e["generation"] > world["generation"], before)
     step = job.wait(first_step(after["generation"]), before)
+    result["level"].append((after["time"] - at) * 1000)
     result["recovery"].append((step["time"] - at) * 1000)
 
 
 def run(args, size, background):
     name = f"big{size}{'bg' if background else 'stop'}"
     job = Job(args, size, background, name)
-    result = {key: [] for key in ("pause", "transfer", "slower", "recovery")}
+    result = {key: [] for key in ("pause", "transfer", "slower", "level",
+                                  "recovery")}
     try:
         world = job.wait(members(args.workers))
         job.wait(first_step(world["generation"]))

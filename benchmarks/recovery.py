@@ -120,7 +120,7 @@ def kills_and_joins(args, workers=4):
     job = Job(args, workers, "recovery")
     job.wait_members(workers)
     step_ms = measure_step(job)
-    recovery, broken, joins = [], [], []
+    recovery, level, joins = [], [], []
     for _ in range(args.kills):
         position = len(job.seen)
         generation = [e for e in job.seen if e["event"] == "world"][-1][
@@ -130,7 +130,7 @@ def kills_and_joins(args, workers=4):
                         e["generation"] > generation, position)
         recovery.append((step["time"] - at) * 1000)
         world = job.wait(lambda e: e["event"] == "world", position)
-        broken.append(world["pause_ms"])
+        level.append((world["time"] - at) * 1000)
         joined = job.wait_members(workers, position)
         joins.append(joined["pause_ms"])
         job.wait(lambda e: e["event"] == "first_step" and
@@ -138,7 +138,7 @@ def kills_and_joins(args, workers=4):
     job.stop()
     print(f"(ms; a step of this job takes {step_ms:.1f} ms)")
     describe(f"SIGKILL of 1 of {workers} -> next committed step", recovery)
-    describe("  of that, until the new world was level", broken)
+    describe("  of that, until the new world was level", level)
     describe("pause of the members when one joins", joins)
 
 

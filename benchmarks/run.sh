@@ -23,6 +23,7 @@ echo "== cost of elasticity"
 benchmarks/elasticity.py --data "$data" || failed=1
 echo "== cost of --timeline"
 benchmarks/timeline.py --data "$data" || failed=1
+build/benchmarks/timeline_spans || failed=1
 echo "== all-reduce on one host"
 build/bin/allreduce_bench || failed=1
 echo "== worlds of many workers"

@@ -93,8 +93,10 @@ absl::StatusOr<Round> ElasticTrainer::RunRound(
     mine = elastic::CheckControlWord(word, communicator_->size());
   }
   if (!mine.ok()) {
-    reducer_.Cancel();
+    round.world = reducer_.Cancel();
     buffers_.RollBack();
+    // The others are the reason, not this member's model.
+    if (!round.world.ok()) return round;
     return mine;
   }
   replica_.step_clock().Enter(trace::Kind::kCommunication);

@@ -5,6 +5,7 @@
 
 #include <algorithm>
 #include <limits>
+#include <stdexcept>
 #include <utility>
 
 #include "absl/strings/str_cat.h"
@@ -41,10 +42,8 @@ GradientReducer::GradientReducer(FlatParameters& flat,
 
 GradientReducer::~GradientReducer() {
   // Whoever ends because of a device that is broken has said so.
-  const absl::Status cancelled = OnDevice("ending a step", [this] {
-    Cancel();
-    return absl::OkStatus();
-  });
+  const absl::Status cancelled =
+      OnDevice("ending a step", [this] { return Cancel(); });
   if (!cancelled.ok()) LogDebug(cancelled.message());
   jobs_.Close();
   if (thread_ != nullptr) thread_->Join();
@@ -97,11 +96,18 @@ void GradientReducer::BeginOverlap(
   }
   launched_ = finished_ = 0;
   status_ = absl::OkStatus();
+  given_up_ = false;
 }
 
 void GradientReducer::OnGradientReady(size_t index) {
   MutexLock lock(mu_);
   if (overlap_ == nullptr) return;
+  if (!status_.ok()) {
+    // The step will be repeated in another world. With a large model, the rest
+    // of this backward pass would be most of the time until then.
+    given_up_ = true;
+    throw std::runtime_error("the world is broken");
+  }
   flat_.CollectGradient(index);
   --missing_[bucket_of_[index]];
   // Autograd may finish parameters in a different order on each member, but
@@ -145,15 +151,16 @@ absl::Status GradientReducer::FinishBuckets(
   return status_;
 }
 
-void GradientReducer::Cancel() {
+absl::Status GradientReducer::Cancel() {
   MutexLock lock(mu_);
-  if (overlap_ == nullptr) return;
+  if (overlap_ == nullptr) return absl::OkStatus();
   // The other members wait for buckets that this one will not send.
   overlap_->Abort("this member failed in the middle of a step");
   overlap_.reset();
   while (finished_ < launched_) done_.Wait(mu_);
   // What is still being written must not meet what the next step writes.
   if (device_ != nullptr) device_->Join();
+  return given_up_ ? status_ : absl::OkStatus();
 }
 
 void GradientReducer::Communicate() {

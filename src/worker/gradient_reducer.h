@@ -43,8 +43,9 @@ class GradientReducer {
   // DeviceCommunicator is valid when its Wait says so.
   absl::Status Finish(std::shared_ptr<collective::Communicator> communicator,
                       size_t head);
-  // Backward failed: nothing more is sent, the step is void.
-  void Cancel();
+  // Backward failed: nothing more is sent, the step is void. If it was given up
+  // because the world is broken, that is the result; otherwise OK.
+  absl::Status Cancel();
 
   size_t num_buckets() const { return buckets_.size(); }
 
@@ -68,7 +69,7 @@ class GradientReducer {
 
   void MakeBuckets();
   void RegisterHooks();
-  // Called by autograd's threads.
+  // Called by autograd's threads. Throws when a sum has failed.
   void OnGradientReady(size_t index);
   absl::Status FinishBuckets(
       std::shared_ptr<collective::Communicator> communicator, size_t head);
@@ -96,6 +97,8 @@ class GradientReducer {
   size_t launched_ ABSL_GUARDED_BY(mu_) = 0;
   size_t finished_ ABSL_GUARDED_BY(mu_) = 0;
   absl::Status status_ ABSL_GUARDED_BY(mu_);
+  // A hook has ended the backward pass because of status_.
+  bool given_up_ ABSL_GUARDED_BY(mu_) = false;
 
   Queue<Job> jobs_;
   // Last: uses what is above. Only with more than one bucket.

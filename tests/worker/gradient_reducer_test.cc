@@ -4,11 +4,14 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <exception>
 #include <memory>
 #include <string>
 #include <utility>
 #include <vector>
 
+#include "absl/time/clock.h"
+#include "absl/time/time.h"
 #include "elasticdl/common/failpoint.h"
 #include "elasticdl/common/mutex.h"
 
@@ -106,6 +109,15 @@ class GradientReducerTest : public testing::Test {
     for (const torch::Tensor& tensor : flat_->tensors()) loss += tensor.sum();
     loss.backward();
   }
+  // A step whose sums may fail while backward is running, or after it.
+  absl::Status BackwardAndFinish() {
+    try {
+      Backward();
+    } catch (const std::exception&) {
+      return reducer_->Cancel();
+    }
+    return reducer_->Finish(mirror_, kHead);
+  }
   void SetHead() {
     for (size_t i = 0; i < kHead; ++i) *(flat_->gradients() - 1 - i) = 5;
   }
@@ -167,9 +179,7 @@ TEST_F(GradientReducerTest, AFailureInABucketIsTheStepsAndTheNextIsFree) {
   Make(Large());
   mirror_->FailAt(1);
   reducer_->BeginOverlap(mirror_);
-  Backward();
-  EXPECT_EQ(reducer_->Finish(mirror_, kHead),
-            absl::AbortedError("rank 1 is gone"));
+  EXPECT_EQ(BackwardAndFinish(), absl::AbortedError("rank 1 is gone"));
   auto next = std::make_shared<Mirror>();
   reducer_->BeginOverlap(next);
   Backward();
@@ -181,9 +191,37 @@ TEST_F(GradientReducerTest, AFailpointNamesItsBucket) {
   Make(Large());
   ASSERT_TRUE(InitFailpoints("worker.reduce.1=error").ok());
   reducer_->BeginOverlap(mirror_);
+  EXPECT_TRUE(absl::IsUnavailable(BackwardAndFinish()));
+  for (const Mirror::Call& call : mirror_->calls()) {
+    EXPECT_NE(call.count, 7'000'000u);
+  }
+}
+
+// Nobody computes the rest of gradients that no world will use.
+TEST_F(GradientReducerTest, ABrokenWorldEndsBackward) {
+  Make(Large());
+  mirror_->FailAt(1);
+  reducer_->BeginOverlap(mirror_);
+  flat_->ZeroGradients();
+  // Sends the first bucket, which fails on the reducer's thread.
+  flat_->tensors()[2].sum().backward();
+  bool ended = false;
+  const absl::Time deadline = absl::Now() + absl::Seconds(60);
+  while (!ended && absl::Now() < deadline) {
+    try {
+      // Its bucket is not sent before Finish.
+      flat_->tensors()[0].sum().backward();
+    } catch (const std::exception& error) {
+      ended = true;
+    }
+  }
+  EXPECT_TRUE(ended);
+  EXPECT_EQ(reducer_->Cancel(), absl::AbortedError("rank 1 is gone"));
+  const auto next = std::make_shared<Mirror>();
+  reducer_->BeginOverlap(next);
   Backward();
-  EXPECT_TRUE(absl::IsUnavailable(reducer_->Finish(mirror_, kHead)));
-  EXPECT_EQ(mirror_->calls().size(), 2u);
+  ASSERT_TRUE(reducer_->Finish(next, kHead).ok());
+  ExpectGradients(2);
 }
 
 // The model throws in the middle of backward: what was sent comes to its end
@@ -193,7 +231,8 @@ TEST_F(GradientReducerTest, CancelBreaksTheWorldOff) {
   reducer_->BeginOverlap(mirror_);
   // Backward of the last parameter alone.
   flat_->tensors()[2].sum().backward();
-  reducer_->Cancel();
+  // Its own failure, not the world's.
+  EXPECT_TRUE(reducer_->Cancel().ok());
   EXPECT_NE(mirror_->aborted(), "");
   EXPECT_EQ(mirror_->calls().size(), 1u);
   const auto next = std::make_shared<Mirror>();
@@ -205,7 +244,7 @@ TEST_F(GradientReducerTest, CancelBreaksTheWorldOff) {
 
 TEST_F(GradientReducerTest, CancelWithoutAStepDoesNothing) {
   Make(Large());
-  reducer_->Cancel();
+  EXPECT_TRUE(reducer_->Cancel().ok());
   EXPECT_EQ(mirror_->aborted(), "");
 }
 

@@ -1,6 +1,7 @@
 // The functions of the test libcudart that are about devices and memory.
 #include <cuda_runtime_api.h>
 
+#include <cstdio>
 #include <cstring>
 #include <vector>
 
