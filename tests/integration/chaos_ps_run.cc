@@ -7,6 +7,7 @@
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
 #include "integration/chaos_run.h"
+#include "integration/tally_replay.h"
 
 namespace elasticdl::test {
 namespace {
@@ -37,8 +38,12 @@ class PsRun : public ChaosRun {
                                    int64_t servers, const Flags& more);
   // What the model of a job that succeeded has counted wrongly.
   std::string CheckTally(Job& job);
+  // How the servers' tables differ from a replay of the audit in one process.
+  // `before`: the job that this one continues from this step.
+  std::string CheckTables(Job& job, const Job* before = nullptr,
+                          int64_t first_step = 0);
   // Goes on from one of its checkpoints with another number of servers.
-  std::string Continue();
+  std::string Continue(const Job& before);
 
   // Gradients of a synchronous version; 0: asynchronous.
   int64_t grads_to_wait_ = 0;
@@ -72,7 +77,6 @@ Flags PsRun::RandomFlags() {
     flags.push_back(absl::StrCat("--sync_version_tolerance=", Random(1, 3)));
   }
   if (Chance(50)) {
-    flags.push_back("--checkpoint_dir=" + Path("checkpoints"));
     flags.push_back(absl::StrCat("--checkpoint_steps=", Random(20, 200)));
   }
   if (Chance(40)) {
@@ -125,10 +129,13 @@ std::unique_ptr<Job> PsRun::StartServed(const std::string& name,
                  "--worker_timeout=2",
                  "--worker_start_timeout=30",
                  "--ps_audit=" + Path(name + "-applied"),
+                 "--checkpoint_dir=" + Path(name + "-saved"),
                  absl::StrCat("--seed=", seed() % 1000)};
   flags.push_back(grads_to_wait_ == 0
                       ? std::string("--use_async")
                       : absl::StrCat("--grads_to_wait=", grads_to_wait_));
+  // The replay takes positions for records where that makes a difference.
+  if (grads_to_wait_ > 1) flags.push_back("--shuffle=false");
   flags.insert(flags.end(), more.begin(), more.end());
   return Train(name, flags);
 }
@@ -170,18 +177,32 @@ std::string PsRun::CheckTally(Job& job) {
   return complaint;
 }
 
-std::string PsRun::Continue() {
-  const std::vector<int64_t> versions = Versions(Path("checkpoints"));
+std::string PsRun::CheckTables(Job& job, const Job* before,
+                               int64_t first_step) {
+  TallyReplay replay(/*async=*/grads_to_wait_ == 0, kMinibatch);
+  if (before != nullptr) replay.Train(before->audit(), first_step);
+  replay.Train(job.audit());
+  const std::string differences = replay.Compare(job.Flag("--checkpoint_dir"));
+  if (differences.empty()) return "";
+  tally_.model_mismatches = 1;
+  return absl::StrCat(job.name(), ": ", differences);
+}
+
+std::string PsRun::Continue(const Job& before) {
+  const std::string checkpoints = before.Flag("--checkpoint_dir");
+  const std::vector<int64_t> versions = Versions(checkpoints);
   if (versions.empty()) return "";
   const int64_t version =
       versions[static_cast<size_t>(Random(0, versions.size() - 1))];
   // The last one is of a training that is complete.
   if (version == versions.back()) return "";
-  const auto job = StartServed(
-      "again", Random(1, 2), Random(1, 3),
-      {absl::StrCat("--checkpoint_dir_for_init=", Path("checkpoints"),
-                    "/version-", version)});
-  if (job->Wait() == 0) return CheckTally(*job);
+  const auto job =
+      StartServed("again", Random(1, 2), Random(1, 3),
+                  {absl::StrCat("--checkpoint_dir_for_init=", checkpoints,
+                                "/version-", version)});
+  if (job->Wait() == 0) {
+    return absl::StrCat(CheckTally(*job), CheckTables(*job, &before, version));
+  }
   tally_.failed_jobs = 1;
   return absl::StrCat("from version ", version, ": ", job->Output());
 }
@@ -190,12 +211,13 @@ std::string PsRun::Examine(Job& job) {
   const testing::AssertionResult ledger = ChaosLedgerIsExact(
       job, kManyEpochs, PsAudits(Path(job.name() + "-applied")));
   if (!ledger) tally_.ledger_violations = 1;
-  std::string complaint = absl::StrCat(ledger.message(), CheckTally(job));
+  std::string complaint =
+      absl::StrCat(ledger.message(), CheckTally(job), CheckTables(job));
   if (!CutBacks(job).empty()) {
     tally_.model_mismatches = 1;
     absl::StrAppend(&complaint, "it fell back to an older model; ");
   }
-  return absl::StrCat(complaint, Continue());
+  return absl::StrCat(complaint, Continue(job));
 }
 
 }  // namespace

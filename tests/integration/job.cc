@@ -52,9 +52,22 @@ Job::Job(const ChildProcess::Options& options, std::string name,
       dir_(dir),
       event_log_(EventLogOf(dir, name_)),
       audit_(AuditOf(dir, name_)),
+      argv_(options.argv),
       process_(options),
       follower_(event_log_),
       history_follower_(event_log_) {}
+
+std::string Job::Flag(const std::string& name) const {
+  std::string value;
+  for (const std::string& flag : argv_) {
+    if (flag.rfind(name + "=", 0) == 0) value = flag.substr(name.size() + 1);
+  }
+  return value;
+}
+
+bool Job::Has(const std::string& flag) const {
+  return std::find(argv_.begin(), argv_.end(), flag) != argv_.end();
+}
 
 Json Job::WaitForEvent(const std::string& event,
                        const std::function<bool(const Json&)>& wanted) {

@@ -39,6 +39,10 @@ class Job {
   ChildProcess& process() { return process_; }
   std::string event_log() const { return event_log_; }
   std::string audit() const { return audit_; }
+  // The value of the last flag of this name that it was started with; empty: it
+  // has none.
+  std::string Flag(const std::string& name) const;
+  bool Has(const std::string& flag) const;
 
   // The next event called `event` that `wanted` accepts; earlier ones are
   // passed over. A null value, and a failure of the test, when it does not come
@@ -79,6 +83,7 @@ class Job {
   const std::string dir_;
   const std::string event_log_;
   const std::string audit_;
+  const Flags argv_;
   ChildProcess process_;
   LineFollower follower_;
   // Of WaitUntil, which forgets nothing.

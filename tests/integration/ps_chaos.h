@@ -17,6 +17,7 @@
 #include "elasticdl/common/file.h"
 #include "gmock/gmock.h"
 #include "integration/chaos.h"
+#include "integration/tally_replay.h"
 
 namespace elasticdl::test {
 
@@ -37,8 +38,22 @@ class PsChaosTest : public ChaosTest {
                    "--relaunch_on_worker_failure=50",
                    "--model_params=pace=" + pace()};
     flags.push_back("--ps_audit=" + Path(name + "-applied"));
+    // What the servers have at the end.
+    flags.push_back("--checkpoint_dir=" + Path(name + "-saved"));
     flags.insert(flags.end(), more.begin(), more.end());
     return Train(name, flags);
+  }
+  // The servers' tables are those of a replay of the audit in one process;
+  // `before`: of the job that this one continues, up to its first step.
+  static testing::AssertionResult TablesAreThoseOfTheAudit(
+      const Job& job, const Job* before = nullptr, int64_t first_step = 0) {
+    TallyReplay replay(/*async=*/job.Has("--use_async"));
+    if (before != nullptr) replay.Train(before->audit(), first_step);
+    replay.Train(job.audit());
+    const std::string differences =
+        replay.Compare(job.Flag("--checkpoint_dir"));
+    if (differences.empty()) return testing::AssertionSuccess();
+    return testing::AssertionFailure() << differences;
   }
   // Waits for so many commits.
   static bool WaitForSteps(Job& job, int64_t steps) {
@@ -90,15 +105,18 @@ class PsChaosTest : public ChaosTest {
     EXPECT_EQ(metrics["other_row"], -epochs);
     EXPECT_EQ(metrics["row_squared"], epochs * epochs);
     EXPECT_THAT(CutBacks(job), testing::IsEmpty());
+    EXPECT_TRUE(TablesAreThoseOfTheAudit(job)) << job.Output();
   }
-  // A job that went on from a checkpoint, to its end.
-  void CheckContinued(Job& job) {
+  // A job that went on from a checkpoint of `before`, to its end.
+  void CheckContinued(Job& job, const Job& before, int64_t version) {
     ASSERT_EQ(job.Wait(), 0) << job.Output();
     std::map<std::string, double> metrics = LastMetrics(job);
     EXPECT_EQ(metrics["least"], -kMinibatches) << job.Output();
     EXPECT_EQ(metrics["most"], -kMinibatches);
     EXPECT_EQ(metrics["row"], -kEpochs);
     EXPECT_EQ(metrics["row_squared"], kEpochs * kEpochs);
+    EXPECT_TRUE(TablesAreThoseOfTheAudit(job, &before, version))
+        << job.Output();
   }
   void Finish(Job& job) {
     Go();

@@ -173,7 +173,9 @@ TEST_P(PsKillAtTest, TheOtherGoesOn) {
 }
 
 TEST_F(PsChaosTest, VersionsOfSeveralGradients) {
-  const auto job = StartPs("mean", 2, 3, {"--grads_to_wait=3"});
+  const auto job = StartPs("mean", 2, 3,
+                           // Positions in the audit are records.
+                           {"--grads_to_wait=3", "--shuffle=false"});
   Walk();
   ASSERT_TRUE(WaitForSteps(*job, 10));
   Kill(*job, "worker", 1);
@@ -188,6 +190,7 @@ TEST_F(PsChaosTest, VersionsOfSeveralGradients) {
   std::map<std::string, double> metrics = LastMetrics(*job);
   EXPECT_EQ(metrics["least"], -versions);
   EXPECT_EQ(metrics["most"], -versions);
+  EXPECT_TRUE(TablesAreThoseOfTheAudit(*job)) << job->Output();
 }
 
 // The original's worker ended with an exception in this mode.
@@ -221,7 +224,7 @@ TEST_P(PsModeTest, ACheckpointGoesOnOnMoreOrFewerServers) {
                                  "/version-", versions.front()));
     flags.push_back("--checkpoint_dir=" + Path("next-" + name));
     const auto next = StartPs("next-" + name, to, 2, flags);
-    CheckContinued(*next);
+    CheckContinued(*next, *job, versions.front());
   }
 }
 
@@ -251,7 +254,7 @@ TEST_P(PsModeTest, ACheckpointGoesOnOnAnotherNumberOfServers) {
                                  "/version-", version));
     again.push_back("--checkpoint_dir=" + Path(absl::StrCat("to-", version)));
     const auto next = StartPs(absl::StrCat("from-", version), 3, 2, again);
-    CheckContinued(*next);
+    CheckContinued(*next, *job, version);
   }
 
   // A job without servers reads it, too.

@@ -12,6 +12,7 @@
 #include "absl/strings/str_cat.h"
 #include "gmock/gmock.h"
 #include "integration/chaos.h"
+#include "integration/tally_replay.h"
 
 namespace elasticdl::test {
 namespace {
@@ -25,15 +26,15 @@ class PsLeaveTest : public ChaosTest,
   static constexpr int64_t kMinibatches = kRecords / 8 * kEpochs;
 
   std::unique_ptr<Job> StartPs(const std::string& name, const Flags& more) {
-    Flags flags = {"--distribution_strategy=ParameterServerStrategy",
-                   "--model_def=tally.custom_model",
-                   "--training_data=" + chaos_csv(),
-                   "--validation_data=" + chaos_csv(),
-                   "--num_ps_pods=2",
-                   "--num_workers=2",
-                   absl::StrCat("--num_epochs=", kEpochs),
-                   "--minibatch_size=8",
-                   "--model_params=pace=" + pace()};
+    Flags flags = {
+        "--distribution_strategy=ParameterServerStrategy",
+        "--model_def=tally.custom_model", "--training_data=" + chaos_csv(),
+        "--validation_data=" + chaos_csv(), "--num_ps_pods=2",
+        "--num_workers=2", absl::StrCat("--num_epochs=", kEpochs),
+        "--minibatch_size=8",
+        // Positions in the audit are records.
+        "--shuffle=false", "--checkpoint_dir=" + Path(name + "-saved"),
+        "--model_params=pace=" + pace()};
     flags.insert(flags.end(), more.begin(), more.end());
     return Train(name, flags);
   }
@@ -55,8 +56,13 @@ class PsLeaveTest : public ChaosTest,
     ASSERT_GT(pid, 0);
     EXPECT_EQ(kill(pid, signal), 0);
   }
-  // The saved model of the step has so many minibatches in it.
-  void ExpectSaved(int64_t step) {
+  // The saved model of the step has so many minibatches in it, and the rows of
+  // a replay of the audits in one process.
+  void ExpectSaved(int64_t step, const Job& job) {
+    TallyReplay replay(/*async=*/job.Has("--use_async"));
+    replay.Train(job.audit(), step);
+    EXPECT_EQ(replay.Compare(absl::StrCat(checkpoints(), "/version-", step)),
+              "");
     const auto evaluated = Evaluate(
         "evaluated",
         {"--model_def=tally.custom_model", "--validation_data=" + chaos_csv(),
@@ -100,7 +106,7 @@ TEST_P(PsLeaveTest, AStoppedJobGoesOnWhereItWasStopped) {
   const int64_t step = saved[0].at("version");
   EXPECT_GE(step, 20);
   EXPECT_EQ(job->End().at("step"), step);
-  ExpectSaved(step);
+  ExpectSaved(step, *job);
 
   Go();
   const auto next = StartPs(
@@ -113,6 +119,9 @@ TEST_P(PsLeaveTest, AStoppedJobGoesOnWhereItWasStopped) {
       both, {absl::StrCat("--epochs=", kEpochs),
              absl::StrCat("--shard=", chaos_csv(), ":0:", kRecords)}));
   ExpectMinibatches(*next, kMinibatches);
+  TallyReplay replay(/*async=*/next->Has("--use_async"));
+  replay.Train(both);
+  EXPECT_EQ(replay.Compare(next->Flag("--checkpoint_dir")), "");
 }
 
 TEST_P(PsLeaveTest, CtrlCSavesTheModel) {
@@ -124,7 +133,7 @@ TEST_P(PsLeaveTest, CtrlCSavesTheModel) {
   EXPECT_NE(job->Wait(), 0);
   const std::vector<Json> saved = job->Events("checkpoint");
   ASSERT_THAT(saved, SizeIs(1)) << job->Output();
-  ExpectSaved(saved[0].at("version"));
+  ExpectSaved(saved[0].at("version"), *job);
 }
 
 TEST_P(PsLeaveTest, SigtermOfAllWorkersSavesTheModel) {
@@ -142,7 +151,7 @@ TEST_P(PsLeaveTest, SigtermOfAllWorkersSavesTheModel) {
   const int64_t step = saved.at("version");
   EXPECT_GE(step, 20);
   EXPECT_LT(step, kMinibatches);
-  ExpectSaved(step);
+  ExpectSaved(step, *job);
 }
 
 TEST_P(PsLeaveTest, NothingIsSavedWhenOneStays) {

@@ -86,16 +86,19 @@ TEST_P(PsMoveTest, CheckpointsAreMadeMeanwhile) {
   ScaleServers(*job, 2);
   ASSERT_TRUE(WaitForMove(*job, 2, 2)) << job->Output();
   Finish(*job);
-  const auto next = StartPs(
-      "from", 3, 2,
-      {GetParam().flags[0],
-       "--checkpoint_dir_for_init=" + Path("checkpoints") +
-           absl::StrCat("/version-", Versions(Path("checkpoints")).front())});
+  const int64_t version = Versions(Path("checkpoints")).front();
+  const auto next =
+      StartPs("from", 3, 2,
+              {GetParam().flags[0],
+               absl::StrCat("--checkpoint_dir_for_init=", Path("checkpoints"),
+                            "/version-", version)});
   ASSERT_EQ(next->Wait(), 0) << next->Output();
   std::map<std::string, double> metrics = LastMetrics(*next);
   EXPECT_EQ(metrics["least"], -kMinibatches) << next->Output();
   EXPECT_EQ(metrics["most"], -kMinibatches);
   EXPECT_EQ(metrics["row"], -kEpochs);
+  EXPECT_TRUE(TablesAreThoseOfTheAudit(*next, job.get(), version))
+      << next->Output();
 }
 
 // A server dies again and again at one point of a move: the one that gets

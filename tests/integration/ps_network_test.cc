@@ -10,6 +10,7 @@
 #include "gmock/gmock.h"
 #include "integration/chaos.h"
 #include "integration/network.h"
+#include "integration/tally_replay.h"
 
 namespace elasticdl::test {
 namespace {
@@ -65,6 +66,7 @@ class PsNetworkTest : public ChaosTest,
                  // Whoever is cut off from the master comes back to it.
                  "--worker_timeout=3", "--master_timeout=60", "--port=0",
                  "--event_log=" + Path("chaos.events"),
+                 "--checkpoint_dir=" + Path("saved"),
                  "--ledger_audit=" + Path("chaos.audit")})),
         "chaos", dir());
     LineFollower log(job_->process().err_path());
@@ -136,6 +138,10 @@ class PsNetworkTest : public ChaosTest,
     EXPECT_EQ(metrics["row"], -kEpochs);
     EXPECT_EQ(metrics["row_squared"], kEpochs * kEpochs);
     EXPECT_THAT(CutBacks(*job_), testing::IsEmpty());
+    TallyReplay replay(/*async=*/job_->Has("--use_async"));
+    replay.Train(job_->audit());
+    EXPECT_EQ(replay.Compare(job_->Flag("--checkpoint_dir")), "")
+        << Everything();
   }
 
   std::unique_ptr<Network> network_;

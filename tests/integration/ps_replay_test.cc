@@ -9,6 +9,7 @@
 #include <map>
 #include <memory>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "absl/strings/match.h"
@@ -45,6 +46,10 @@ struct Pair {
   }
 };
 
+// Records of a minibatch.
+using Range = std::pair<int64_t, int64_t>;
+constexpr int64_t kMinibatch = 16;
+
 struct Record {
   int64_t user;
   double x, y;
@@ -53,29 +58,65 @@ struct Record {
 struct Replay {
   std::vector<Record> data;
   bool adam = false;
+  // Of the gradient of each minibatch, over weight and rows; 0: none.
+  double clip_norm = 0;
+  // How many minibatches were longer than that.
+  int clipped = 0;
   Pair weight{0};
   std::map<int64_t, Pair> users;
 
-  // These records are version number `step`: the mean over all of them.
-  void Train(const std::vector<int64_t>& records, int64_t step) {
-    struct Sum {
-      double g[2] = {0, 0};
-    };
+  struct Sum {
+    double g[2] = {0, 0};
+    void Add(double first, double second) {
+      g[0] += first;
+      g[1] += second;
+    }
+    double Squared() const { return g[0] * g[0] + g[1] * g[1]; }
+  };
+  struct Gradient {
     Sum all;
     std::map<int64_t, Sum> by_user;
-    for (const int64_t i : records) {
+  };
+
+  // The mean over the records [range.first, range.second).
+  Gradient GradientOf(const Range& range) {
+    Gradient gradient;
+    for (int64_t i = range.first; i < range.second; ++i) {
       const Record& r = data[static_cast<size_t>(i)];
       const Pair& user = users.emplace(r.user, 0.5).first->second;
       const double error = user.value[0] + weight.value[0] +
                            (user.value[1] + weight.value[1]) * r.x - r.y;
-      const double g = 2 * error / static_cast<double>(records.size());
-      for (Sum* sum : {&all, &by_user[r.user]}) {
-        sum->g[0] += g;
-        sum->g[1] += g * r.x;
+      const double g =
+          2 * error / static_cast<double>(range.second - range.first);
+      gradient.all.Add(g, g * r.x);
+      gradient.by_user[r.user].Add(g, g * r.x);
+    }
+    return gradient;
+  }
+  // These minibatches are version number `step`: their mean by records.
+  void Train(const std::vector<Range>& minibatches, int64_t step) {
+    int64_t records = 0;
+    for (const Range& range : minibatches) {
+      records += range.second - range.first;
+    }
+    Gradient mean;
+    for (const Range& range : minibatches) {
+      const Gradient one = GradientOf(range);
+      double squared = one.all.Squared();
+      for (const auto& [id, sum] : one.by_user) squared += sum.Squared();
+      double part = static_cast<double>(range.second - range.first) /
+                    static_cast<double>(records);
+      if (clip_norm > 0 && squared > clip_norm * clip_norm) {
+        part *= clip_norm / std::sqrt(squared);
+        ++clipped;
+      }
+      mean.all.Add(part * one.all.g[0], part * one.all.g[1]);
+      for (const auto& [id, sum] : one.by_user) {
+        mean.by_user[id].Add(part * sum.g[0], part * sum.g[1]);
       }
     }
-    Apply(weight, all.g, step);
-    for (auto& [id, sum] : by_user) Apply(users.at(id), sum.g, step);
+    Apply(weight, mean.all.g, step);
+    for (auto& [id, sum] : mean.by_user) Apply(users.at(id), sum.g, step);
   }
   void Apply(Pair& pair, const double* g, int64_t step) const {
     if (adam) return pair.Adam(g, static_cast<double>(step));
@@ -91,6 +132,7 @@ struct Case {
   bool adam;
   // Minibatches of a version.
   int grads_to_wait;
+  double clip_norm = 0;
 };
 void PrintTo(const Case& c, std::ostream* out) { *out << c.name; }
 
@@ -135,15 +177,14 @@ class PsReplayTest : public ChaosTest,
   }
   // Trains the reference in the order of the versions.
   void ReplayAudit(const std::string& path) {
-    std::map<int64_t, std::vector<int64_t>> versions;
+    std::map<int64_t, std::vector<Range>> versions;
     for (const std::string& line : Lines(path)) {
       const Json json = Json::parse(line);
-      std::vector<int64_t>& records = versions[json.at("step")];
-      for (int64_t i = json.at("begin"); i < json.at("end"); ++i) {
-        records.push_back(i);
-      }
+      const Range range(json.at("begin"), json.at("end"));
+      ASSERT_LE(range.second - range.first, kMinibatch) << line;
+      versions[json.at("step")].push_back(range);
     }
-    for (const auto& [step, records] : versions) replay_.Train(records, step);
+    for (const auto& [step, ranges] : versions) replay_.Train(ranges, step);
   }
 
   Replay replay_;
@@ -159,23 +200,31 @@ INSTANTIATE_TEST_SUITE_P(
     Optimizers, PsReplayTest,
     testing::Values(Case{"Adagrad", "Adagrad(lr=0.2)", false, 1},
                     Case{"Adam", "Adam(lr=0.02)", true, 1},
-                    Case{"MeansOfTwo", "Adagrad(lr=0.2)", false, 2}),
+                    Case{"MeansOfTwo", "Adagrad(lr=0.2)", false, 2},
+                    // One norm over dense values and rows, although no server
+                    // has all of them.
+                    Case{"Clipped", "Adagrad(lr=0.2,global_clipnorm=1)", false,
+                         1, 1},
+                    Case{"MeansOfTwoClipped",
+                         "Adagrad(lr=0.2,global_clipnorm=1)", false, 2, 1}),
     [](const auto& info) { return info.param.name; });
 
 TEST_P(PsReplayTest, TablesAreThoseOfTheAudit) {
   WriteData();
   replay_.adam = GetParam().adam;
-  const auto job = Train(
-      "replay",
-      {"--distribution_strategy=ParameterServerStrategy", "--num_ps_pods=2",
-       "--num_workers=2",
-       absl::StrCat("--grads_to_wait=", GetParam().grads_to_wait),
-       "--model_def=rows.custom_model",
-       absl::StrCat("--optimizer=", GetParam().optimizer),
-       "--model_params=pace=" + pace(), "--training_data=" + chaos_csv(),
-       // Positions in the audit are records.
-       "--shuffle=false", "--minibatch_size=16", "--num_epochs=2",
-       "--checkpoint_steps=50", "--checkpoint_dir=" + Path("checkpoints")});
+  replay_.clip_norm = GetParam().clip_norm;
+  const auto job =
+      Train("replay",
+            {"--distribution_strategy=ParameterServerStrategy",
+             "--num_ps_pods=2", "--num_workers=2",
+             absl::StrCat("--grads_to_wait=", GetParam().grads_to_wait),
+             "--model_def=rows.custom_model",
+             absl::StrCat("--optimizer=", GetParam().optimizer),
+             "--model_params=pace=" + pace(), "--training_data=" + chaos_csv(),
+             // Positions in the audit are records.
+             "--shuffle=false", absl::StrCat("--minibatch_size=", kMinibatch),
+             "--num_epochs=2", "--checkpoint_steps=50",
+             "--checkpoint_dir=" + Path("checkpoints")});
   Walk();
   ASSERT_TRUE(WaitForSteps(*job, 15)) << job->Output();
   Kill(*job, "elasticdl-ps-replay-0");
@@ -187,6 +236,7 @@ TEST_P(PsReplayTest, TablesAreThoseOfTheAudit) {
   ASSERT_EQ(job->Wait(), 0) << job->Output();
   ASSERT_TRUE(ChaosLedgerIsExact(*job, 2)) << job->Output();
   ReplayAudit(job->audit());
+  EXPECT_EQ(replay_.clipped > 0, GetParam().clip_norm > 0);
 
   const auto newest = checkpoint::Newest(Path("checkpoints"));
   ASSERT_TRUE(newest.ok()) << newest.status();

@@ -3,6 +3,7 @@
 // once. The model counts (zoo/tally.cc).
 #include <signal.h>
 
+#include <algorithm>
 #include <fstream>
 #include <map>
 #include <memory>
@@ -14,6 +15,7 @@
 #include "elasticdl/common/file.h"
 #include "gmock/gmock.h"
 #include "integration/chaos.h"
+#include "integration/tally_replay.h"
 
 namespace elasticdl::test {
 namespace {
@@ -37,6 +39,7 @@ class PsRestartTest : public ChaosTest,
                   "--state_dir=" + Path("state"),
                   "--event_log=" + Path("events"),
                   "--ledger_audit=" + Path("audit"),
+                  "--checkpoint_dir=" + Path("saved"),
                   "--master_timeout=60",
                   "--worker_timeout=20",
                   absl::StrCat("--port=", port_)};
@@ -121,6 +124,11 @@ class PsRestartTest : public ChaosTest,
     EXPECT_EQ(metrics["most"], -kRecords / 8 * kEpochs);
     EXPECT_EQ(metrics["row"], -kEpochs);
     EXPECT_EQ(metrics["row_squared"], kEpochs * kEpochs);
+    const Flags& mode = GetParam();
+    TallyReplay replay(
+        /*async=*/std::count(mode.begin(), mode.end(), "--use_async") > 0);
+    replay.Train(Path("audit"));
+    EXPECT_EQ(replay.Compare(Path("saved")), "") << Everything();
   }
   bool WaitForCommits(size_t lines) {
     return FolderWatch(dir()).Until(
