@@ -111,11 +111,13 @@ ncclResult_t Enqueue(ncclComm* comm, cudaStream_t stream,
     const OneThread one(comm);
     const ncclResult_t ready = CheckReady(comm);
     if (ready != ncclSuccess) return ready;
+#if CUDART_VERSION >= 12080
     int device = -1;
     if (cudaStreamGetDevice(stream, &device) != cudaSuccess ||
         device != comm->device) {
       return Fail(ncclInvalidArgument, "the stream is of another device");
     }
+#endif
     const auto launch = [link = comm->link, queued = comm->queued, stream,
                          work] {
       ++*queued;
