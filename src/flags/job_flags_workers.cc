@@ -119,8 +119,8 @@ void AddWorkerFlags(JobFlags* f, FlagSet* set) {
   set->Add("master_timeout", &f->master_timeout,
            Info(kWorkers,
                 "How long workers wait for a restarted master. Above 0, the "
-                "master keeps a journal and continues where it stopped. Local "
-                "jobs: 0; on a cluster: 300.")
+                "master keeps a journal and continues where it stopped. On a "
+                "cluster, and local jobs that are not detached: 300.")
                .Value("SECS")
                .Min(0));
   set->Add(

@@ -89,6 +89,11 @@ void EventLog::JobStart(const std::string& job, const std::string& command,
   Write(line);
 }
 
+void EventLog::MasterRestarted(int64_t restarts, int signal) {
+  Write(
+      Line("master_restarted").Add("restarts", restarts).Add("signal", signal));
+}
+
 void EventLog::PodCreated(const std::string& pod, PodType type, int64_t id,
                           int64_t replaces, const std::string& reason) {
   Line line("pod_created");

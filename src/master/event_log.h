@@ -3,6 +3,7 @@
 //
 // Every line has "time" (seconds since 1970, with microseconds) and "event".
 //   job_start    job, command, pid [, flags]
+//   master_restarted  restarts, signal: it was killed and goes on
 //   pod_created  pod, type, id [, replaces], reason
 //   pod_started  pod, type, id, pid [, replaces, reason]
 //   pod_ended    pod, id, reason, failure, asked
@@ -59,6 +60,8 @@ class EventLog {
 
   void JobStart(const std::string& job, const std::string& command,
                 const std::vector<std::string>& flags = {});
+  // `restarts`: how often so far; `signal`: what killed the last one.
+  void MasterRestarted(int64_t restarts, int signal);
   void PodCreated(const std::string& pod, PodType type, int64_t id,
                   int64_t replaces, const std::string& reason);
   // `replaces` is -1 for a pod that replaces none.

@@ -28,6 +28,8 @@ void JobController::OnClosed(absl::Time now, ConnectionId connection,
   if (ending_.has_value() && !status.ok()) {
     port_.KillWorker(worker.id, std::string(status.message()));
   }
+  // It came back to a new master, but is not waited for any more.
+  EndResumeIfComplete(now);
   Advance(now);
 }
 
@@ -49,6 +51,7 @@ void JobController::OnWorkerEnded(absl::Time now, int64_t worker_id,
     port_.Close(connection, absl::UnavailableError("process ended"));
     registry_.Remove(connection);
     if (!expected) Depart(now, worker_id, loss, end.reason);
+    EndResumeIfComplete(now);
   }
   // What a lost one has left may be the newest, if all others are lost, too.
   if (released && options_.kept_states != nullptr && !heritage_.has_value()) {

@@ -8,6 +8,7 @@
 #include "absl/strings/str_join.h"
 #include "elasticdl/common/log.h"
 #include "elasticdl/common/status.h"
+#include "elasticdl/common/text.h"
 #include "job_controller.h"
 
 namespace elasticdl::master {
@@ -351,14 +352,15 @@ void JobController::EndResume(absl::Time now) {
     departed.loss = WorkerLoss::kPreempted;
     departed.reason = "did not reattach to the restarted master";
     AddDeparted(id, departed);
-    // It has a stream but was not ready in time. What it holds goes to others,
-    // so it must not put that into the model any more.
+    // It may have a stream but was not ready in time. What it holds goes to
+    // others, so it must not put that into the model any more.
     if (registry_.IsReachable(id)) {
       const ConnectionId late = registry_.ConnectionOf(id);
       port_.Close(late, absl::FailedPreconditionError(departed.reason));
-      port_.KillWorker(id, departed.reason);
       registry_.Remove(late);
     }
+    // If its process hangs, another one has its place.
+    port_.KillWorker(id, departed.reason);
   }
   // Brought level in a world that the old master did not hear of any more; not
   // one whose model is behind what the ledger says.
@@ -375,6 +377,12 @@ void JobController::EndResume(absl::Time now) {
             absl::StrCat("its model is of step ", back.step, ", the job is at ",
                          tasks_.step()));
     }
+  }
+  if (!members.empty()) {
+    observer_.OnMessage(absl::StrCat(
+        members.size(), " of ",
+        Count(std::max(members.size(), waiting.members.size()), "worker"),
+        " attached again, nothing is lost"));
   }
   if (!HasWorld()) {
     FinishDeparted(now);

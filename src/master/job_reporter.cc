@@ -177,6 +177,11 @@ void JobReporter::JobStarted(int64_t num_workers) {
                     options_.shown_flags);
 }
 
+void JobReporter::MasterRestarted(int64_t restarts, int signal) {
+  MarkTimeline("the master was started again", absl::StrCat("signal ", signal));
+  events_->MasterRestarted(restarts, signal);
+}
+
 void JobReporter::PodCreated(const std::string& pod, PodType type, int64_t id,
                              int64_t replaces, const std::string& reason) {
   events_->PodCreated(pod, type, id, replaces, reason);

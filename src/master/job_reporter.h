@@ -51,6 +51,7 @@ class JobReporter : public JobObserver {
   absl::Status Publish(const jobdir::JobDir& jobdir) const;
 
   void JobStarted(int64_t num_workers);
+  void MasterRestarted(int64_t restarts, int signal);
   // `replaces` is -1 for a pod that replaces none.
   void PodCreated(const std::string& pod, PodType type, int64_t id,
                   int64_t replaces, const std::string& reason);

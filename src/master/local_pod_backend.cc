@@ -14,6 +14,7 @@
 #include "elasticdl/common/clock.h"
 #include "elasticdl/common/log.h"
 #include "elasticdl/common/status.h"
+#include "elasticdl/parent_reaper.h"
 #include "local_pod_loop.h"
 
 namespace elasticdl::master {
@@ -25,35 +26,14 @@ void Signal(int eventfd) {
   [[maybe_unused]] const ssize_t n = write(eventfd, &one, sizeof(one));
 }
 
-// The final event of a process that has ended. Kills the rest of its group,
-// then reaps it (until then its pid cannot be reused).
-PodEvent Reap(const std::string& name, const process::Process& process,
-              bool deleted) {
+// The wait status of a child; it stays a zombie.
+int StatusOfChild(int pidfd) {
   siginfo_t info = {};
-  const auto id = static_cast<id_t>(process.pidfd.get());
+  const auto id = static_cast<id_t>(pidfd);
   while (waitid(P_PIDFD, id, &info, WEXITED | WNOWAIT) != 0 && errno == EINTR) {
   }
-  kill(-process.pid, SIGKILL);
-  while (waitid(P_PIDFD, id, &info, WEXITED) != 0 && errno == EINTR) {
-  }
-  PodEvent event;
-  event.name = name;
-  event.pid = process.pid;
-  if (info.si_code == CLD_EXITED) {
-    event.exit_code = info.si_status;
-  } else {
-    event.signal = info.si_status;
-  }
-  if (deleted) {
-    event.phase = PodPhase::kDeleted;
-    event.reason = PodEndReason::kDeleted;
-  } else if (event.exit_code == 0) {
-    event.phase = PodPhase::kSucceeded;
-  } else {
-    event.phase = PodPhase::kFailed;
-    event.reason = PodEndReason::kError;
-  }
-  return event;
+  return info.si_code == CLD_EXITED ? W_EXITCODE(info.si_status, 0)
+                                    : info.si_status;
 }
 
 }  // namespace
@@ -158,6 +138,50 @@ void LocalPodBackend::Loop::Wait() {
   }
 }
 
+// The wait status of a process that has ended or is about to. Kills the rest of
+// its group, then lets it be reaped (until then its pid cannot be reused).
+int LocalPodBackend::Loop::EndOf(const process::Process& process) const {
+  if (options_.parent == 0) {
+    const int status = StatusOfChild(process.pidfd.get());
+    kill(-process.pid, SIGKILL);
+    while (waitpid(process.pid, nullptr, 0) < 0 && errno == EINTR) {
+    }
+    return status;
+  }
+  pollfd fd = {process.pidfd.get(), POLLIN, 0};
+  while (poll(&fd, 1, -1) < 0 && errno == EINTR) {
+  }
+  // Nobody is blamed for what nobody knows.
+  const int status = process::ExitStatusOf(process.pid).value_or(SIGKILL);
+  kill(-process.pid, SIGKILL);
+  process::TellEnded(options_.ended_fd, process.pid);
+  return status;
+}
+
+// The final event.
+PodEvent LocalPodBackend::Loop::Reap(const std::string& name,
+                                     const Pod& pod) const {
+  const int status = EndOf(pod.process);
+  PodEvent event;
+  event.name = name;
+  event.pid = pod.process.pid;
+  if (WIFEXITED(status)) {
+    event.exit_code = WEXITSTATUS(status);
+  } else {
+    event.signal = WTERMSIG(status);
+  }
+  if (pod.deleted) {
+    event.phase = PodPhase::kDeleted;
+    event.reason = PodEndReason::kDeleted;
+  } else if (event.exit_code == 0) {
+    event.phase = PodPhase::kSucceeded;
+  } else {
+    event.phase = PodPhase::kFailed;
+    event.reason = PodEndReason::kError;
+  }
+  return event;
+}
+
 void LocalPodBackend::Loop::ReapEnded() {
   std::vector<PodEvent> events;
   for (auto it = pods_.begin(); it != pods_.end();) {
@@ -168,8 +192,10 @@ void LocalPodBackend::Loop::ReapEnded() {
     }
     // What it said last comes before its end.
     ReadProxy(it->first, it->second);
-    events.push_back(Reap(it->first, it->second.process, it->second.deleted));
-    if (fork_server_ != nullptr) orphans_.insert(it->second.process.pid);
+    events.push_back(Reap(it->first, it->second));
+    if (fork_server_ != nullptr && options_.parent == 0) {
+      orphans_.insert(it->second.process.pid);
+    }
     it = pods_.erase(it);
   }
   for (auto it = orphans_.begin(); it != orphans_.end();) {
@@ -226,7 +252,7 @@ void LocalPodBackend::Loop::KillAll() {
   for (auto& [name, pod] : pods_) kill(-pod.process.pid, SIGKILL);
   std::map<std::string, Pod> pods = std::move(pods_);
   pods_.clear();
-  for (auto& [name, pod] : pods) Emit(Reap(name, pod.process, true));
+  for (auto& [name, pod] : pods) Emit(Reap(name, pod));
 }
 
 absl::Status LocalPodBackend::Loop::Create(const PodSpec& spec) {
@@ -244,6 +270,7 @@ absl::Status LocalPodBackend::Loop::Create(const PodSpec& spec) {
   options.argv = spec.argv;
   options.log_file = spec.log_file;
   options.environment = options_.environment;
+  options.parent = options_.parent;
   for (const auto& [key, value] : spec.env) {
     options.environment.push_back(absl::StrCat(key, "=", value));
   }
@@ -265,8 +292,8 @@ bool LocalPodBackend::Loop::AskForkServer(const PodSpec& spec,
   }
   if (fork_server_ == nullptr && !fork_server_works_) return false;
   if (fork_server_ == nullptr) {
-    auto started =
-        process::ForkServer::Start(options_.fork_server, options_.environment);
+    auto started = process::ForkServer::Start(
+        options_.fork_server, options_.environment, options_.parent);
     // Starting it directly will report what is wrong with the program.
     if (!started.ok()) return false;
     fork_server_ = *std::move(started);
@@ -379,6 +406,20 @@ absl::Status LocalPodBackend::Loop::Delete(const std::string& name,
   return absl::OkStatus();
 }
 
+absl::Status LocalPodBackend::Loop::Adopt(const std::string& name, pid_t pid) {
+  process::Process process;
+  process.pid = pid;
+  process.pidfd = process::OpenPidfd(pid);
+  // The parent waits for it only when it is told to, so what has the number now
+  // keeps it.
+  if (!process.pidfd.valid() || options_.parent == 0 ||
+      !process::IsStartedChild(pid, options_.parent)) {
+    return absl::NotFoundError(absl::StrCat("no process ", pid, " of ", name));
+  }
+  pods_[name].process = std::move(process);
+  return absl::OkStatus();
+}
+
 absl::StatusOr<std::unique_ptr<LocalPodBackend>> LocalPodBackend::Start(
     Options options, PodEventSink sink) {
   Fd wakeup(eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK));
@@ -392,6 +433,10 @@ LocalPodBackend::LocalPodBackend(std::unique_ptr<Loop> loop)
     : loop_(std::move(loop)) {}
 
 LocalPodBackend::~LocalPodBackend() { Stop(); }
+
+absl::Status LocalPodBackend::Adopt(const std::string& name, pid_t pid) {
+  return loop_->Call([&] { return loop_->Adopt(name, pid); });
+}
 
 absl::Status LocalPodBackend::Create(const PodSpec& spec) {
   return loop_->Call([&] { return loop_->Create(spec); });

@@ -17,7 +17,8 @@ namespace elasticdl::master {
 // signal that ties them to this process (which follows the forking *thread*)
 // fires only when this process ends, however it ends. Pods of the program
 // Options::fork_server are forked from a process of it that has already loaded
-// its libraries; if that fails, they are started like the others.
+// its libraries; if that fails, they are started like the others. With
+// Options::parent they are tied to that process instead.
 //
 // A pod is the leader of its own session: a terminal's Ctrl-C does not reach
 // it. Delete sends SIGTERM to the leader, as a kubelet does. When the leader
@@ -36,6 +37,11 @@ class LocalPodBackend : public PodBackend {
     // The processes are proxies of pods that run elsewhere. Not together with
     // a fork server.
     std::optional<PodProxy> proxy;
+    // The parent of this process, if pods are to be its children and outlive
+    // this process (elasticdl/parent_reaper.h); 0 = they are this process's.
+    pid_t parent = 0;
+    // Where it is told that it may wait for one.
+    int ended_fd = -1;
   };
 
   // Starts the thread. INTERNAL, RESOURCE_EXHAUSTED, … if the kernel refuses a
@@ -44,6 +50,11 @@ class LocalPodBackend : public PodBackend {
       Options options, PodEventSink sink);
 
   ~LocalPodBackend() override;
+
+  // Goes on with a process of the master before, which may have ended. With
+  // Options::parent only. NOT_FOUND: there is no such process, or its number
+  // belongs to another one by now.
+  absl::Status Adopt(const std::string& name, pid_t pid);
 
   absl::Status Create(const PodSpec& spec) override;
   absl::Status Delete(const std::string& name, absl::Duration grace) override;

@@ -38,6 +38,7 @@ class LocalPodBackend::Loop {
   // On the thread only:
   absl::Status Create(const PodSpec& spec);
   absl::Status Delete(const std::string& name, absl::Duration grace);
+  absl::Status Adopt(const std::string& name, pid_t pid);
 
  private:
   struct Pod {
@@ -85,6 +86,8 @@ class LocalPodBackend::Loop {
   void TellWaiting();
   void Terminate(bool first, Pod* pod);
   void ReapEnded();
+  int EndOf(const process::Process& process) const;
+  PodEvent Reap(const std::string& name, const Pod& pod) const;
   void KillOverdue();
   void KillAll();
   int PollTimeoutMs() const;

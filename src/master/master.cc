@@ -70,6 +70,10 @@ void MasterImpl::ShortenJournal(absl::Time now) {
 int MasterImpl::Run() {
   absl::Time now = Clock::Real().Now();
   reporter_->JobStarted(num_workers_);
+  if (options_.parent.has_value() && options_.parent->restarts > 0) {
+    reporter_->MasterRestarted(options_.parent->restarts,
+                               options_.parent->signal);
+  }
   if (pods_ != nullptr) Execute(pods_->Start(now));
   while (!Over(now)) {
     std::optional<Task> task = posted_.Pop(NextWake() - now);

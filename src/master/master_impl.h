@@ -24,6 +24,7 @@
 #include "job_reporter.h"
 #include "journal.h"
 #include "kept_states.h"
+#include "local_pod_backend.h"
 #include "master_pod.h"
 #include "pod_backend.h"
 #include "pod_manager.h"
@@ -63,7 +64,9 @@ class MasterImpl : public Master,
       if (message.has_hello()) {
         worker_of_[connection] = message.hello().worker_id();
         WatchProcess(connection, SignOf(message.hello()));
-        if (message.hello().resuming()) servers_->OnWorkerBack(connection);
+        if (message.hello().resuming() && servers_->count() > 0) {
+          servers_->OnWorkerBack(connection);
+        }
       }
     });
   }
@@ -103,6 +106,7 @@ class MasterImpl : public Master,
   absl::Status Listen();
   absl::Status SetUpPods();
   absl::Status StartClusterBackend(const PodEventSink& sink);
+  void AdoptProcesses(LocalPodBackend& backend);
   void ForgetDeadWorkers(const std::vector<PodEvent>& existing);
   absl::Status CheckScale(const ScaleRequest& request) const;
   absl::Status CheckWorkers(int64_t num_workers) const;

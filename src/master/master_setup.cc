@@ -3,6 +3,7 @@
 #include <unistd.h>
 
 #include <algorithm>
+#include <utility>
 
 #include "absl/strings/str_cat.h"
 #include "elasticdl/common/clock.h"
@@ -200,8 +201,36 @@ absl::Status MasterImpl::SetUpPods() {
   LocalPodBackend::Options backend;
   backend.environment = options_.environment;
   backend.fork_server = options_.worker_argv[0];
-  ELASTICDL_ASSIGN_OR_RETURN(backend_, LocalPodBackend::Start(backend, sink));
+  if (options_.parent.has_value()) {
+    backend.parent = options_.parent->pid;
+    backend.ended_fd = options_.parent->ended_fd;
+  }
+  ELASTICDL_ASSIGN_OR_RETURN(auto started,
+                             LocalPodBackend::Start(backend, sink));
+  if (options_.parent.has_value()) AdoptProcesses(*started);
+  backend_ = std::move(started);
   return absl::OkStatus();
+}
+
+// Those of the master before this one. One that has ended since is adopted too:
+// the backend tells how it ended.
+void MasterImpl::AdoptProcesses(LocalPodBackend& backend) {
+  std::vector<PodEvent> existing;
+  for (const auto& [name, pid] : jobdir_.ReadPids()) {
+    PodEvent pod;
+    if (!ParsePodName(name, options_.job.job_name(), &pod)) continue;
+    if (backend.Adopt(name, pid).ok()) {
+      pod.phase = PodPhase::kRunning;
+      pod.pid = pid;
+      running_.insert(name);
+    } else {
+      pod.phase = PodPhase::kFailed;
+      jobdir_.RemovePid(name);
+    }
+    existing.push_back(std::move(pod));
+  }
+  pods_->Adopt(existing);
+  ForgetDeadWorkers(existing);
 }
 
 absl::Status MasterImpl::StartClusterBackend(const PodEventSink& sink) {

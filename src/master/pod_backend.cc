@@ -5,6 +5,8 @@
 
 #include "absl/strings/numbers.h"
 #include "absl/strings/str_cat.h"
+#include "absl/strings/string_view.h"
+#include "absl/strings/strip.h"
 
 namespace elasticdl::master {
 namespace {
@@ -52,6 +54,23 @@ int64_t PodAttempt(const std::string& name) {
     return 0;
   }
   return attempt;
+}
+
+bool ParsePodName(const std::string& name, const std::string& job_name,
+                  PodEvent* pod) {
+  for (const PodType type : {PodType::kWorker, PodType::kPs}) {
+    absl::string_view rest = name;
+    const std::string prefix =
+        absl::StrCat("elasticdl-", PodTypeName(type), "-", job_name, "-");
+    if (!absl::ConsumePrefix(&rest, prefix)) continue;
+    pod->attempt = PodAttempt(std::string(rest));
+    if (!absl::SimpleAtoi(rest.substr(0, rest.find('-')), &pod->id)) continue;
+    pod->name = name;
+    pod->type = type;
+    // Also refuses what only looks like one.
+    return PodName(type, job_name, pod->id, pod->attempt) == name;
+  }
+  return false;
 }
 
 const char* PodPhaseName(PodPhase phase) {

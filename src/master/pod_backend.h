@@ -85,8 +85,8 @@ struct PodEvent {
   bool restart_failure = false;
   // Its deletion has begun, by anybody.
   bool terminating = false;
-  // What a cluster knows about pods of an earlier run of the master; a local
-  // backend does not fill these in. id is -1 when it is not known.
+  // What is known about pods of an earlier run of the master; a local backend
+  // does not fill these in. id is -1 when it is not known.
   PodType type = PodType::kWorker;
   int64_t id = -1;
   int64_t attempt = 0;
@@ -94,6 +94,11 @@ struct PodEvent {
 };
 
 bool operator==(const PodEvent& a, const PodEvent& b);
+
+// Fills in name, type, id and attempt; false if `name` is none that PodName
+// makes for that job.
+bool ParsePodName(const std::string& name, const std::string& job_name,
+                  PodEvent* pod);
 
 // kSucceeded, kFailed, kDeleted.
 bool IsFinal(PodPhase phase);

@@ -47,6 +47,7 @@ PodSlot::PodSlot(std::shared_ptr<const SlotRules> rules, const PodEvent& pod)
       id_(pod.id),
       attempt_(pod.attempt),
       may_exist_(true),
+      pid_(pod.pid),
       restarts_(pod.restarts),
       terminating_(pod.terminating),
       message_(pod.message) {}

@@ -149,6 +149,11 @@ void History::Apply(const Event& event) {
   if (name == "pod_created" || name == "pod_started" || name == "pod_ended") {
     return ApplyPod(event);
   }
+  if (name == "master_restarted") {
+    return AddMark(event,
+                   absl::StrCat("the master was killed (signal ",
+                                event.Whole("signal"), ") and started again"));
+  }
   if (name == "scaled") {
     summary_.target_workers = event.Whole("to");
     return AddMark(event,

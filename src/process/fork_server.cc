@@ -42,8 +42,8 @@ absl::Status Send(int socket, const std::string& bytes, int passed_fd) {
   return absl::OkStatus();
 }
 
-// The process is a child of this one: its number is not taken again before it
-// has been waited for.
+// The process is a child of this one, or of one that waits for it when this one
+// says so: its number is not taken again before it has been waited for.
 absl::StatusOr<Process> Adopt(const ForkAnswer& answer) {
   if (answer.pid == 0) return ErrnoToStatus(answer.error, "fork");
   Process process;
@@ -60,8 +60,9 @@ absl::StatusOr<Process> Adopt(const ForkAnswer& answer) {
 }  // namespace
 
 absl::StatusOr<std::unique_ptr<ForkServer>> ForkServer::Start(
-    const std::string& program, const std::vector<std::string>& environment) {
-  if (prctl(PR_SET_CHILD_SUBREAPER, 1) != 0) {
+    const std::string& program, const std::vector<std::string>& environment,
+    pid_t parent) {
+  if (parent == 0 && prctl(PR_SET_CHILD_SUBREAPER, 1) != 0) {
     return ErrnoToStatus(errno, "prctl PR_SET_CHILD_SUBREAPER");
   }
   int ends[2];
@@ -100,6 +101,7 @@ absl::Status ForkServer::Ask(uint64_t request, const Options& options) {
   }
   ForkRequest message;
   message.request = request;
+  message.parent = options.parent;
   message.argv = options.argv;
   message.environment = MergeEnvironment(options.environment);
   ELASTICDL_ASSIGN_OR_RETURN(const Fd log, OpenLog(options));

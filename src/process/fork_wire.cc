@@ -7,6 +7,7 @@ namespace {
 
 struct Header {
   uint64_t request;
+  uint64_t parent;
   uint64_t arguments;
   uint64_t variables;
 };
@@ -30,8 +31,8 @@ bool Take(uint64_t count, const char** rest, const char* end,
 }  // namespace
 
 std::string EncodeForkRequest(const ForkRequest& request) {
-  const Header header = {request.request, request.argv.size(),
-                         request.environment.size()};
+  const Header header = {request.request, static_cast<uint64_t>(request.parent),
+                         request.argv.size(), request.environment.size()};
   std::string bytes(reinterpret_cast<const char*>(&header), sizeof(header));
   Append(request.argv, &bytes);
   Append(request.environment, &bytes);
@@ -43,6 +44,7 @@ bool DecodeForkRequest(const std::string& bytes, ForkRequest* request) {
   if (bytes.size() < sizeof(header)) return false;
   std::memcpy(&header, bytes.data(), sizeof(header));
   request->request = header.request;
+  request->parent = static_cast<int32_t>(header.parent);
   const char* rest = bytes.data() + sizeof(header);
   const char* const end = bytes.data() + bytes.size();
   return Take(header.arguments, &rest, end, &request->argv) &&

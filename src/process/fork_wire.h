@@ -22,6 +22,8 @@ struct ForkAnswer {
 // A request; the file for standard output and error comes with it.
 struct ForkRequest {
   uint64_t request = 0;
+  // Whose child the process must become; 0: of the server's parent.
+  int32_t parent = 0;
   std::vector<std::string> argv;
   std::vector<std::string> environment;
 };

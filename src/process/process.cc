@@ -31,7 +31,7 @@ struct ChildPlan {
   int error_pipe;
   // Null: that of this process.
   const char* folder;
-  // 0: the child may outlive its parent.
+  // Whose child it must be; 0: it may outlive its parent.
   pid_t parent;
   const std::vector<int>* keep_fds;
 };
@@ -145,6 +145,59 @@ void Reap(pid_t pid) {
   }
 }
 
+// Reads a whole number from a pipe.
+bool ReadNumber(int fd, int* number) {
+  ssize_t n;
+  do {
+    n = read(fd, number, sizeof(*number));
+  } while (n < 0 && errno == EINTR);
+  return n == sizeof(*number);
+}
+
+// In the process between: forks the child and tells its number, or -errno.
+// Returns in the child, once it has its new parent.
+void ForkChild(const int (&number)[2], const int (&go)[2]) {
+  const pid_t child = fork();
+  if (child != 0) {
+    const int told = child > 0 ? child : -errno;
+    [[maybe_unused]] const ssize_t n = write(number[1], &told, sizeof(told));
+    _exit(0);
+  }
+  close(go[1]);
+  int word = 0;
+  // Nothing comes when the process that wanted a child has died.
+  if (!ReadNumber(go[0], &word)) _exit(127);
+}
+
+// Like fork(), but the new process becomes a child of the nearest subreaper: it
+// is forked by one that ends at once.
+pid_t ForkForSubreaper() {
+  int number[2];
+  int go[2];
+  if (pipe2(number, O_CLOEXEC) != 0) return -1;
+  const Fd number_read(number[0]);
+  Fd number_write(number[1]);
+  if (pipe2(go, O_CLOEXEC) != 0) return -1;
+  const Fd go_read(go[0]);
+  const Fd go_write(go[1]);
+  const pid_t between = fork();
+  if (between < 0) return -1;
+  if (between == 0) {
+    ForkChild(number, go);
+    return 0;
+  }
+  number_write.Reset();
+  int child = -ECHILD;
+  ReadNumber(number_read.get(), &child);
+  Reap(between);
+  if (child < 0) {
+    errno = -child;
+    return -1;
+  }
+  [[maybe_unused]] const ssize_t n = write(go_write.get(), &child, sizeof(int));
+  return child;
+}
+
 }  // namespace
 
 std::vector<std::string> MergeEnvironment(const std::vector<std::string>& all) {
@@ -199,9 +252,10 @@ absl::StatusOr<Process> Start(const Options& options) {
   plan.folder = options.folder.empty() ? nullptr : options.folder.c_str();
   plan.output = options.output_fd >= 0 ? options.output_fd : log.get();
   plan.error_pipe = write_end.get();
-  plan.parent = options.die_with_parent ? getpid() : 0;
+  const pid_t parent = options.parent != 0 ? options.parent : getpid();
+  plan.parent = options.die_with_parent ? parent : 0;
   plan.keep_fds = &options.keep_fds;
-  const pid_t pid = fork();
+  const pid_t pid = options.parent != 0 ? ForkForSubreaper() : fork();
   if (pid < 0) return ErrnoToStatus(errno, absl::StrCat("fork for ", path));
   if (pid == 0) RunChild(plan);
 

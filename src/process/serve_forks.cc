@@ -107,9 +107,9 @@ class Server {
 
  private:
   // True in the new process. In the server: what to answer.
-  bool Fork(ForkAnswer* answer, Pipe* go);
-  // In the new process: waits until it is a child of the server's parent.
-  bool FirstMoments(const Pipe& number, Pipe* go);
+  bool Fork(pid_t parent, ForkAnswer* answer, Pipe* go);
+  // In the new process: waits until it is a child of `parent`.
+  bool FirstMoments(pid_t parent, const Pipe& number, Pipe* go);
 
   const int socket_;
   const pid_t parent_ = getppid();
@@ -127,7 +127,8 @@ bool Server::Serve(Request* request) {
     if (!Receive(socket_, &buffer, request)) return true;
     ForkAnswer answer = {request->message.request, 0, 0};
     Pipe go;
-    if (Fork(&answer, &go)) return false;
+    const pid_t parent = request->message.parent;
+    if (Fork(parent != 0 ? parent : parent_, &answer, &go)) return false;
     // The process goes on once its number is known to those who can kill it.
     const bool told = send(socket_, &answer, sizeof(answer), MSG_NOSIGNAL) > 0;
     if (told && answer.pid != 0) {
@@ -138,8 +139,8 @@ bool Server::Serve(Request* request) {
 }
 
 // The process is forked by one that ends at once: the kernel then gives it to
-// the nearest subreaper, which is the server's parent.
-bool Server::Fork(ForkAnswer* answer, Pipe* go) {
+// the nearest subreaper, which is the server's parent or one above it.
+bool Server::Fork(pid_t parent, ForkAnswer* answer, Pipe* go) {
   Pipe number;
   if (!MakePipe(go) || !MakePipe(&number)) {
     answer->error = errno;
@@ -154,7 +155,10 @@ bool Server::Fork(ForkAnswer* answer, Pipe* go) {
     const pid_t child = fork();
     if (child < 0) _exit(errno);
     if (child > 0) _exit(0);
-    if (!FirstMoments(number, go)) _exit(127);
+    if (!FirstMoments(parent, number, go)) {
+      // It has not failed: others have died.
+      kill(getpid(), SIGKILL);
+    }
     return true;
   }
   number.write.Reset();
@@ -171,7 +175,7 @@ bool Server::Fork(ForkAnswer* answer, Pipe* go) {
   return false;
 }
 
-bool Server::FirstMoments(const Pipe& number, Pipe* go) {
+bool Server::FirstMoments(pid_t parent, const Pipe& number, Pipe* go) {
   // From here on its group can be killed.
   setsid();
   signal(SIGPIPE, SIG_DFL);
@@ -184,7 +188,7 @@ bool Server::FirstMoments(const Pipe& number, Pipe* go) {
   char word = 0;
   // Nothing comes when the server has died: nobody knows of this process.
   if (!ReadAll(go->read.get(), &word, 1)) return false;
-  return prctl(PR_SET_PDEATHSIG, SIGKILL) == 0 && getppid() == parent_;
+  return prctl(PR_SET_PDEATHSIG, SIGKILL) == 0 && getppid() == parent;
 }
 
 void Server::Become(Request* request) {

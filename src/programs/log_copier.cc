@@ -31,7 +31,7 @@ bool SameFile(int a, int b) {
 }  // namespace
 
 absl::StatusOr<std::unique_ptr<LogCopier>> LogCopier::Start(
-    const std::string& folder, const std::string& target) {
+    const std::string& folder, const std::string& target, bool skip_old) {
   std::unique_ptr<LogCopier> copier(new LogCopier());
   copier->folder_ = folder;
   copier->path_ = target;
@@ -48,6 +48,7 @@ absl::StatusOr<std::unique_ptr<LogCopier>> LogCopier::Start(
     return ErrnoToStatus(errno,
                          absl::StrCat("--log_file_path: watch ", folder));
   }
+  if (skip_old) copier->SkipOld();
   copier->thread_ =
       Thread("log copier", [copier = copier.get()] { copier->Run(); });
   return copier;
@@ -70,6 +71,17 @@ void LogCopier::Run() {
     const bool stop = fds[1].revents != 0;
     CopyNew(/*unfinished_lines=*/stop);
     if (stop) return;
+  }
+}
+
+void LogCopier::SkipOld() {
+  const auto names = ListDirectory(folder_);
+  if (!names.ok()) return;
+  for (const std::string& name : *names) {
+    struct stat info;
+    if (!absl::EndsWith(name, ".log")) continue;
+    Source& source = Find(name);
+    if (fstat(source.fd.get(), &info) == 0) source.offset = info.st_size;
   }
 }
 

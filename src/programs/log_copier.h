@@ -20,9 +20,10 @@ namespace elasticdl::programs {
 class LogCopier {
  public:
   // Appends to `target`; `folder` must exist. Files that come later are copied
-  // too, the target itself never.
+  // too, the target itself never. `skip_old`: without what is there by now.
   static absl::StatusOr<std::unique_ptr<LogCopier>> Start(
-      const std::string& folder, const std::string& target);
+      const std::string& folder, const std::string& target,
+      bool skip_old = false);
   // Copies what has been written until now.
   ~LogCopier();
   LogCopier(const LogCopier&) = delete;
@@ -37,6 +38,7 @@ class LogCopier {
   };
   LogCopier() = default;
   void Run();
+  void SkipOld();
   void CopyNew(bool unfinished_lines);
   Source& Find(const std::string& name);
   void Copy(Source& source, bool unfinished_lines);

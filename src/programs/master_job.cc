@@ -1,12 +1,16 @@
 #include "master_job.h"
 
+#include <fcntl.h>
 #include <signal.h>
+#include <unistd.h>
 
 #include <optional>
 #include <string>
 #include <utility>
 #include <vector>
 
+#include "absl/strings/numbers.h"
+#include "absl/strings/str_split.h"
 #include "elasticdl/common/file.h"
 #include "elasticdl/common/log.h"
 #include "elasticdl/common/status.h"
@@ -34,13 +38,36 @@ absl::StatusOr<std::string> SetToken(const flags::JobFlags& flags,
   return dir.ReadToken();
 }
 
+// What a client has passed on that starts this program again when it is killed.
+// The pods do not get it.
+std::optional<master::ParentOptions> TakeParent() {
+  master::ParentOptions parent;
+  const bool given = absl::SimpleAtoi(flags::GetEnv(jobdir::kEndedFdVariable),
+                                      &parent.ended_fd);
+  const std::vector<std::string> restart =
+      absl::StrSplit(flags::GetEnv(jobdir::kRestartVariable), ' ');
+  unsetenv(jobdir::kEndedFdVariable);
+  unsetenv(jobdir::kRestartVariable);
+  if (!given || fcntl(parent.ended_fd, F_SETFD, FD_CLOEXEC) != 0) {
+    return std::nullopt;
+  }
+  parent.pid = getppid();
+  if (restart.size() != 2 || !absl::SimpleAtoi(restart[0], &parent.restarts) ||
+      !absl::SimpleAtoi(restart[1], &parent.signal)) {
+    parent.restarts = 0;
+  }
+  return parent;
+}
+
 absl::StatusOr<int> RunJob(const flags::JobFlags& flags,
                            std::vector<std::string> shown_flags,
+                           const std::optional<master::ParentOptions>& parent,
                            const jobdir::JobDir& dir,
                            process::SignalWatcher& signals) {
   ELASTICDL_ASSIGN_OR_RETURN(
       master::MasterOptions options,
       MakeMasterOptions(flags, ExecutablePath(), flags::Environment()));
+  options.parent = parent;
   options.job_dir = dir.path();
   options.shown_flags = std::move(shown_flags);
   options.terminal = flags::GetEnv("TERM");
@@ -99,12 +126,15 @@ absl::StatusOr<int> RunMaster(const flags::JobFlags& flags,
       flags.state_dir.empty() ? flags::DefaultStateDir() : flags.state_dir,
       flags.job_name);
   ELASTICDL_ASSIGN_OR_RETURN(const jobdir::JobLock lock, Lock(flags, dir));
+  const std::optional<master::ParentOptions> parent = TakeParent();
   if (!flags.log_file_path.empty()) {
+    // The master before has copied what is there.
+    const bool skip_old = parent.has_value() && parent->restarts > 0;
     ELASTICDL_ASSIGN_OR_RETURN(
-        copier, LogCopier::Start(dir.LogsDir(), flags.log_file_path));
+        copier, LogCopier::Start(dir.LogsDir(), flags.log_file_path, skip_old));
   }
   absl::StatusOr<int> exit_code =
-      RunJob(flags, std::move(shown_flags), dir, signals);
+      RunJob(flags, std::move(shown_flags), parent, dir, signals);
   if (!exit_code.ok()) {
     master::RecordRefusedJob(dir.path(), flags.event_log, exit_code.status(),
                              MakeClusterOptions(flags));

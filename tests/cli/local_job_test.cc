@@ -4,9 +4,11 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 #include <httplib.h>
+#include <netinet/in.h>
 #include <poll.h>
 #include <signal.h>
 #include <sys/prctl.h>
+#include <sys/socket.h>
 #include <sys/stat.h>
 #include <sys/wait.h>
 #include <unistd.h>
@@ -139,7 +141,11 @@ TEST_F(LocalJobTest, PassesFlagsOnAndTellsWhereThingsAre) {
   EXPECT_EQ(received.job_name, "j");
   EXPECT_EQ(received.state_dir, root_.path());
   EXPECT_EQ(received.pod_backend, "local");
-  EXPECT_EQ(received.port, 0);
+  // A port that stays the same when the master is started again.
+  EXPECT_GT(received.port, 0);
+  EXPECT_GT(received.http_port, 0);
+  EXPECT_NE(received.port, received.http_port);
+  EXPECT_EQ(received.master_timeout, 300);
 }
 
 TEST_F(LocalJobTest, MissingMasterIsAClearError) {
@@ -181,6 +187,79 @@ TEST_F(LocalJobTest, InterruptReachesTheMasterAsTerm) {
   EXPECT_EQ(WaitClient(), 7);
 }
 
+// The first master leaves a pod that it has written down, and one that it has
+// not. The second one tells what it finds.
+TEST_F(LocalJobTest, KilledMasterIsStartedAgain) {
+  const std::string seen = root_.Path("seen");
+  ::testing::internal::CaptureStderr();
+  EXPECT_EQ(
+      Run(absl::StrCat(
+          "cd ", dir_.path(), "\n",
+          "if [ -z \"$ELASTICDL_MASTER_RESTART\" ]; then\n"
+          "setsid cat ",
+          never_,
+          " & echo $! > pids/elasticdl-worker-j-0\n"
+          "setsid cat ",
+          never_,
+          " & echo $! > other; kill -9 $$; fi\n"
+          "kill -0 $(cat pids/elasticdl-worker-j-0) && echo stays > ",
+          seen, "\nkill -0 $(cat other) || echo killed >> ", seen,
+          "\necho $ELASTICDL_MASTER_RESTART $(cat pids/client) >> ", seen)),
+      0);
+  EXPECT_THAT(::testing::internal::GetCapturedStderr(),
+              HasSubstr("the master was killed (signal 9) and is started"));
+  EXPECT_EQ(*ReadFile(seen),
+            absl::StrCat("stays\nkilled\n1 9 ", getpid(), "\n"));
+}
+
+TEST_F(LocalJobTest, MasterThatCannotLiveIsGivenUp) {
+  const auto lock = jobdir::JobLock::Acquire(dir_);
+  ASSERT_TRUE(lock.ok());
+  LaunchOptions options;
+  options.program =
+      Script(absl::StrCat("echo x >> ", root_.Path("tries"), "; kill -11 $$"));
+  options.relaunch = true;
+  options.relaunch_rule.most = 3;
+  options.relaunch_rule.delay = absl::ZeroDuration();
+  ::testing::internal::CaptureStderr();
+  EXPECT_EQ(LaunchMaster(options, dir_, *lock), 128 + SIGSEGV);
+  EXPECT_THAT(::testing::internal::GetCapturedStderr(),
+              HasSubstr("is not started again: too often"));
+  EXPECT_EQ(*ReadFile(root_.Path("tries")), "x\nx\nx\nx\n");
+}
+
+TEST_F(LocalJobTest, MasterThatEndsByItselfIsNotStartedAgain) {
+  const std::string tries = root_.Path("tries");
+  EXPECT_EQ(Run(absl::StrCat("echo x >> ", tries, "; exit 9")), 9);
+  EXPECT_EQ(*ReadFile(tries), "x\n");
+}
+
+// A socket that listens on the port of the loopback; empty if that is refused.
+Fd ListenOn(int port, int reuse) {
+  Fd listener(socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0));
+  setsockopt(listener.get(), SOL_SOCKET, SO_REUSEADDR, &reuse, sizeof(reuse));
+  sockaddr_in address = {};
+  address.sin_family = AF_INET;
+  address.sin_addr.s_addr = htonl(INADDR_LOOPBACK);
+  address.sin_port = htons(static_cast<uint16_t>(port));
+  const bool done = bind(listener.get(), reinterpret_cast<sockaddr*>(&address),
+                         sizeof(address)) == 0 &&
+                    listen(listener.get(), 1) == 0;
+  return done ? std::move(listener) : Fd();
+}
+
+// One after the other can listen on it, nobody else can take it.
+TEST(ReservePortTest, IsForWhoAsksForIt) {
+  const auto reserved = ReservePort();
+  ASSERT_TRUE(reserved.ok());
+  for (int i = 0; i < 3; ++i) {
+    EXPECT_FALSE(ListenOn(reserved->port, 0).valid());
+    const Fd master = ListenOn(reserved->port, 1);
+    EXPECT_TRUE(master.valid());
+    EXPECT_FALSE(ListenOn(reserved->port, 1).valid());
+  }
+}
+
 TEST_F(LocalJobTest, KilledClientTakesTheMasterAlong) {
   const std::vector<Fd> pids =
       Watch(Fork(absl::StrCat("echo $$ > ", ready_, "; exec cat ", never_)));
@@ -215,7 +294,7 @@ TEST_F(LocalJobTest, DetachReturnsWhenTheMasterListens) {
               HasSubstr("job j is running"));
   EXPECT_TRUE(dir_.IsRunning());
   const pid_t master = dir_.ReadPids()["master"];
-  const Fd watch = WatchMaster(dir_);
+  const Fd watch = WatchJobEnd(dir_);
   EXPECT_TRUE(watch.valid());
   kill(master, SIGKILL);
   EXPECT_TRUE(EndsSoon(watch.get()));

@@ -205,11 +205,11 @@ TEST_F(KeepStateTest, MemoryIsGivenBack) {
 }
 
 // Its descriptors are the last ones: nothing has a name.
-TEST_F(KeepStateTest, TheMasterIsKilled) {
+TEST_F(KeepStateTest, TheClientIsKilled) {
   const auto job = StartJob(2);
   ASSERT_TRUE(WaitForWorld(*job, {0, 1}));
   const pid_t worker = Pid(*job, 0);
-  ASSERT_EQ(kill(MasterPid(*job), SIGKILL), 0);
+  job->process().Signal(SIGKILL);
   EXPECT_EQ(job->Wait(), 128 + SIGKILL);
   // The test's end finds processes that are left.
   EXPECT_TRUE(kill(worker, 0) != 0 || NumKept(worker) <= 1);

@@ -35,8 +35,8 @@ class ShutdownTest : public JobTest {
   pid_t worker_ = 0;
 };
 
-TEST_F(ShutdownTest, KilledMasterTakesTheJobWithIt) {
-  const auto job = StartLongJob();
+TEST_F(ShutdownTest, KilledMasterTakesTheJobWithItIfNobodyWaitsForIt) {
+  const auto job = StartLongJob({"--master_timeout=0"});
   ASSERT_EQ(kill(master_, SIGKILL), 0);
   EXPECT_EQ(job->Wait(), 128 + SIGKILL) << job->Output();
   EXPECT_TRUE(WaitForEnd(worker_));

@@ -1873,6 +1873,43 @@ TEST_P(SuccessionTest, WhoIsNotReadyInTimeIsFenced) {
   EXPECT_THAT(output_.killed, testing::ElementsAre(0));
 }
 
+// It has a stream and loses it before it is ready: the others do not wait.
+TEST_P(SuccessionTest, WhoIsLostBeforeItIsReadyIsNotWaitedFor) {
+  for (const bool process_first : {false, true}) {
+    journal_.clear();
+    options_.has_pods = true;
+    Begin();
+    Attach(1, 0);
+    Attach(2, 1);
+    Restart();
+    v1::WorkerMessage hello;
+    hello.mutable_hello()->set_worker_id(1);
+    hello.mutable_hello()->set_resuming(true);
+    Say(4, hello);
+    ComeBack(3, 0, /*last_task_id=*/0);
+    EXPECT_EQ(controller_->Activity(), "waiting for the workers to come back");
+    if (process_first) {
+      controller_->OnWorkerEnded(now_, 1, {/*crashed=*/false, "killed"});
+    } else {
+      controller_->OnClosed(now_, 4, absl::UnavailableError("broken"));
+    }
+    EXPECT_NE(controller_->Activity(), "waiting for the workers to come back");
+  }
+}
+
+// Its process may hang; it would be in the way of another.
+TEST_P(SuccessionTest, TheProcessOfWhoDoesNotComeBackIsKilled) {
+  options_.has_pods = true;
+  Begin();
+  Attach(1, 0);
+  Attach(2, 1);
+  Restart();
+  ComeBack(3, 0, /*last_task_id=*/0);
+  now_ += options_.resume_grace;
+  controller_->OnTimer(now_);
+  EXPECT_THAT(output_.killed, testing::ElementsAre(1));
+}
+
 // Evaluations are not recorded; the next master must not give their ids to
 // other tasks, or a worker's word about one is taken for the other.
 TEST_P(SuccessionTest, IdsOfTasksAreNotUsedAgain) {

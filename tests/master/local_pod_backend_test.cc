@@ -8,13 +8,16 @@
 #include <gtest/gtest.h>
 #include <poll.h>
 #include <signal.h>
+#include <sys/prctl.h>
 #include <sys/stat.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
 #include <memory>
+#include <optional>
 #include <set>
 #include <string>
+#include <tuple>
 #include <vector>
 
 #include "absl/strings/match.h"
@@ -23,6 +26,7 @@
 #include "absl/strings/str_split.h"
 #include "elasticdl/common/file.h"
 #include "elasticdl/common/queue.h"
+#include "elasticdl/parent_reaper.h"
 #include "elasticdl/process.h"
 #include "support/temp_dir.h"
 
@@ -323,6 +327,134 @@ TEST_P(LocalPodBackendTest, PodsDieWithAKilledParent) {
   close(ends[1]);
 }
 
+// Pods that are children of the master's parent, which is this process.
+class ParentTest : public LocalPodBackendTest {
+ protected:
+  void SetUp() override {
+    backend_.reset();  // forks below need a process with one thread
+    ASSERT_EQ(prctl(PR_SET_CHILD_SUBREAPER, 1), 0);
+    auto reaper = process::ParentReaper::Create();
+    ASSERT_TRUE(reaper.ok());
+    reaper_ = *std::move(reaper);
+  }
+  void TearDown() override {
+    backend_.reset();
+    reaper_->Reap();
+    prctl(PR_SET_CHILD_SUBREAPER, 0);
+  }
+
+  LocalPodBackend::Options WithParent(pid_t parent) const {
+    LocalPodBackend::Options options = Options();
+    options.fork_server_patience = kPatience;
+    options.parent = parent;
+    options.ended_fd = reaper_->tell_fd();
+    return options;
+  }
+  // Starts a pod in another process, which is killed when the pod runs.
+  pid_t CreateInKilledMaster(const std::string& script) {
+    const std::string ready = MakeFifo("ready");
+    const PodSpec spec =
+        Shell("a", absl::StrCat("echo up > ", ready, "; ", script));
+    int ends[2];
+    EXPECT_EQ(pipe(ends), 0);
+    const pid_t parent = getpid();
+    const pid_t master = fork();
+    if (master == 0) {
+      auto backend = LocalPodBackend::Start(
+          WithParent(parent), [&](const PodEvent& event) {
+            (void)!write(ends[1], &event.pid, sizeof(event.pid));
+          });
+      if (!backend.ok() || !(*backend)->Create(spec).ok()) _exit(1);
+      while (true) pause();
+    }
+    pid_t pod = 0;
+    EXPECT_EQ(read(ends[0], &pod, sizeof(pod)), sizeof(pod));
+    EXPECT_EQ(*ReadFile(ready), "up\n");
+    EXPECT_EQ(kill(master, SIGKILL), 0);
+    waitpid(master, nullptr, 0);
+    close(ends[0]);
+    close(ends[1]);
+    return pod;
+  }
+  void StartBackend() {
+    auto backend = LocalPodBackend::Start(
+        WithParent(getpid()),
+        [this](const PodEvent& event) { events_.Push(event); });
+    ASSERT_TRUE(backend.ok()) << backend.status();
+    backend_ = *std::move(backend);
+  }
+
+  std::optional<process::ParentReaper> reaper_;
+};
+
+TEST_P(ParentTest, PodsOutliveAKilledMasterAndAreAdopted) {
+  const pid_t pod = CreateInKilledMaster(absl::StrCat("exec cat ", fifo_));
+  ASSERT_GT(pod, 0);
+  StartBackend();
+  ASSERT_TRUE(backend_->Adopt("a", pod).ok());
+  EXPECT_EQ(backend_->Create(Blocker("a")).code(),
+            absl::StatusCode::kAlreadyExists);
+  ASSERT_EQ(kill(pod, SIGKILL), 0);
+  const PodEvent end = Next();
+  EXPECT_EQ(end.name, "a");
+  EXPECT_EQ(end.phase, PodPhase::kFailed);
+  EXPECT_EQ(end.signal, SIGKILL);
+  reaper_->Reap();
+  EXPECT_EQ(waitpid(pod, nullptr, WNOHANG), -1);
+}
+
+TEST_P(ParentTest, TheEndIsKnownOfWhatEndedMeanwhile) {
+  const std::string go = MakeFifo("go");
+  const pid_t pod =
+      CreateInKilledMaster(absl::StrCat("read x < ", go, "; exit 5"));
+  ASSERT_GT(pod, 0);
+  const Fd pidfd = process::OpenPidfd(pod);
+  Fd(open(go.c_str(), O_WRONLY)).Reset();
+  ASSERT_TRUE(EndsWithinPatience(pidfd.get()));
+  StartBackend();
+  ASSERT_TRUE(backend_->Adopt("a", pod).ok());
+  const PodEvent end = Next();
+  EXPECT_EQ(end.phase, PodPhase::kFailed);
+  EXPECT_EQ(end.exit_code, 5);
+  EXPECT_EQ(end.signal, 0);
+}
+
+TEST_P(ParentTest, AnAdoptedPodIsDeleted) {
+  const pid_t pod = CreateInKilledMaster(absl::StrCat("exec cat ", fifo_));
+  StartBackend();
+  ASSERT_TRUE(backend_->Adopt("a", pod).ok());
+  ASSERT_TRUE(backend_->Delete("a", absl::Minutes(1)).ok());
+  const PodEvent end = Next();
+  EXPECT_EQ(end.phase, PodPhase::kDeleted);
+  EXPECT_EQ(end.signal, SIGTERM);
+}
+
+TEST_P(ParentTest, OnlyChildrenOfTheParentAreAdopted) {
+  StartBackend();
+  for (const pid_t pid : {getpid(), getppid(), pid_t{1}, pid_t{1 << 23}}) {
+    EXPECT_EQ(backend_->Adopt("a", pid).code(), absl::StatusCode::kNotFound);
+  }
+}
+
+TEST_P(ParentTest, ItsOwnPodsEndLikeOthers) {
+  StartBackend();
+  ASSERT_TRUE(backend_->Create(Shell("a", "exit 42")).ok());
+  EXPECT_EQ(NextAfterRunning().exit_code, 42);
+  ASSERT_TRUE(backend_->Create(Shell("b", "exit 0")).ok());
+  EXPECT_EQ(NextAfterRunning().phase, PodPhase::kSucceeded);
+  // Stop kills, and knows when it is over.
+  ASSERT_TRUE(backend_->Create(Blocker("c")).ok());
+  const pid_t pod = Next().pid;
+  EXPECT_EQ(getpgid(pod), pod);
+  backend_->Stop();
+  EXPECT_EQ(Next().phase, PodPhase::kDeleted);
+  backend_.reset();
+  reaper_->Reap();
+  EXPECT_EQ(waitpid(pod, nullptr, WNOHANG), -1);
+}
+
+INSTANTIATE_TEST_SUITE_P(AllWays, ParentTest, ::testing::Bool());
+
 // With a fork server.
 class ForkServerTest : public LocalPodBackendTest {
  protected:
@@ -399,6 +531,32 @@ TEST(PodNameTest, IsThatOfTheSeeds) {
   EXPECT_EQ(PodAttempt("elasticdl-ps-j-0-r2"), 2);
   EXPECT_EQ(PodAttempt("elasticdl-ps-a-r7-0"), 0);
   EXPECT_EQ(PodAttempt("elasticdl-worker-test-mnist-3"), 0);
+}
+
+TEST(PodNameTest, IsParsed) {
+  for (const auto& [type, id, attempt] :
+       std::vector<std::tuple<PodType, int64_t, int64_t>>{
+           {PodType::kWorker, 0, 0},
+           {PodType::kWorker, 12345, 0},
+           {PodType::kPs, 3, 0},
+           {PodType::kPs, 3, 17}}) {
+    for (const char* job : {"j", "a-1", "a-r7", "ps-j-1-r2"}) {
+      const std::string name = PodName(type, job, id, attempt);
+      PodEvent pod;
+      ASSERT_TRUE(ParsePodName(name, job, &pod)) << name;
+      EXPECT_EQ(pod.name, name);
+      EXPECT_EQ(pod.type, type);
+      EXPECT_EQ(pod.id, id);
+      EXPECT_EQ(pod.attempt, attempt);
+    }
+  }
+  for (const char* name :
+       {"", "master", "client", "elasticdl-ps-j", "elasticdl-ps-j-",
+        "elasticdl-ps-j-x", "elasticdl-ps-j-1-r", "elasticdl-ps-j-1-x",
+        "elasticdl-ps-j-01", "elasticdl-worker-k-1", "elasticdl-ps-j-1-r0"}) {
+    PodEvent pod;
+    EXPECT_FALSE(ParsePodName(name, "j", &pod)) << name;
+  }
 }
 
 }  // namespace

@@ -24,9 +24,10 @@ absl::StatusOr<std::string> HttpGet(const jobdir::JobDir& dir,
 absl::StatusOr<std::string> HttpPost(const jobdir::JobDir& dir,
                                      const std::string& path);
 
-// A descriptor that becomes readable when the job's master has ended; empty if
-// it is not running.
-Fd WatchMaster(const jobdir::JobDir& dir);
+// A descriptor that becomes readable when the job has ended: its client, if
+// there is one that starts a killed master again, else its master. Empty if it
+// is not running.
+Fd WatchJobEnd(const jobdir::JobDir& dir);
 
 // How the job ended, from its events. Empty state when it has not (or was
 // killed).

@@ -1,23 +1,32 @@
 #include "local/launch.h"
 
+#include <netinet/in.h>
 #include <poll.h>
 #include <signal.h>
 #include <sys/inotify.h>
 #include <sys/prctl.h>
 #include <sys/signalfd.h>
+#include <sys/socket.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
 #include <cerrno>
 #include <cstdio>
 #include <optional>
+#include <set>
+#include <string>
 #include <utility>
+#include <vector>
 
 #include "absl/strings/numbers.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_split.h"
+#include "elasticdl/common/clock.h"
+#include "elasticdl/common/status.h"
+#include "elasticdl/parent_reaper.h"
 #include "elasticdl/process.h"
 #include "local/client.h"
+#include "local/relaunch.h"
 
 namespace elasticdl::cli {
 namespace {
@@ -64,6 +73,21 @@ class Subreaper {
     }
   }
 
+  // The same without the children in `spared`.
+  void KillOthers(const std::set<pid_t>& spared) {
+    while (true) {
+      bool found = false;
+      for (const pid_t child : Children()) {
+        if (spared.count(child) > 0) continue;
+        found = true;
+        kill(child, SIGKILL);
+        while (waitpid(child, nullptr, 0) < 0 && errno == EINTR) {
+        }
+      }
+      if (!found) return;
+    }
+  }
+
  private:
   static std::vector<pid_t> Children() {
     std::vector<pid_t> children;
@@ -82,35 +106,20 @@ int ExitCode(int status) {
   return WIFEXITED(status) ? WEXITSTATUS(status) : 128 + WTERMSIG(status);
 }
 
-int Reap(pid_t pid) {
+int WaitStatus(pid_t pid) {
   int status = 0;
   while (waitpid(pid, &status, 0) < 0) {
-    if (errno != EINTR) return 1;
+    if (errno != EINTR) return W_EXITCODE(1, 0);
   }
-  return ExitCode(status);
+  return status;
 }
 
-int WaitAttached(const process::Process& master, EndSignals& signals,
-                 bool on_slurm) {
-  bool asked = false;
-  while (true) {
-    pollfd fds[] = {{master.pidfd.get(), POLLIN, 0}, {signals.fd(), POLLIN, 0}};
-    if (poll(fds, 2, -1) < 0) continue;
-    if (fds[0].revents != 0) return Reap(master.pid);
-    const int signal = signals.Take();
-    if (signal == 0) continue;
-    // Slurm repeats SIGTERM; it kills what does not end in time by itself.
-    if (on_slurm && signal == SIGTERM) {
-      kill(master.pid, SIGTERM);
-      continue;
-    }
-    if (!asked) {
-      std::fputs("\nstopping the job; once more to kill it\n", stderr);
-    }
-    // In an allocation SIGTERM would suspend the job.
-    const int gentle = on_slurm ? SIGINT : SIGTERM;
-    kill(master.pid, std::exchange(asked, true) ? SIGKILL : gentle);
-  }
+int Reap(pid_t pid) { return ExitCode(WaitStatus(pid)); }
+
+int CannotStart(const absl::Status& status) {
+  std::fprintf(stderr, "elasticdl: cannot start the master: %s\n",
+               std::string(status.message()).c_str());
+  return 1;
 }
 
 // Waits until the master has ended, or has published the address of its status
@@ -135,13 +144,160 @@ int WaitStarted(const process::Process& master, const jobdir::JobDir& dir,
   return 0;
 }
 
+// The master of a job that this process waits for. Thread-compatible.
+class AttachedMaster {
+ public:
+  AttachedMaster(const LaunchOptions& options, const jobdir::JobDir& dir,
+                 process::Options start)
+      : options_(options),
+        dir_(dir),
+        start_(std::move(start)),
+        rule_(options.relaunch_rule) {}
+
+  // Its exit code, when it has ended for good.
+  int Run();
+
+ private:
+  // Its wait status.
+  absl::StatusOr<int> RunOnce();
+  int Wait(const process::Process& master);
+  void PassOn(int signal, pid_t master);
+  // After it was killed: everything is as the next one expects it. False: there
+  // is no next one.
+  bool Prepare(int signal);
+  process::Options NextStart() const;
+
+  const LaunchOptions& options_;
+  const jobdir::JobDir& dir_;
+  const process::Options start_;
+  EndSignals signals_;
+  Subreaper subreaper_;
+  // With options_.relaunch.
+  std::optional<process::ParentReaper> reaper_;
+  RelaunchRule rule_;
+  int killed_by_ = 0;
+  bool asked_ = false;
+};
+
+int AttachedMaster::Run() {
+  if (options_.relaunch) {
+    auto reaper = process::ParentReaper::Create();
+    if (!reaper.ok()) return CannotStart(reaper.status());
+    reaper_ = *std::move(reaper);
+    dir_.WritePid("client", getpid()).IgnoreError();
+  }
+  int exit_code = 1;
+  while (true) {
+    const absl::StatusOr<int> status = RunOnce();
+    if (!status.ok()) {
+      exit_code = CannotStart(status.status());
+      break;
+    }
+    exit_code = ExitCode(*status);
+    if (!WIFSIGNALED(*status) || !Prepare(WTERMSIG(*status))) break;
+  }
+  subreaper_.KillAll();
+  return exit_code;
+}
+
+process::Options AttachedMaster::NextStart() const {
+  process::Options start = start_;
+  if (!reaper_.has_value()) return start;
+  start.keep_fds.push_back(reaper_->tell_fd());
+  start.environment.push_back(
+      absl::StrCat(jobdir::kEndedFdVariable, "=", reaper_->tell_fd()));
+  if (rule_.restarts() > 0) {
+    start.environment.push_back(absl::StrCat(
+        jobdir::kRestartVariable, "=", rule_.restarts(), " ", killed_by_));
+  }
+  return start;
+}
+
+absl::StatusOr<int> AttachedMaster::RunOnce() {
+  ELASTICDL_ASSIGN_OR_RETURN(const process::Process master,
+                             process::Start(NextStart()));
+  dir_.WritePid("master", master.pid).IgnoreError();
+  return Wait(master);
+}
+
+int AttachedMaster::Wait(const process::Process& master) {
+  while (true) {
+    pollfd fds[] = {{master.pidfd.get(), POLLIN, 0},
+                    {signals_.fd(), POLLIN, 0},
+                    {reaper_.has_value() ? reaper_->fd() : -1, POLLIN, 0}};
+    if (poll(fds, 3, -1) < 0) continue;
+    if (reaper_.has_value()) reaper_->Reap();
+    if (fds[0].revents != 0) return WaitStatus(master.pid);
+    if (fds[1].revents != 0) PassOn(signals_.Take(), master.pid);
+  }
+}
+
+void AttachedMaster::PassOn(int signal, pid_t master) {
+  if (signal == 0) return;
+  // Slurm repeats SIGTERM; it kills what does not end in time by itself.
+  if (options_.on_slurm && signal == SIGTERM) {
+    kill(master, SIGTERM);
+    return;
+  }
+  if (!asked_) {
+    std::fputs("\nstopping the job; once more to kill it\n", stderr);
+  }
+  // In an allocation SIGTERM would suspend the job.
+  const int gentle = options_.on_slurm ? SIGINT : SIGTERM;
+  kill(master, std::exchange(asked_, true) ? SIGKILL : gentle);
+}
+
+bool AttachedMaster::Prepare(int signal) {
+  if (!reaper_.has_value() || asked_) return false;
+  const auto delay = rule_.OnKilled(Clock::Real().Now());
+  if (!delay.has_value()) {
+    std::fprintf(stderr,
+                 "\nelasticdl: the master was killed (signal %d) and is not "
+                 "started again: too often within a few minutes\n",
+                 signal);
+    return false;
+  }
+  killed_by_ = signal;
+  std::fprintf(stderr,
+               "\nelasticdl: the master was killed (signal %d) and is started "
+               "again\n",
+               signal);
+  // What it had seen the end of, and what it has not written down.
+  reaper_->Reap();
+  std::set<pid_t> pods;
+  for (const auto& [name, pid] : dir_.ReadPids()) pods.insert(pid);
+  subreaper_.KillOthers(pods);
+  // A signal is passed on to the next master, which can end the job in order.
+  pollfd fd = {signals_.fd(), POLLIN, 0};
+  poll(&fd, 1, static_cast<int>(absl::ToInt64Milliseconds(*delay)));
+  return true;
+}
+
 }  // namespace
+
+absl::StatusOr<ReservedPort> ReservePort() {
+  ReservedPort reserved;
+  reserved.socket.Reset(socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0));
+  if (!reserved.socket.valid()) return ErrnoToStatus(errno, "socket");
+  // The one that listens on the port has this option too.
+  const int yes = 1;
+  setsockopt(reserved.socket.get(), SOL_SOCKET, SO_REUSEADDR, &yes,
+             sizeof(yes));
+  sockaddr_in address = {};
+  address.sin_family = AF_INET;
+  address.sin_addr.s_addr = htonl(INADDR_LOOPBACK);
+  socklen_t size = sizeof(address);
+  auto* const any = reinterpret_cast<sockaddr*>(&address);
+  if (bind(reserved.socket.get(), any, size) != 0 ||
+      getsockname(reserved.socket.get(), any, &size) != 0) {
+    return ErrnoToStatus(errno, "bind a port of 127.0.0.1");
+  }
+  reserved.port = ntohs(address.sin_port);
+  return reserved;
+}
 
 int LaunchMaster(const LaunchOptions& options, const jobdir::JobDir& dir,
                  const jobdir::JobLock& lock) {
-  EndSignals signals;
-  std::optional<Subreaper> reaper;
-  if (!options.detach) reaper.emplace();
   process::Options start;
   start.argv = {options.program};
   start.argv.insert(start.argv.end(), options.args.begin(), options.args.end());
@@ -151,19 +307,16 @@ int LaunchMaster(const LaunchOptions& options, const jobdir::JobDir& dir,
   start.log_file = dir.LogFile("master");
   start.keep_fds = {lock.fd()};
   start.die_with_parent = !options.detach;
-  if (!options.detach) start.output_fd = STDOUT_FILENO;
   std::fflush(stdout);
-  absl::StatusOr<process::Process> master = process::Start(start);
-  if (!master.ok()) {
-    std::fprintf(stderr, "elasticdl: cannot start the master: %s\n",
-                 std::string(master.status().message()).c_str());
-    return 1;
+  if (!options.detach) {
+    start.output_fd = STDOUT_FILENO;
+    return AttachedMaster(options, dir, std::move(start)).Run();
   }
+  EndSignals signals;
+  const absl::StatusOr<process::Process> master = process::Start(start);
+  if (!master.ok()) return CannotStart(master.status());
   dir.WritePid("master", master->pid).IgnoreError();
-  if (options.detach) return WaitStarted(*master, dir, signals);
-  const int exit_code = WaitAttached(*master, signals, options.on_slurm);
-  reaper->KillAll();
-  return exit_code;
+  return WaitStarted(*master, dir, signals);
 }
 
 }  // namespace elasticdl::cli

@@ -4,7 +4,10 @@
 #include <string>
 #include <vector>
 
+#include "absl/status/statusor.h"
+#include "elasticdl/common/file.h"
 #include "elasticdl/jobdir.h"
+#include "local/relaunch.h"
 
 namespace elasticdl::cli {
 
@@ -18,10 +21,23 @@ struct LaunchOptions {
   bool detach = false;
   // The job runs in a Slurm allocation.
   bool on_slurm = false;
+  // Start the master again when it is killed; its pods belong to this process
+  // and wait for it. Not with `detach`.
+  bool relaunch = false;
+  RelaunchRule::Options relaunch_rule;
 };
 
+// A port of the loopback that nobody gets who asks for any: only those who ask
+// for this very one, as long as the socket is open.
+struct ReservedPort {
+  Fd socket;
+  int port = 0;
+};
+absl::StatusOr<ReservedPort> ReservePort();
+
 // Starts the master with the job's lock, waits for it and returns its exit code
-// (128 + n after signal n; 1 when it cannot be started). SIGINT, SIGTERM and
+// (128 + n after signal n that it did not survive; 1 when it cannot be
+// started). SIGINT, SIGTERM and
 // SIGHUP are passed on as SIGTERM once; a second one kills it. (On Slurm
 // SIGTERM is passed on each time, the others once as SIGINT.) When it has
 // ended, whatever it left behind is killed too; if this process is killed, the

@@ -38,7 +38,7 @@ std::string State(const jobdir::JobDir& job) {
 class LocalJobHandle : public JobHandle {
  public:
   explicit LocalJobHandle(jobdir::JobDir dir)
-      : dir_(std::move(dir)), master_(WatchMaster(dir_)) {}
+      : dir_(std::move(dir)), end_(WatchJobEnd(dir_)) {}
 
   const std::string& name() const override { return dir_.job_name(); }
 
@@ -68,8 +68,8 @@ class LocalJobHandle : public JobHandle {
                         reason.empty() ? "" : ": ", reason);
   }
   bool WaitEnd(absl::Duration timeout) override {
-    if (!master_.valid()) return true;
-    pollfd fd = {master_.get(), POLLIN, 0};
+    if (!end_.valid()) return true;
+    pollfd fd = {end_.get(), POLLIN, 0};
     return poll(&fd, 1, static_cast<int>(absl::ToInt64Milliseconds(timeout))) !=
            0;
   }
@@ -90,7 +90,7 @@ class LocalJobHandle : public JobHandle {
 
  private:
   const jobdir::JobDir dir_;
-  const Fd master_;
+  const Fd end_;
 };
 
 // Finds a local job, or hands over to the program for clusters if the command

@@ -7,6 +7,7 @@
 #include "absl/strings/str_join.h"
 #include "absl/strings/str_split.h"
 #include "elasticdl/common/file.h"
+#include "elasticdl/common/status.h"
 #include "elasticdl/flags/environment.h"
 #include "elasticdl/flags/slurm.h"
 #include "elasticdl/jobdir.h"
@@ -16,6 +17,10 @@
 
 namespace elasticdl::cli {
 namespace {
+
+// How long workers wait for a master that was killed: for all the tries to
+// start it again.
+constexpr char kMasterTimeout[] = "300";
 
 // Enough to show an error and what led to it.
 constexpr size_t kLastLogLines = 10;
@@ -84,6 +89,19 @@ void TellDetached(const jobdir::JobDir& dir) {
       dir.job_name().c_str());
 }
 
+// Ports of the master that stay the same when it is started again.
+struct MasterPorts {
+  ReservedPort rpc;
+  ReservedPort http;
+};
+
+absl::StatusOr<MasterPorts> ReservePorts() {
+  MasterPorts ports;
+  ELASTICDL_ASSIGN_OR_RETURN(ports.rpc, ReservePort());
+  ELASTICDL_ASSIGN_OR_RETURN(ports.http, ReservePort());
+  return ports;
+}
+
 }  // namespace
 
 int RunLocalJob(const std::string& command, const flags::JobFlags& flags,
@@ -102,21 +120,33 @@ int RunLocalJob(const std::string& command, const flags::JobFlags& flags,
           ? jobdir::JobLock::AcquireAgain(dir, owner)
           : jobdir::JobLock::Acquire(dir, owner);
   if (!lock.ok()) return FailCommand(command, lock.status());
+  LaunchOptions launch;
+  launch.on_slurm = allocation.has_value();
+  launch.relaunch = !flags.detach && !launch.on_slurm &&
+                    !flags.RunsJobCommand() &&
+                    (flags.master_timeout > 0 || !set.IsSet("master_timeout"));
+  // Not used without relaunching: nobody comes back then.
+  const absl::StatusOr<MasterPorts> ports = ReservePorts();
+  if (!ports.ok()) return FailCommand(command, ports.status());
   flags::KeyValues more = {
       {"job_name", flags.job_name},
       {"state_dir", flags.state_dir},
-      {"pod_backend", allocation.has_value() ? "slurm" : "local"},
-      {"port", "0"}};
+      {"pod_backend", launch.on_slurm ? "slurm" : "local"},
+      {"port", launch.relaunch ? absl::StrCat(ports->rpc.port) : "0"}};
+  if (launch.relaunch && flags.http_port == 0) {
+    more.emplace_back("http_port", absl::StrCat(ports->http.port));
+  }
+  if (launch.relaunch && !set.IsSet("master_timeout")) {
+    more.emplace_back("master_timeout", kMasterTimeout);
+  }
   if (flags.detach) more.emplace_back("progress", "none");
   const absl::StatusOr<std::string> argument =
       flags::PackedMasterArgument(set, more);
   if (!argument.ok()) return FailCommand(command, argument.status());
-  LaunchOptions launch;
   launch.program = master_program;
   launch.args = {*argument};
   launch.environment = flags::Environment();
   launch.detach = flags.detach;
-  launch.on_slurm = allocation.has_value();
   const int exit_code = LaunchMaster(launch, dir, *lock);
   if (exit_code != 0) {
     TellFailure(command, exit_code, dir);

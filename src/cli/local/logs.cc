@@ -82,7 +82,7 @@ absl::Status PrintAll(LogPrinter& printer, const std::string& wanted,
   return absl::OkStatus();
 }
 
-// Waits until the master has ended.
+// Waits until the job has ended.
 absl::Status Follow(const jobdir::JobDir& job, LogPrinter& printer,
                     const std::string& wanted) {
   const Fd changes(inotify_init1(IN_CLOEXEC | IN_NONBLOCK));
@@ -90,11 +90,11 @@ absl::Status Follow(const jobdir::JobDir& job, LogPrinter& printer,
                         IN_MODIFY | IN_CREATE) < 0) {
     return ErrnoToStatus(errno, absl::StrCat("watch ", job.LogsDir()));
   }
-  const Fd master = WatchMaster(job);
+  const Fd end = WatchJobEnd(job);
   while (true) {
     ELASTICDL_RETURN_IF_ERROR(PrintAll(printer, wanted, /*follow=*/true));
-    if (!master.valid()) return absl::OkStatus();
-    pollfd fds[] = {{changes.get(), POLLIN, 0}, {master.get(), POLLIN, 0}};
+    if (!end.valid()) return absl::OkStatus();
+    pollfd fds[] = {{changes.get(), POLLIN, 0}, {end.get(), POLLIN, 0}};
     if (poll(fds, 2, -1) < 0) continue;
     char events[4096];
     while (read(changes.get(), events, sizeof(events)) > 0) {

@@ -241,7 +241,7 @@ const drawJob = (draw, place) => {
   let free = -Infinity;
   for (const mark of store.marks) {
     const text = {scaled: mark.text.replace(/^scaled from (\d+) to (\d+).*/, "$1 → $2"),
-      ps_takeover: "takeover", ps_backup_lost: "no backup", ps_scaling: "moving", ps_scaled: "moved", task_quarantined: "set aside"}[mark.kind] || mark.kind;
+      ps_takeover: "takeover", ps_backup_lost: "no backup", ps_scaling: "moving", ps_scaled: "moved", master_restarted: "master", task_quarantined: "set aside"}[mark.kind] || mark.kind;
     const wide = draw.measureText(text).width + 12, there = place.x(mark.time);
     // Two at the same time stand beside each other; a crowd is left out.
     const x = there < free && free - there < 80 ? free : there;

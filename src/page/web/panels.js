@@ -122,7 +122,8 @@ const eventGroups = {
   "workers": e => /^(pod_|worker_|scaled|ps_)/.test(e.event),
   "worlds": e => /^(world|first_step|caught_up|state_)/.test(e.event),
   "data": e => /^(evaluation|checkpoint|task_)/.test(e.event),
-  "trouble": e => (["worker_lost", "pod_ended"].includes(e.event) && isLoss(e)) || /^(task_quarantined|state_given_up)$/.test(e.event) ||
+  "trouble": e => (["worker_lost", "pod_ended"].includes(e.event) && isLoss(e)) ||
+    ["task_quarantined", "state_given_up", "master_restarted"].includes(e.event) ||
     Boolean(e.error) || (e.event === "job_end" && e.state === "failed"),
 };
 const eventColor = e => ({world: "training", first_step: "training", caught_up: "training", checkpoint: e.error ? "lost" : "checkpoint",
@@ -132,6 +133,7 @@ const eventColor = e => ({world: "training", first_step: "training", caught_up: 
 const eventTexts = {
   job_start: e => "job " + e.job + " begins (" + e.command + ", master's pid " + e.pid + ")",
   job_end: e => e.state + ": " + e.reason + " (step " + e.step + ", exit code " + e.exit_code + ")",
+  master_restarted: e => "the master was killed (signal " + e.signal + ") and started again (" + plural(e.restarts, "time") + " so far)",
   pod_created: e => e.pod + ": " + e.reason + (e.replaces >= 0 && e.type === "worker" ? ", in place of worker " + e.replaces : ""),
   pod_started: e => e.pod + (e.pid ? " runs with pid " + e.pid : " runs"),
   pod_ended: e => e.pod + ": " + e.reason,

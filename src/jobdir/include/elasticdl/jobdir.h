@@ -7,7 +7,8 @@
 //     token                     0600, 64 hexadecimal digits
 //     address                   host:port of the master's gRPC service
 //     http_address              host:port of the status page
-//     pids/<pod>                one number each
+//     pids/<pod>                one number each; master, and client if there is
+//                               one that starts a killed master again
 //     logs/<pod>.log            master.log is the master's
 //     events.jsonl
 //     journal                   of a job whose master may be restarted
@@ -88,6 +89,11 @@ class JobDir {
 // The environment variable by which the client hands the job's lock (an open
 // descriptor) to the master, which calls JobLock::Adopt.
 inline constexpr char kLockFdVariable[] = "ELASTICDL_LOCK_FD";
+// By these it lets the master's pods outlive the master: the descriptor of
+// process::TellEnded; and, if it has started the master again, how often and
+// which signal killed the last one, with a blank between them.
+inline constexpr char kEndedFdVariable[] = "ELASTICDL_ENDED_FD";
+inline constexpr char kRestartVariable[] = "ELASTICDL_MASTER_RESTART";
 
 // Holds a job's lock: one running job per name. Move-only. The lock belongs to
 // the open file, so a child that inherits the descriptor keeps it; it ends when

@@ -45,6 +45,19 @@ struct SlurmOptions {
   std::string host = "127.0.0.1";
 };
 
+// The process that has started the master starts it again when it is killed
+// (docs/design/0015-local-master-restart.md).
+struct ParentOptions {
+  // Local pods become children of that process and outlive the master.
+  int pid = 0;
+  // Where it is told that it may wait for one of them.
+  int ended_fd = -1;
+  // How often it has started the master again, and the signal that killed the
+  // last one.
+  int64_t restarts = 0;
+  int signal = 0;
+};
+
 struct MasterOptions {
   // What workers are told. job_type, data paths and strategy are set.
   v1::JobSpec job;
@@ -74,6 +87,8 @@ struct MasterOptions {
   std::optional<ClusterOptions> cluster;
   // They are steps of an allocation; not together with `cluster`.
   std::optional<SlurmOptions> slurm;
+  // Of a local job whose pods outlive this process.
+  std::optional<ParentOptions> parent;
   // A master that is started again in the same folder goes on with the job.
   bool keep_journal = false;
   int64_t num_workers = 1;

@@ -22,7 +22,7 @@ namespace elasticdl::process {
 // The processes become children of the caller, not of the server: they can be
 // waited for, they get SIGKILL when the caller's main thread ends, and they do
 // not depend on the server. For this the caller becomes a "child subreaper"
-// (prctl(2)).
+// (prctl(2)). With Options::parent they become children of one above instead.
 class ForkServer {
  public:
   struct Answer {
@@ -32,9 +32,11 @@ class ForkServer {
   };
 
   // Starts `program`, which calls ServeForks when --fork_server_fd=N is its
-  // first argument. Does not wait until it is ready.
+  // first argument. Does not wait until it is ready. `parent`: that of all
+  // options it will be asked for.
   static absl::StatusOr<std::unique_ptr<ForkServer>> Start(
-      const std::string& program, const std::vector<std::string>& environment);
+      const std::string& program, const std::vector<std::string>& environment,
+      pid_t parent = 0);
 
   // Kills the server and waits for its end; its processes go on.
   ~ForkServer();

@@ -33,6 +33,10 @@ struct Options {
   std::vector<int> keep_fds;
   // SIGKILL it when the thread that started it ends.
   bool die_with_parent = true;
+  // 0: it becomes a child of this process. Else of the nearest child subreaper
+  // above (prctl(2)), which has this number: it dies with that one, and only
+  // that one can wait for it.
+  pid_t parent = 0;
 };
 
 struct Process {
