@@ -60,8 +60,10 @@ std::string JobFlags::ModelFile() const {
 }
 
 std::string DefaultJobName(const std::string& model_def, absl::Time now) {
-  return DefaultJobName(
-      model_def, absl::FormatTime("%m%d-%H%M%S", now, absl::LocalTimeZone()));
+  // Hundredths of a second, because a script may start several in a second.
+  const std::string time =
+      absl::FormatTime("%m%d-%H%M%E2S", now, absl::LocalTimeZone());
+  return DefaultJobName(model_def, absl::StrReplaceAll(time, {{".", "-"}}));
 }
 
 std::string DefaultJobName(const std::string& model_def,

@@ -642,12 +642,13 @@ TEST(ModelParamsTest, KeysThatTheModelDoesNotMentionAreHinted) {
 
 TEST(ValidateTest, DefaultJobName) {
   const absl::Time now = absl::FromCivil(absl::CivilSecond(2026, 7, 5, 1, 2, 3),
-                                         absl::LocalTimeZone());
+                                         absl::LocalTimeZone()) +
+                         absl::Milliseconds(400);
   EXPECT_EQ(DefaultJobName("mnist.mnist_functional_api.custom_model", now),
-            "mnist-functional-api-0705-010203");
-  EXPECT_EQ(DefaultJobName("models/Net_2.pt", now), "net-2-0705-010203");
-  EXPECT_EQ(DefaultJobName("net.pt", now), "net-0705-010203");
-  EXPECT_EQ(DefaultJobName("", now), "job-0705-010203");
+            "mnist-functional-api-0705-010203-40");
+  EXPECT_EQ(DefaultJobName("models/Net_2.pt", now), "net-2-0705-010203-40");
+  EXPECT_EQ(DefaultJobName("net.pt", now), "net-0705-010203-40");
+  EXPECT_EQ(DefaultJobName("", now), "job-0705-010203-40");
   EXPECT_LE(DefaultJobName(std::string(80, 'a') + ".f", now).size(), 46u);
 }
 

@@ -243,7 +243,7 @@ absl::Status ValidateJobFlags(JobCommand command, JobFlags* flags,
 // ask for, so a misspelt one would go unnoticed. None when there is no file.
 void HintModelParams(const JobFlags& flags, FlagSet* set);
 
-// `mnist-functional-api-0725-014259` from a --model_def and the time.
+// `mnist-functional-api-0725-014259-07` from a --model_def and the time.
 std::string DefaultJobName(const std::string& model_def, absl::Time now);
 // The same with another end, such as the number of a Slurm job.
 std::string DefaultJobName(const std::string& model_def,
