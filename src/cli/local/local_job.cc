@@ -1,5 +1,7 @@
 // Starts a job on this machine and prints how it ended.
+#include <algorithm>
 #include <cstdio>
+#include <thread>
 #include <utility>
 
 #include "absl/strings/match.h"
@@ -102,6 +104,19 @@ absl::StatusOr<MasterPorts> ReservePorts() {
   return ports;
 }
 
+// Each of them needs seconds of a core to start, all at once.
+void WarnOfManyWorkers(const std::string& command, int64_t workers) {
+  constexpr int64_t kPerCore = 16;
+  const int64_t cores = std::max(1u, std::thread::hardware_concurrency());
+  if (workers <= kPerCore * cores) return;
+  std::fprintf(stderr,
+               "elasticdl %s: %s workers share %s of this machine: they start "
+               "slowly, and may time out before they are ready\n",
+               command.c_str(), absl::StrCat(workers).c_str(),
+               cores == 1 ? "the one core"
+                          : absl::StrCat("the ", cores, " cores").c_str());
+}
+
 }  // namespace
 
 int RunLocalJob(const std::string& command, const flags::JobFlags& flags,
@@ -122,6 +137,7 @@ int RunLocalJob(const std::string& command, const flags::JobFlags& flags,
   if (!lock.ok()) return FailCommand(command, lock.status());
   LaunchOptions launch;
   launch.on_slurm = allocation.has_value();
+  if (!launch.on_slurm) WarnOfManyWorkers(command, flags.num_workers);
   launch.relaunch = !flags.detach && !launch.on_slurm &&
                     !flags.RunsJobCommand() &&
                     (flags.master_timeout > 0 || !set.IsSet("master_timeout"));
