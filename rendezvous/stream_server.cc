@@ -194,7 +194,8 @@ class StreamServerImpl : public StreamServer,
     builder.SetMaxReceiveMessageSize(kMaxMessageBytes);
     builder.SetMaxSendMessageSize(kMaxMessageBytes);
     // Two masters on one port would split the workers between them.
-    builder.AddChannelArgument(GRPC_ARG_ALLOW_REUSEPORT, 0);
+    builder.AddChannelArgument(GRPC_ARG_ALLOW_REUSEPORT,
+                               options.reserved_port ? 1 : 0);
     builder.AddChannelArgument(GRPC_ARG_KEEPALIVE_TIME_MS, keepalive);
     builder.AddChannelArgument(GRPC_ARG_KEEPALIVE_TIMEOUT_MS,
                                ToMilliseconds(options.keepalive_timeout));

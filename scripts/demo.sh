@@ -76,7 +76,7 @@ last_accuracy() {
 }
 # Each record of both epochs must be in the model exactly once.
 exact=0
-ledger=$("$bin/elasticdl" audit --records=60000 "$out/ledger.jsonl") || exact=$?
+ledger=$("$bin/elasticdl" audit --epochs=2 --records=60000 "$out/ledger.jsonl") || exact=$?
 trained=$(last_accuracy "$out/events.jsonl")
 evaluated=$(last_accuracy "$out/evaluate.jsonl")
 echo

@@ -66,6 +66,12 @@ int RunAudit(const std::vector<std::string>& args) {
                       "The records of one epoch: each epoch of the file must "
                       "have all of them; 0: as many as there are.")
               .Min(0));
+  int64_t epochs = 0;
+  set.Add("epochs", &epochs,
+          flags::Info(kAuditGroup,
+                      "How many epochs there must be; 0: as many as there "
+                      "are.")
+              .Min(0));
   if (const int code = set.ParseOrExitCode(args); code >= 0) return code;
   LedgerAudit audit;
   if (const absl::Status read = ReadAll(files, audit); !read.ok()) {
@@ -74,7 +80,16 @@ int RunAudit(const std::vector<std::string>& args) {
     return 2;
   }
   const AuditResult result = audit.Check();
-  const int64_t wrong = PrintEpochs(result, records);
+  int64_t wrong = PrintEpochs(result, records);
+  const auto found = static_cast<int64_t>(result.epochs.size());
+  if (found == 0 || (epochs > 0 && found != epochs)) {
+    std::printf("%s\n",
+                absl::StrCat(found, " epochs",
+                             epochs > 0 ? absl::StrCat(" instead of ", epochs)
+                                        : ": the file is empty")
+                    .c_str());
+    ++wrong;
+  }
   for (const std::string& place : result.places) {
     std::printf("twice: %s\n", place.c_str());
   }

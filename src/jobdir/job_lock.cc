@@ -28,8 +28,8 @@ absl::Status MoveIfThere(const std::string& from, const std::string& to) {
 
 // What the run before left: logs and events are kept once, the rest goes.
 absl::Status RotateOldRun(const JobDir& dir) {
-  for (const char* stale :
-       {"address", "http_address", "pids", "token", "journal", "owner", "ps"}) {
+  for (const char* stale : {"address", "http_address", "pids", "token",
+                            "journal", "owner", "ps", "stopping"}) {
     ELASTICDL_RETURN_IF_ERROR(RemoveTree(JoinPath(dir.path(), stale)));
   }
   if (!FileExists(dir.LogsDir()) && !FileExists(dir.EventsFile())) {

@@ -118,6 +118,15 @@ void JobDir::RemovePid(const std::string& pod) const {
   unlink(JoinPath(JoinPath(path_, "pids"), pod).c_str());
 }
 
+void JobDir::MarkStopping() const {
+  // Without it, the job is only started again.
+  WriteFileAtomic(JoinPath(path_, "stopping"), "").IgnoreError();
+}
+
+bool JobDir::IsStopping() const {
+  return FileExists(JoinPath(path_, "stopping"));
+}
+
 std::map<std::string, pid_t> JobDir::ReadPids() const {
   std::map<std::string, pid_t> pids;
   const std::string folder = JoinPath(path_, "pids");

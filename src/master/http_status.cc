@@ -141,10 +141,14 @@ class HttpStatus::Server {
       return new httplib::ThreadPool(kThreads);
     };
     // The default would let a second master share the port.
-    http_.set_socket_options([](socket_t socket) {
-      const int yes = 1;
-      setsockopt(socket, SOL_SOCKET, SO_REUSEADDR, &yes, sizeof(yes));
-    });
+    http_.set_socket_options(
+        [reserved = options_.reserved_port](socket_t socket) {
+          const int yes = 1;
+          setsockopt(socket, SOL_SOCKET, SO_REUSEADDR, &yes, sizeof(yes));
+          if (reserved) {
+            setsockopt(socket, SOL_SOCKET, SO_REUSEPORT, &yes, sizeof(yes));
+          }
+        });
     // Idle connections hold a thread and delay Stop.
     http_.set_keep_alive_max_count(1);
     http_.set_keep_alive_timeout(1);

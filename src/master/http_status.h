@@ -55,6 +55,8 @@ class HttpStatus {
     int port = 0;
     // Must not be empty.
     std::string token;
+    // Another socket of this user reserves the port (SO_REUSEPORT).
+    bool reserved_port = false;
   };
   // Called on a thread of the server; must be thread-safe and quick.
   struct Commands {

@@ -121,6 +121,7 @@ absl::StatusOr<std::unique_ptr<JobReporter>> JobReporter::Create(
   HttpStatus::Options http;
   http.token = options.token;
   http.port = options.http_port;
+  http.reserved_port = options.parent.has_value();
   // In a cluster the page is reached through the API server.
   if (options.cluster.has_value()) http.host = "0.0.0.0";
   HttpStatus::Commands http_commands;

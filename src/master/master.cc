@@ -183,6 +183,7 @@ bool MasterImpl::Over(absl::Time now) {
 void MasterImpl::OnStop(absl::Time now, const std::string& reason) {
   reporter_->OnMessage(absl::StrCat("stopping (", reason, ")"));
   reporter_->Stopping();
+  jobdir_.MarkStopping();
   controller_->StopJob(now, reason);
   // The second time, nobody is asked any more.
   if (++stops_ > 1) give_up_ = now;

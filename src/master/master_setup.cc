@@ -158,6 +158,7 @@ absl::Status MasterImpl::Listen() {
   options.address = absl::StrCat(host, ":", options_.port);
   options.token = options_.token;
   options.keepalive_timeout = options_.worker_timeout;
+  options.reserved_port = options_.parent.has_value();
   ELASTICDL_ASSIGN_OR_RETURN(server_,
                              rendezvous::StreamServer::Start(options, *this));
   const std::string address = absl::StrCat("localhost:", server_->port());
@@ -207,8 +208,9 @@ absl::Status MasterImpl::SetUpPods() {
   }
   ELASTICDL_ASSIGN_OR_RETURN(auto started,
                              LocalPodBackend::Start(backend, sink));
-  if (options_.parent.has_value()) AdoptProcesses(*started);
+  LocalPodBackend& local = *started;
   backend_ = std::move(started);
+  if (options_.parent.has_value()) AdoptProcesses(local);
   return absl::OkStatus();
 }
 

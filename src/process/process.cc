@@ -34,6 +34,7 @@ struct ChildPlan {
   // Whose child it must be; 0: it may outlive its parent.
   pid_t parent;
   const std::vector<int>* keep_fds;
+  const std::vector<int>* blocked_signals;
 };
 
 [[noreturn]] void FailChild(int error_pipe) {
@@ -43,15 +44,16 @@ struct ChildPlan {
   _exit(127);
 }
 
-void ResetSignals() {
+void ResetSignals(const std::vector<int>& blocked) {
   struct sigaction action = {};
   action.sa_handler = SIG_DFL;
   for (int signal = 1; signal < NSIG; ++signal) {
     sigaction(signal, &action, nullptr);
   }
-  sigset_t none;
-  sigemptyset(&none);
-  sigprocmask(SIG_SETMASK, &none, nullptr);
+  sigset_t mask;
+  sigemptyset(&mask);
+  for (const int signal : blocked) sigaddset(&mask, signal);
+  sigprocmask(SIG_SETMASK, &mask, nullptr);
 }
 
 [[noreturn]] void RunChild(const ChildPlan& plan) {
@@ -61,7 +63,7 @@ void ResetSignals() {
     if (getppid() != plan.parent) _exit(127);
   }
   setsid();
-  ResetSignals();
+  ResetSignals(*plan.blocked_signals);
   if (dup2(plan.input, 0) < 0 || dup2(plan.output, 1) < 0 ||
       dup2(plan.error, 2) < 0) {
     FailChild(plan.error_pipe);
@@ -164,6 +166,10 @@ void ForkChild(const int (&number)[2], const int (&go)[2]) {
     _exit(0);
   }
   close(go[1]);
+  // The other end is open only in the process between: if it is killed before
+  // it has told the number, nobody waits for it.
+  close(number[0]);
+  close(number[1]);
   int word = 0;
   // Nothing comes when the process that wanted a child has died.
   if (!ReadNumber(go[0], &word)) _exit(127);
@@ -255,6 +261,7 @@ absl::StatusOr<Process> Start(const Options& options) {
   const pid_t parent = options.parent != 0 ? options.parent : getpid();
   plan.parent = options.die_with_parent ? parent : 0;
   plan.keep_fds = &options.keep_fds;
+  plan.blocked_signals = &options.blocked_signals;
   const pid_t pid = options.parent != 0 ? ForkForSubreaper() : fork();
   if (pid < 0) return ErrnoToStatus(errno, absl::StrCat("fork for ", path));
   if (pid == 0) RunChild(plan);

@@ -271,6 +271,13 @@ TEST(CommandTest, AuditSaysWhetherEachRecordIsThereOnce) {
   outcome = Elasticdl({"audit", file, "--records=100"});
   EXPECT_EQ(outcome.exit_code, 1);
   EXPECT_THAT(outcome.out, HasSubstr("64 records, each once, 36 are missing"));
+  outcome = Elasticdl({"audit", file, "--epochs=2"});
+  EXPECT_EQ(outcome.exit_code, 1);
+  EXPECT_THAT(outcome.out, HasSubstr("1 epochs instead of 2"));
+  EXPECT_EQ(Elasticdl({"audit", file, "--epochs=1"}).exit_code, 0);
+  outcome = Elasticdl({"audit", "/dev/null"});
+  EXPECT_EQ(outcome.exit_code, 1);
+  EXPECT_THAT(outcome.out, HasSubstr("the file is empty"));
   outcome = Elasticdl({"audit", file, file});
   EXPECT_EQ(outcome.exit_code, 1);
   EXPECT_THAT(outcome.out, HasSubstr("64 records committed, 64 twice"));

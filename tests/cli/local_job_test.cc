@@ -181,8 +181,14 @@ TEST_F(LocalJobTest, FirstInterruptAsksSecondKills) {
 }
 
 TEST_F(LocalJobTest, InterruptReachesTheMasterAsTerm) {
-  Fork(absl::StrCat("trap 'exit 7' TERM; echo $$ > ", ready_, "; cat ", never_,
-                    " & wait"));
+  // A master begins with its signals blocked, which a shell cannot change.
+  Fork(
+      absl::StrCat("exec perl -MPOSIX -e '$SIG{TERM} = sub { exit 7 }; "
+                   "sigprocmask(SIG_SETMASK, POSIX::SigSet->new); "
+                   "open(F, \">\", \"",
+                   ready_,
+                   "\"); print F \"$$\\n\"; close F; POSIX::pause() while "
+                   "1'"));
   kill(client_, SIGINT);
   EXPECT_EQ(WaitClient(), 7);
 }
@@ -235,9 +241,12 @@ TEST_F(LocalJobTest, MasterThatEndsByItselfIsNotStartedAgain) {
 }
 
 // A socket that listens on the port of the loopback; empty if that is refused.
-Fd ListenOn(int port, int reuse) {
+Fd ListenOn(int port, const std::vector<int>& options) {
   Fd listener(socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0));
-  setsockopt(listener.get(), SOL_SOCKET, SO_REUSEADDR, &reuse, sizeof(reuse));
+  const int yes = 1;
+  for (const int option : options) {
+    setsockopt(listener.get(), SOL_SOCKET, option, &yes, sizeof(yes));
+  }
   sockaddr_in address = {};
   address.sin_family = AF_INET;
   address.sin_addr.s_addr = htonl(INADDR_LOOPBACK);
@@ -248,15 +257,33 @@ Fd ListenOn(int port, int reuse) {
   return done ? std::move(listener) : Fd();
 }
 
-// One after the other can listen on it, nobody else can take it.
+// As another user; whether it could listen.
+bool NobodyListensOn(int port) {
+  const pid_t child = fork();
+  if (child == 0) {
+    if (setuid(65534) != 0) _exit(2);
+    _exit(ListenOn(port, {SO_REUSEADDR, SO_REUSEPORT}).valid() ? 1 : 0);
+  }
+  int status = 0;
+  EXPECT_EQ(waitpid(child, &status, 0), child);
+  EXPECT_NE(WEXITSTATUS(status), 2);
+  return WEXITSTATUS(status) == 1;
+}
+
+// One master after the other can listen on it, nobody by chance, and no other
+// user.
 TEST(ReservePortTest, IsForWhoAsksForIt) {
   const auto reserved = ReservePort();
   ASSERT_TRUE(reserved.ok());
   for (int i = 0; i < 3; ++i) {
-    EXPECT_FALSE(ListenOn(reserved->port, 0).valid());
-    const Fd master = ListenOn(reserved->port, 1);
+    EXPECT_FALSE(ListenOn(reserved->port, {}).valid());
+    EXPECT_FALSE(ListenOn(reserved->port, {SO_REUSEADDR}).valid());
+    if (geteuid() == 0) {
+      EXPECT_FALSE(NobodyListensOn(reserved->port));
+    }
+    const Fd master = ListenOn(reserved->port, {SO_REUSEADDR, SO_REUSEPORT});
     EXPECT_TRUE(master.valid());
-    EXPECT_FALSE(ListenOn(reserved->port, 1).valid());
+    EXPECT_FALSE(ListenOn(reserved->port, {SO_REUSEADDR}).valid());
   }
 }
 

@@ -33,6 +33,18 @@ TEST(RelaunchRuleTest, OldOnesDoNotCount) {
   EXPECT_EQ(rule.restarts(), 100);
 }
 
+TEST(RelaunchRuleTest, NotForEver) {
+  RelaunchRule::Options options;
+  options.most_in_all = 7;
+  RelaunchRule rule(options);
+  absl::Time now = kStart;
+  for (int i = 0; i < 7; ++i) {
+    EXPECT_TRUE(rule.OnKilled(now).has_value());
+    now += absl::Hours(1);
+  }
+  EXPECT_FALSE(rule.OnKilled(now).has_value());
+}
+
 // Never more than `most` in any window, and never refused with fewer.
 TEST(RelaunchRuleTest, RandomTimes) {
   const uint64_t seed = std::random_device()();
@@ -41,6 +53,7 @@ TEST(RelaunchRuleTest, RandomTimes) {
   RelaunchRule::Options options;
   options.most = 3;
   options.window = absl::Seconds(60);
+  options.most_in_all = 1'000'000;
   RelaunchRule rule(options);
   std::vector<absl::Time> started;
   absl::Time now = kStart;

@@ -250,6 +250,40 @@ TEST_F(LocalMasterTest, StopFollowsTheJobNotTheMaster) {
   EXPECT_EQ(job->End().at("state"), "stopped");
 }
 
+// Ctrl-C while no master runs: the next one ends the job in order.
+TEST_F(LocalMasterTest, InterruptedWithoutAMaster) {
+  const std::string checkpoints = Path("checkpoints");
+  const auto job = StartJob(2, {"--num_epochs=0", "--checkpoint_steps=100000",
+                                "--checkpoint_dir=" + checkpoints});
+  ASSERT_TRUE(WaitForFirstStep(*job, 2));
+  KillMaster(*job);
+  ASSERT_TRUE(WaitForNextWorld(*job)) << job->Output();
+  const pid_t master = MasterOf(*job);
+  ASSERT_EQ(kill(master, SIGKILL), 0);
+  ASSERT_TRUE(WaitForEnd(master));
+  // The next one is started a second later.
+  job->process().Signal(SIGINT);
+  EXPECT_EQ(job->Wait(), 1) << job->Output();
+  EXPECT_EQ(job->End().at("state"), "stopped");
+  EXPECT_THAT(Versions(checkpoints), SizeIs(1));
+}
+
+// A job that somebody has stopped does not begin again.
+TEST_F(LocalMasterTest, KilledWhileTheJobStops) {
+  const auto job = StartJob(2, {"--num_epochs=0", "--checkpoint_steps=100000",
+                                "--checkpoint_dir=" + Path("checkpoints"),
+                                "--failpoints=checkpoint.write=stop@1x1"});
+  ASSERT_TRUE(WaitForFirstStep(*job, 2));
+  const auto stop =
+      Run("stop", {Program("elasticdl"), "stop", "--job_name=chaos"});
+  ASSERT_GE(WaitUntilOneStops(*job), 0);
+  ASSERT_EQ(kill(MasterOf(*job), SIGKILL), 0);
+  EXPECT_EQ(job->Wait(), 128 + SIGKILL) << job->Output();
+  EXPECT_THAT(job->Events("master_restarted"), IsEmpty());
+  for (const pid_t pid : Pods(*job)) EXPECT_TRUE(WaitForEnd(pid));
+  stop->Wait();
+}
+
 // A worker that is stopped meanwhile is given up by the next master, and its
 // process ended, although that master has not started it.
 TEST_F(LocalMasterTest, AnAdoptedWorkerThatHangsIsReplaced) {

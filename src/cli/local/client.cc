@@ -77,7 +77,9 @@ absl::StatusOr<std::string> Request(const jobdir::JobDir& dir, bool post,
   const char* const method = post ? "POST" : "GET";
   absl::StatusOr<HttpReply> reply =
       SendHttp(*address, method, path, token, absl::Seconds(5));
-  while (!reply.ok() && next.Wait()) {
+  // A command that was sent may have been obeyed, and a second `stop` kills.
+  while (!reply.ok() && (!post || absl::IsUnavailable(reply.status())) &&
+         next.Wait()) {
     address = dir.ReadHttpAddress();
     ELASTICDL_RETURN_IF_ERROR(address.status());
     reply = SendHttp(*address, method, path, token, absl::Seconds(5));

@@ -38,7 +38,11 @@ class EndSignals {
   EndSignals() {
     sigset_t mask;
     sigemptyset(&mask);
-    for (const int signal : {SIGINT, SIGTERM, SIGHUP}) sigaddset(&mask, signal);
+    for (const int signal : {SIGINT, SIGTERM}) sigaddset(&mask, signal);
+    // nohup has it ignored; a blocked signal would come all the same.
+    struct sigaction hang_up = {};
+    sigaction(SIGHUP, nullptr, &hang_up);
+    if (hang_up.sa_handler != SIG_IGN) sigaddset(&mask, SIGHUP);
     pthread_sigmask(SIG_BLOCK, &mask, &before_);
     fd_.Reset(signalfd(-1, &mask, SFD_CLOEXEC | SFD_NONBLOCK));
   }
@@ -58,60 +62,65 @@ class EndSignals {
   Fd fd_;
 };
 
-// Orphans of the master become children of this process, so that they can be
-// found and killed.
-class Subreaper {
- public:
-  Subreaper() { prctl(PR_SET_CHILD_SUBREAPER, 1); }
-  ~Subreaper() { prctl(PR_SET_CHILD_SUBREAPER, 0); }
-
-  // Kills and reaps all children, and their children as they are inherited.
-  void KillAll() {
-    while (true) {
-      for (const pid_t child : Children()) kill(child, SIGKILL);
-      if (waitpid(-1, nullptr, 0) < 0 && errno != EINTR) return;
-    }
-  }
-
-  // The same without the children in `spared`.
-  void KillOthers(const std::set<pid_t>& spared) {
-    while (true) {
-      bool found = false;
-      for (const pid_t child : Children()) {
-        if (spared.count(child) > 0) continue;
-        found = true;
-        kill(child, SIGKILL);
-        while (waitpid(child, nullptr, 0) < 0 && errno == EINTR) {
-        }
-      }
-      if (!found) return;
-    }
-  }
-
- private:
-  static std::vector<pid_t> Children() {
-    std::vector<pid_t> children;
-    const auto text =
-        ReadFile(absl::StrCat("/proc/self/task/", getpid(), "/children"));
-    if (!text.ok()) return children;
-    for (absl::string_view word : absl::StrSplit(*text, ' ')) {
-      pid_t child = 0;
-      if (absl::SimpleAtoi(word, &child)) children.push_back(child);
-    }
-    return children;
-  }
-};
-
-int ExitCode(int status) {
-  return WIFEXITED(status) ? WEXITSTATUS(status) : 128 + WTERMSIG(status);
-}
-
 int WaitStatus(pid_t pid) {
   int status = 0;
   while (waitpid(pid, &status, 0) < 0) {
     if (errno != EINTR) return W_EXITCODE(1, 0);
   }
   return status;
+}
+
+// Orphans of the master become children of this process, so that they can be
+// found and killed.
+class Subreaper {
+ public:
+  Subreaper()
+      : works_(prctl(PR_SET_CHILD_SUBREAPER, 1) == 0), strangers_(Children()) {}
+  ~Subreaper() { prctl(PR_SET_CHILD_SUBREAPER, 0); }
+
+  bool works() const { return works_; }
+
+  // Kills and reaps all children, and their children as they are inherited,
+  // except those in `spared` and what these have started. A shell may have
+  // given this process children of its own (`elasticdl train > >(tee log)`).
+  void Kill(const std::set<pid_t>& spared) {
+    while (true) {
+      std::vector<pid_t> killed;
+      for (const pid_t child : Children()) {
+        if (strangers_.count(child) > 0 || spared.count(child) > 0 ||
+            spared.count(getsid(child)) > 0) {
+          continue;
+        }
+        if (kill(child, SIGKILL) == 0) {
+          killed.push_back(child);
+        } else {
+          strangers_.insert(child);
+        }
+      }
+      if (killed.empty()) return;
+      for (const pid_t child : killed) WaitStatus(child);
+    }
+  }
+
+ private:
+  static std::set<pid_t> Children() {
+    std::set<pid_t> children;
+    const auto text =
+        ReadFile(absl::StrCat("/proc/self/task/", getpid(), "/children"));
+    if (!text.ok()) return children;
+    for (absl::string_view word : absl::StrSplit(*text, ' ')) {
+      pid_t child = 0;
+      if (absl::SimpleAtoi(word, &child)) children.insert(child);
+    }
+    return children;
+  }
+
+  const bool works_;
+  std::set<pid_t> strangers_;
+};
+
+int ExitCode(int status) {
+  return WIFEXITED(status) ? WEXITSTATUS(status) : 128 + WTERMSIG(status);
 }
 
 int Reap(pid_t pid) { return ExitCode(WaitStatus(pid)); }
@@ -180,7 +189,7 @@ class AttachedMaster {
 };
 
 int AttachedMaster::Run() {
-  if (options_.relaunch) {
+  if (options_.relaunch && subreaper_.works()) {
     auto reaper = process::ParentReaper::Create();
     if (!reaper.ok()) return CannotStart(reaper.status());
     reaper_ = *std::move(reaper);
@@ -196,7 +205,7 @@ int AttachedMaster::Run() {
     exit_code = ExitCode(*status);
     if (!WIFSIGNALED(*status) || !Prepare(WTERMSIG(*status))) break;
   }
-  subreaper_.KillAll();
+  subreaper_.Kill({});
   return exit_code;
 }
 
@@ -248,7 +257,7 @@ void AttachedMaster::PassOn(int signal, pid_t master) {
 }
 
 bool AttachedMaster::Prepare(int signal) {
-  if (!reaper_.has_value() || asked_) return false;
+  if (!reaper_.has_value() || asked_ || dir_.IsStopping()) return false;
   const auto delay = rule_.OnKilled(Clock::Real().Now());
   if (!delay.has_value()) {
     std::fprintf(stderr,
@@ -265,8 +274,10 @@ bool AttachedMaster::Prepare(int signal) {
   // What it had seen the end of, and what it has not written down.
   reaper_->Reap();
   std::set<pid_t> pods;
-  for (const auto& [name, pid] : dir_.ReadPids()) pods.insert(pid);
-  subreaper_.KillOthers(pods);
+  for (const auto& [name, pid] : dir_.ReadPids()) {
+    if (name != "client" && name != "master") pods.insert(pid);
+  }
+  subreaper_.Kill(pods);
   // A signal is passed on to the next master, which can end the job in order.
   pollfd fd = {signals_.fd(), POLLIN, 0};
   poll(&fd, 1, static_cast<int>(absl::ToInt64Milliseconds(*delay)));
@@ -279,9 +290,10 @@ absl::StatusOr<ReservedPort> ReservePort() {
   ReservedPort reserved;
   reserved.socket.Reset(socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0));
   if (!reserved.socket.valid()) return ErrnoToStatus(errno, "socket");
-  // The one that listens on the port has this option too.
+  // The one that listens on the port has this option too, and is a process of
+  // the same user: nobody else can take the port while there is no master.
   const int yes = 1;
-  setsockopt(reserved.socket.get(), SOL_SOCKET, SO_REUSEADDR, &yes,
+  setsockopt(reserved.socket.get(), SOL_SOCKET, SO_REUSEPORT, &yes,
              sizeof(yes));
   sockaddr_in address = {};
   address.sin_family = AF_INET;
@@ -298,6 +310,9 @@ absl::StatusOr<ReservedPort> ReservePort() {
 
 int LaunchMaster(const LaunchOptions& options, const jobdir::JobDir& dir,
                  const jobdir::JobLock& lock) {
+  // What ends must be waited for, whoever has started this program.
+  signal(SIGCHLD, SIG_DFL);
+  signal(SIGPIPE, SIG_IGN);
   process::Options start;
   start.argv = {options.program};
   start.argv.insert(start.argv.end(), options.args.begin(), options.args.end());
@@ -306,6 +321,7 @@ int LaunchMaster(const LaunchOptions& options, const jobdir::JobDir& dir,
       absl::StrCat(jobdir::kLockFdVariable, "=", lock.fd()));
   start.log_file = dir.LogFile("master");
   start.keep_fds = {lock.fd()};
+  start.blocked_signals = {SIGINT, SIGTERM};
   start.die_with_parent = !options.detach;
   std::fflush(stdout);
   if (!options.detach) {

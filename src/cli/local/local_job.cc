@@ -141,8 +141,8 @@ int RunLocalJob(const std::string& command, const flags::JobFlags& flags,
   launch.relaunch = !flags.detach && !launch.on_slurm &&
                     !flags.RunsJobCommand() &&
                     (flags.master_timeout > 0 || !set.IsSet("master_timeout"));
-  // Not used without relaunching: nobody comes back then.
-  const absl::StatusOr<MasterPorts> ports = ReservePorts();
+  absl::StatusOr<MasterPorts> ports = MasterPorts();
+  if (launch.relaunch) ports = ReservePorts();
   if (!ports.ok()) return FailCommand(command, ports.status());
   flags::KeyValues more = {
       {"job_name", flags.job_name},

@@ -18,6 +18,8 @@ class RelaunchRule {
     // So often within `window`.
     size_t most = 5;
     absl::Duration window = absl::Minutes(5);
+    // And so often in all: one that cannot live may die slowly.
+    int64_t most_in_all = 100;
     // The first is started at once, the second after this time, each further
     // one after twice the time.
     absl::Duration delay = absl::Seconds(1);

@@ -43,6 +43,8 @@ class StreamServer {
     // How often a silent peer is pinged, and how long to wait for its answer.
     absl::Duration keepalive = absl::Seconds(1);
     absl::Duration keepalive_timeout = absl::Seconds(2);
+    // Another socket of this user reserves the port (SO_REUSEPORT).
+    bool reserved_port = false;
   };
 
   // `sink` must outlive the server.

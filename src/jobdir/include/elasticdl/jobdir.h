@@ -75,6 +75,10 @@ class JobDir {
 
   absl::Status WritePid(const std::string& pod, pid_t pid) const;
   void RemovePid(const std::string& pod) const;
+  // Somebody has asked the master to end the job: if it is killed now, nobody
+  // starts it again.
+  void MarkStopping() const;
+  bool IsStopping() const;
   std::map<std::string, pid_t> ReadPids() const;
 
   // Does a process hold the job's lock? Looks without touching the lock.

@@ -31,6 +31,9 @@ struct Options {
   std::string folder;
   // Descriptors above 2 that the child gets under the same number.
   std::vector<int> keep_fds;
+  // Signals that are blocked when it begins, so that one which comes before it
+  // is ready waits for it.
+  std::vector<int> blocked_signals;
   // SIGKILL it when the thread that started it ends.
   bool die_with_parent = true;
   // 0: it becomes a child of this process. Else of the nearest child subreaper
