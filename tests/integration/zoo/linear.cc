@@ -25,6 +25,7 @@
 #include <fcntl.h>
 #include <signal.h>
 #include <sys/inotify.h>
+#include <sys/stat.h>
 #include <unistd.h>
 
 #include <cmath>
@@ -174,6 +175,9 @@ struct Await : elasticdl::Callback {
   explicit Await(std::string dir) : dir(std::move(dir)) {}
   void on_evaluation_end(int64_t step,
                          const std::map<std::string, double>&) override {
+    // The saver may not have made it yet, and what is not there cannot be
+    // watched.
+    mkdir(dir.c_str(), 0755);
     const int fd = inotify_init();
     inotify_add_watch(fd, dir.c_str(), IN_CREATE | IN_MOVED_TO);
     const std::string version = dir + "/version-" + std::to_string(step);
