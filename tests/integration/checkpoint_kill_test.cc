@@ -79,7 +79,10 @@ INSTANTIATE_TEST_SUITE_P(
 
 // The worker stops in the middle of the second save; then everything is killed.
 TEST_F(CheckpointKillTest, NewJobResumesWhereTheKilledOneSaved) {
-  const auto job = Train("first", SavingTwice("checkpoint.write=stop@6"));
+  Flags flags = SavingTwice("checkpoint.write=stop@6");
+  // Otherwise the next master would go on with the job.
+  flags.push_back("--master_timeout=0");
+  const auto job = Train("first", flags);
   job->WaitForWorker(0);
   job->WaitForEvent("checkpoint");
   FolderWatch watch(checkpoints());
