@@ -56,8 +56,9 @@ int RunAudit(const std::vector<std::string>& args) {
   flags::FlagSet set(
       "elasticdl audit",
       "Checks from a file of --ledger_audit that each record is in the model "
-      "once. The exit code is 0 if so, else 1. Several files: those of a job "
-      "and of the jobs that continued it, in that order.");
+      "once. The exit code is 0 if so, 1 if not, 2 if a file cannot be read. "
+      "Several files: those of a job and of the jobs that continued it from "
+      "the checkpoint at its end, in that order.");
   std::vector<std::string> files;
   int64_t records = 0;
   set.AddPositional("FILE", &files, 1, "The file.");
