@@ -400,6 +400,8 @@ class JobController {
 
   // Does everything that the new state allows; called after every event.
   void Advance(absl::Time now);
+  // Says that training stops before its data is used up, when that happens.
+  void TellStop();
   bool StopHasDeadline() const;
   absl::Time MembershipTimer() const;
   // The members of the world run no steps until the master sends a message.
@@ -507,6 +509,8 @@ class JobController {
   int64_t restorer_ = -1;
   // The ledger for a rollback without any checkpoint.
   v1::Ledger first_ledger_;
+  // Why training stops early, as it was told.
+  std::string told_stop_;
   std::optional<JobResult> ending_;
   // The job stops when the model is saved.
   struct Stopping {
