@@ -141,6 +141,7 @@ void MasterImpl::OnTimers(absl::Time now) {
   servers_->OnTimer(now);
   // Not after every message: it looks at all workers.
   if (reporter_->due(now)) {
+    trained_ |= controller_->progress().step > first_step_;
     reporter_->Activity(controller_->Activity());
     reporter_->Ledger(controller_->ledger_counts());
     reporter_->Tick(now, controller_->progress(),

@@ -173,6 +173,8 @@ class MasterImpl : public Master,
   // Of a training job on this machine.
   StartWatch start_watch_;
   int64_t first_step_ = 0;
+  // It has trained something; a rollback may have voided that.
+  bool trained_ = false;
   // Why the workers will never be ready.
   std::string cannot_start_;
   int stops_ = 0;

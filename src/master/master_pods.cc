@@ -171,9 +171,10 @@ void MasterImpl::NoteKilled(const PodDecision& ended) {
   const v1::JobType type = options_.job.job_type();
   const bool trains =
       type == v1::TRAINING_ONLY || type == v1::TRAINING_WITH_EVALUATION;
+  trained_ |= controller_->progress().step > first_step_;
   // What fails by itself is limited by --relaunch_on_worker_failure.
-  if (!trains || ended.type != PodType::kWorker || ended.asked ||
-      ended.process_failure || controller_->progress().step > first_step_ ||
+  if (!trains || trained_ || ended.type != PodType::kWorker || ended.asked ||
+      ended.process_failure ||
       !start_watch_.OnWorkerKilled(Clock::Real().Now(), num_workers_)) {
     return;
   }
