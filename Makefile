@@ -83,13 +83,13 @@ asan: deps-dev
 	@ctest --test-dir build-asan -j $(JOBS) --output-on-failure \
 	  --no-tests=error -L 'unit|contract'
 
-# A shorter part of it: code that workers and master share memory, sockets and
-# files with. CI does not run it yet.
-ASAN_CI = checkpoint contracts elastic net ps rendezvous worker
+# A shorter part of it, without libtorch: code that workers, servers and master
+# share memory, sockets and files with. CI runs it.
+ASAN_CI = checkpoint contracts elastic keep net ps rendezvous
 asan-ci: deps-dev
-	@cmake --preset asan > /dev/null
-	@cmake --build build-asan -j $(JOBS) --target $(ASAN_CI:=_tests)
-	@ELASTICDL_SEEDS=20 ctest --test-dir build-asan -j $(JOBS) \
+	@cmake --preset asan-ci > /dev/null
+	@cmake --build build-asan-ci -j $(JOBS) --target $(ASAN_CI:=_tests)
+	@ELASTICDL_SEEDS=20 ctest --test-dir build-asan-ci -j $(JOBS) \
 	  --output-on-failure --no-tests=error \
 	  -R '^($(subst $(eval ) ,|,$(ASAN_CI)))/'
 
@@ -137,4 +137,4 @@ bench-gpu: configure
 	@benchmarks/gpu.py --data $(DATA_DIR)/mnist
 
 clean:
-	@rm -rf build build-dev build-asan build-tsan build-clang build-fuzz
+	@rm -rf build build-dev build-asan build-asan-ci build-tsan build-clang build-fuzz

@@ -126,7 +126,7 @@ void Membership::NextPhase(absl::Time now, Phase phase) {
   try_->done.assign(try_->done.size(), false);
   try_->num_done = 0;
   try_->deadline = now + (phase == Phase::kLeveling ? options_.enter_timeout
-                                                    : options_.prepare_timeout);
+                                                    : options_.connect_timeout);
 }
 
 Membership::Decisions Membership::Offered(absl::Time now, int64_t worker_id,

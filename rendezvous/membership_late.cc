@@ -103,7 +103,8 @@ void Membership::UrgentLate(absl::Time now, const std::vector<int64_t>& late) {
   const std::string why =
       absl::StrCat(offering ? "no offer for world " : "not connected in world ",
                    try_->world.generation, " within ",
-                   absl::FormatDuration(options_.prepare_timeout));
+                   absl::FormatDuration(offering ? options_.prepare_timeout
+                                                 : options_.connect_timeout));
   const auto level = [this](int64_t id) { return workers_.at(id).level; };
   const size_t late_level = std::count_if(late.begin(), late.end(), level);
   // A member that hangs while connecting keeps others from connecting. If the
@@ -124,7 +125,8 @@ void Membership::BackgroundLate(absl::Time now,
   const std::string why =
       absl::StrCat(offering ? "no offer for world " : "not connected in world ",
                    try_->world.generation, " within ",
-                   absl::FormatDuration(options_.prepare_timeout));
+                   absl::FormatDuration(offering ? options_.prepare_timeout
+                                                 : options_.connect_timeout));
   // If nobody has connected, a single member may be holding up all the others,
   // and we cannot tell which one.
   const bool sure = offering || late.size() < try_->done.size();

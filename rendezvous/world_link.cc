@@ -19,6 +19,7 @@ v1::WorkerMessage MakeWorldFailed(int64_t generation,
   failed.set_reason(std::string(status.message()));
   const int accused = collective::BlamedRank(status);
   if (accused >= 0) failed.set_accused_rank(accused);
+  failed.set_nccl(collective::IsNcclFailure(status));
   return message;
 }
 
@@ -179,6 +180,7 @@ void WorldLink::Begin(const v1::Prepare& prepare) {
     connector_ = *std::move(connector);
     connector_generation_ = generation;
     connector_size_ = spec.hosts.size();
+    connector_nccl_ = prepare.nccl();
   }
   send_(std::move(message));
 }
@@ -187,18 +189,21 @@ void WorldLink::Connect(const v1::Offers& offers) {
   const int64_t generation = offers.generation();
   std::shared_ptr<collective::Connector> connector;
   size_t size = 0;
+  absl::Duration timeout;
   {
     MutexLock lock(mu_);
     if (generation != newest_ || generation != connector_generation_) return;
     connector = connector_;
     size = connector_size_;
+    timeout = connector_nccl_ ? options_.nccl_connect_timeout
+                              : options_.connect_timeout;
   }
   if (connector == nullptr) return;
   const absl::Status status = Failpoint("world.connect");
   if (!status.ok()) return Fail(generation, status);
   const auto by_rank = ByRank(offers, size);
   if (!by_rank.ok()) return Fail(generation, by_rank.status());
-  auto made = connector->Connect(*by_rank, options_.connect_timeout);
+  auto made = connector->Connect(*by_rank, timeout);
   if (!made.ok()) return Fail(generation, made.status());
   {
     MutexLock lock(mu_);

@@ -63,13 +63,26 @@ def commit_times():
     return times
 
 
-def in_order(files):
-    """Groups first: one that is started last would run alone at the end. Then the
-    newest, in case that there is no time for all."""
+def sources(path):
+    """The file itself, or the files of a group."""
+    if not is_group(path):
+        return [path]
+    root = os.getcwd() + "/"
+    return [p[len(root):] for p in re.findall(r'#include "([^"]+)"',
+                                              open(path).read())]
+
+
+def in_order(files, minutes):
+    """The newest first if there may be no time for all. Else the groups: one that
+    is started last would run alone at the end."""
     times = commit_times()
-    return sorted(files.items(),
-                  key=lambda f: ("cmake_pch" not in f[1]["command"],
-                                 -times.get(f[0], 0), f[0]))
+
+    def key(item):
+        path, entry = item
+        newest = max(times.get(p, 0) for p in sources(path))
+        group_first = not minutes and "cmake_pch" not in entry["command"]
+        return group_first, -newest, path
+    return sorted(files.items(), key=key)
 
 
 def digest(entry, settings):
@@ -133,7 +146,8 @@ def main():
     with concurrent.futures.ThreadPoolExecutor(jobs) as pool:
         running = [pool.submit(check, path, entry, os.path.dirname(database),
                                settings, cache, deadline)
-                   for path, entry in in_order(product_files(database, torch))]
+                   for path, entry in in_order(product_files(database, torch),
+                                             minutes)]
         for future in concurrent.futures.as_completed(running):
             verdict, text = future.result()
             counts[verdict] += 1

@@ -12,6 +12,7 @@ namespace {
 
 // Payloads are named like types of messages.
 constexpr char kBlamedRank[] = "elasticdl.collective.BlamedRank";
+constexpr char kNcclFailure[] = "elasticdl.collective.NcclFailure";
 
 }  // namespace
 
@@ -33,8 +34,19 @@ int BlamedRank(const absl::Status& status) {
   return rank;
 }
 
+absl::Status MarkNcclFailure(absl::Status status) {
+  status.SetPayload(kNcclFailure, absl::Cord());
+  return status;
+}
+
+bool IsNcclFailure(const absl::Status& status) {
+  return status.GetPayload(kNcclFailure).has_value();
+}
+
 absl::Status AsAborted(const absl::Status& why) {
-  return Blame(BlamedRank(why), absl::AbortedError(why.message()));
+  absl::Status aborted =
+      Blame(BlamedRank(why), absl::AbortedError(why.message()));
+  return IsNcclFailure(why) ? MarkNcclFailure(aborted) : aborted;
 }
 
 }  // namespace elasticdl::collective

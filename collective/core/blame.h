@@ -10,8 +10,11 @@ namespace elasticdl::collective {
 // `status` with the blame on `rank` of its world. Below 0: nobody.
 absl::Status Blame(int rank, absl::Status status);
 
+// `status`, which NCCL has caused (IsNcclFailure).
+absl::Status MarkNcclFailure(absl::Status status);
+
 // The error of later calls, after one that ended the world with `why`: ABORTED,
-// with the same message and the same blame.
+// with the same message, blame and mark.
 absl::Status AsAborted(const absl::Status& why);
 
 }  // namespace elasticdl::collective

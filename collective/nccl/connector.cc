@@ -1,16 +1,18 @@
 // Members meet on sockets of ours, which show for as long as the world lives
-// when one of them dies. Then NCCL connects them by the id in rank 0's offer,
-// and the backend for memory of the host by its own offers.
+// when one of them dies. Then rank 0 sends them the id by which NCCL connects
+// them; the backend for memory of the host connects by its own offers.
 #include <memory>
 #include <string>
 #include <utility>
 #include <vector>
 
 #include "core/backends.h"
+#include "core/blame.h"
 #include "elasticdl/common/log.h"
 #include "elasticdl/common/status.h"
 #include "nccl/communicator.h"
 #include "nccl/offers.h"
+#include "nccl/plugin.h"
 #include "nccl/runtime.h"
 #include "nccl/world.h"
 #include "tcp/meeting.h"
@@ -61,8 +63,10 @@ class NcclConnector final : public Connector {
 
  private:
   NcclOffer MakeOffer() const;
+  // The id of the attempt, from rank 0 to all.
+  absl::StatusOr<std::string> ShareId(TcpMesh& mesh, Deadline& deadline);
   absl::StatusOr<std::unique_ptr<Communicator>> ConnectNccl(
-      const std::string& id, const std::vector<std::string>& others,
+      const std::vector<std::string>& others,
       const std::shared_ptr<MemberWatch>& watch, Deadline& deadline);
   // Connects the other backend while NCCL connects in the background.
   absl::StatusOr<std::unique_ptr<Communicator>> ConnectHost(
@@ -84,14 +88,27 @@ NcclOffer NcclConnector::MakeOffer() const {
   offer.address = meeting_->address();
   offer.nccl_version = runtime_->facts().nccl_version;
   offer.gpu = runtime_->gpu();
-  if (world_.rank != 0) return offer;
-  absl::StatusOr<std::string> id = runtime_->MakeId();
-  if (id.ok()) {
-    offer.id = *std::move(id);
-  } else {
-    LogWarning(id.status().message());
-  }
   return offer;
+}
+
+// Only now that all are there: NCCL starts a thread and a listener for each id,
+// which end when all ranks have come.
+absl::StatusOr<std::string> NcclConnector::ShareId(TcpMesh& mesh,
+                                                   Deadline& deadline) {
+  std::string id(ELASTICDL_NCCL_ID_BYTES, '\0');
+  if (world_.rank != 0) {
+    ELASTICDL_RETURN_IF_ERROR(
+        mesh.Move({}, {{0, id.data(), id.size()}}, deadline));
+    return id;
+  }
+  absl::StatusOr<std::string> made = runtime_->MakeId();
+  if (!made.ok()) return MarkNcclFailure(made.status());
+  std::vector<MeshSend> sends;
+  for (int rank = 1; rank < world_.size(); ++rank) {
+    sends.push_back({rank, made->data(), made->size()});
+  }
+  ELASTICDL_RETURN_IF_ERROR(mesh.Move(std::move(sends), {}, deadline));
+  return made;
 }
 
 absl::StatusOr<std::unique_ptr<Communicator>> NcclConnector::ConnectHost(
@@ -105,8 +122,10 @@ absl::StatusOr<std::unique_ptr<Communicator>> NcclConnector::ConnectHost(
 }
 
 absl::StatusOr<std::unique_ptr<Communicator>> NcclConnector::ConnectNccl(
-    const std::string& id, const std::vector<std::string>& others,
+    const std::vector<std::string>& others,
     const std::shared_ptr<MemberWatch>& watch, Deadline& deadline) {
+  ELASTICDL_ASSIGN_OR_RETURN(const std::string id,
+                             ShareId(watch->mesh(), deadline));
   watch->Start();
   auto world = std::make_shared<NcclWorld>(
       *runtime_, watch, NcclWorld::Options{id, world_.rank, world_.size()});
@@ -145,7 +164,7 @@ absl::StatusOr<std::unique_ptr<Communicator>> NcclConnector::Connect(
   }
   ELASTICDL_ASSIGN_OR_RETURN(const std::shared_ptr<MemberWatch> watch,
                              meeting_->Meet(addresses, deadline));
-  auto made = ConnectNccl(opened[0].id, others, watch, deadline);
+  auto made = ConnectNccl(others, watch, deadline);
   meeting_->End();
   if (made.ok()) {
     LogInfo("world ", world_.generation, ": ", world_.size(),

@@ -6,7 +6,6 @@
 #include "absl/strings/str_cat.h"
 #include "core/offer.h"
 #include "elasticdl/common/status.h"
-#include "nccl/plugin.h"
 
 namespace elasticdl::collective {
 namespace {
@@ -20,7 +19,6 @@ std::string SealNcclOffer(const WorldSpec& world, const NcclOffer& offer) {
   AppendAddress(offer.address, payload);
   AppendRaw(offer.nccl_version, payload);
   AppendText(offer.gpu, payload);
-  AppendText(offer.id, payload);
   AppendText(offer.other, payload);
   return SealOffer(world, kKind, payload);
 }
@@ -35,8 +33,7 @@ absl::StatusOr<std::vector<NcclOffer>> OpenNcclOffers(
     NcclOffer& offer = opened[rank];
     if (!TakeAddress(rest, offer.address) ||
         !TakeRaw(rest, offer.nccl_version) || !TakeText(rest, offer.gpu) ||
-        !TakeText(rest, offer.id) || !TakeText(rest, offer.other) ||
-        !rest.empty()) {
+        !TakeText(rest, offer.other) || !rest.empty()) {
       return DamagedOffer(rank);
     }
   }
@@ -65,9 +62,6 @@ absl::Status CheckNcclOffers(const WorldSpec& world,
           absl::StrCat("ranks ", it->second, " and ", rank,
                        " share one GPU, which NCCL refuses"));
     }
-  }
-  if (offers[0].id.size() != ELASTICDL_NCCL_ID_BYTES) {
-    return absl::FailedPreconditionError("rank 0 could not make an id");
   }
   return absl::OkStatus();
 }

@@ -18,8 +18,6 @@ struct NcclOffer {
   int32_t nccl_version = 0;
   // On its host.
   std::string gpu;
-  // Of the attempt to connect; only in the offer of rank 0.
-  std::string id;
   // Of the communicator for memory of the host.
   std::string other;
 };

@@ -23,6 +23,8 @@ namespace {
 constexpr absl::Duration kGrace = absl::Seconds(2);
 // All members leave a world at about the same time.
 constexpr absl::Duration kLeaveTimeout = absl::Seconds(2);
+constexpr absl::Duration kLastPatience = absl::Seconds(1);
+constexpr absl::Duration kIdlePatience = absl::Minutes(10);
 // Polls at full speed at first: small sums take tens of microseconds. Later the
 // core is better used by the feeders.
 constexpr int kQuickPolls = 100;
@@ -57,7 +59,7 @@ NcclWorld::NcclWorld(NcclRuntime& runtime, std::shared_ptr<MemberWatch> watch,
     if (result != kElasticdlNcclInProgress) started = runtime_.ToStatus(result);
   }
   watch_->Add(this);
-  if (!started.ok()) watch_->End(started);
+  if (!started.ok()) watch_->End(MarkNcclFailure(started));
   // Too late for the watch to wake us.
   if (!watch_->Check().ok()) Wake();
   thread_ = Thread("nccl-end", [this] { Main(); });
@@ -90,11 +92,10 @@ void NcclWorld::Main() {
     Deadline deadline(kLeaveTimeout);
     watch_->EndAfterOthers(deadline);
   }
-  Abort();
+  Abort(leaving);
 }
 
-void NcclWorld::Abort() {
-  Deadline patience(runtime_.options().abort_patience);
+void NcclWorld::Abort(bool idle) {
   const Thread caller("nccl-abort", [this] {
     [[maybe_unused]] const absl::Status visited =
         Failpoint("collective.nccl.abort");
@@ -111,17 +112,32 @@ void NcclWorld::Abort() {
     aborted_ = true;
     changed_.NotifyAll();
   });
-  MutexLock lock(mu_);
-  while (!aborted_ && patience.Left() > absl::ZeroDuration()) {
-    changed_.WaitFor(mu_, patience.Left());
+  if (AwaitAborted(runtime_.options().abort_patience)) return;
+  if (idle) {
+    // It frees memory, for which CUDA waits until all kernels have ended: those
+    // of the next world, too, where another member may be late.
+    LogWarning("ncclCommAbort of a world that was left takes long");
+    if (AwaitAborted(kIdlePatience)) return;
   }
-  if (aborted_) return;
+  // This process may have been stopped for as long: the other thread gets a
+  // moment.
+  if (AwaitAborted(kLastPatience)) return;
   LogError("ncclCommAbort did not return within ",
-           absl::FormatDuration(runtime_.options().abort_patience),
+           absl::FormatDuration(idle ? kIdlePatience
+                                     : runtime_.options().abort_patience),
            "; this worker ends, to be replaced");
   std::fflush(nullptr);
   // As if somebody had taken the process away: nobody is to blame.
   raise(SIGKILL);
+}
+
+bool NcclWorld::AwaitAborted(absl::Duration patience) {
+  Deadline deadline(patience);
+  MutexLock lock(mu_);
+  while (!aborted_ && deadline.Left() > absl::ZeroDuration()) {
+    changed_.WaitFor(mu_, deadline.Left());
+  }
+  return aborted_;
 }
 
 int NcclWorld::Call(const std::function<int(void* handle)>& body,
@@ -161,12 +177,14 @@ absl::Status NcclWorld::Settle(int result, absl::Status error,
         [this](void* handle) { return runtime_.table().state(handle); }, error);
     if (result != kElasticdlNcclInProgress) break;
     if (deadline.Left() == absl::ZeroDuration()) {
-      return Failed(absl::DeadlineExceededError("NCCL is not ready in time"));
+      return Failed(MarkNcclFailure(
+          absl::DeadlineExceededError("NCCL is not ready in time")));
     }
     Pause(polls);
   }
   if (result == kElasticdlNcclDone) return absl::OkStatus();
-  return Failed(error);
+  return Failed(result == kElasticdlNcclFailed ? MarkNcclFailure(error)
+                                               : error);
 }
 
 absl::Status NcclWorld::AwaitReady(Deadline& deadline) {
@@ -217,8 +235,13 @@ absl::Status NcclWorld::Wait(DeviceEvent event, Deadline& deadline) {
     const int state = Call(
         [this](void* handle) { return runtime_.table().state(handle); }, error);
     ELASTICDL_RETURN_IF_ERROR(watch_->Check());
-    if (!error.ok()) return Failed(error);
-    if (result == kElasticdlNcclDone && state == kElasticdlNcclDone) break;
+    if (!error.ok()) return Failed(MarkNcclFailure(error));
+    if (result == kElasticdlNcclDone && state == kElasticdlNcclDone) {
+      // A member that aborts leaves its kernels, which lets those of the others
+      // end with whatever was in its buffers. It has said so before.
+      ELASTICDL_RETURN_IF_ERROR(watch_->CheckNow());
+      break;
+    }
     ELASTICDL_RETURN_IF_ERROR(Failpoint("collective.all_reduce"));
     ELASTICDL_RETURN_IF_ERROR(CheckGrace(grace));
     if (deadline.Left() == absl::ZeroDuration()) {

@@ -21,8 +21,8 @@ namespace elasticdl::collective {
 // NCCL detects a death late or never, and never ends an operation whose peer is
 // dead. So the watch detects the end of the world, waits are loops that poll,
 // and a thread aborts the communicator as soon as the world has ended on this
-// member, as on every survivor. If the abort does not return, the process kills
-// itself.
+// member, as on every survivor. If the abort of a broken world does not return,
+// the process kills itself.
 //
 // Thread-safe; AllReduce is called by one thread at a time.
 class NcclWorld final : private MemberWatch::Sleeper {
@@ -60,7 +60,9 @@ class NcclWorld final : private MemberWatch::Sleeper {
   void Wake() override;
   // Ends the world when it is time.
   void Main();
-  void Abort();
+  // `idle`: no kernel of this world is on the device.
+  void Abort(bool idle);
+  bool AwaitAborted(absl::Duration patience);
   // One call of the table; the result, or Failed if the world is gone.
   int Call(const std::function<int(void* handle)>& body, absl::Status& error);
   // Polls until the call that returned `result` is no longer in progress. An

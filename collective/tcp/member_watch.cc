@@ -158,7 +158,7 @@ void MemberWatch::Lost(int rank, const std::string& why) {
                                             " lost rank ", rank, ": ", why))));
 }
 
-bool MemberWatch::Hear(int rank) {
+bool MemberWatch::HearOne(int rank) {
   int64_t message = 0;
   const ssize_t got =
       recv(mesh_->socket(rank), &message, sizeof(message), MSG_DONTWAIT);
@@ -177,30 +177,50 @@ bool MemberWatch::Hear(int rank) {
   return true;
 }
 
+bool MemberWatch::IsGone(int rank) {
+  MutexLock lock(mu_);
+  return gone_.count(rank) > 0;
+}
+
+bool MemberWatch::Hear(std::vector<int>& ranks, int timeout_ms) {
+  std::vector<pollfd> fds;
+  for (const int rank : ranks) fds.push_back({mesh_->socket(rank), POLLIN, 0});
+  if (poll(fds.data(), fds.size(), timeout_ms) <= 0) return false;
+  MutexLock hearing(hearing_);
+  for (size_t i = ranks.size(); i-- > 0;) {
+    if (fds[i].revents == 0 || !mesh_->Check().ok()) continue;
+    // Another thread may have read its last message.
+    if (!IsGone(ranks[i])) {
+      if (HearOne(ranks[i])) continue;
+      MutexLock lock(mu_);
+      gone_.insert(ranks[i]);
+      ready_or_ended_.NotifyAll();
+    }
+    ranks.erase(ranks.begin() + static_cast<ptrdiff_t>(i));
+  }
+  return true;
+}
+
+std::vector<int> MemberWatch::Others() {
+  std::vector<int> ranks;
+  for (int rank = 0; rank < mesh_->size(); ++rank) {
+    if (rank != mesh_->rank() && !IsGone(rank)) ranks.push_back(rank);
+  }
+  return ranks;
+}
+
+absl::Status MemberWatch::CheckNow() {
+  std::vector<int> ranks = Others();
+  while (!ranks.empty() && Check().ok() && Hear(ranks, 0)) {
+  }
+  return Check();
+}
+
 // Ends when the world has ended here, which shuts all connections, or when all
 // others are gone.
 void MemberWatch::Run() {
-  std::vector<pollfd> fds;
-  std::vector<int> ranks;
-  for (int rank = 0; rank < mesh_->size(); ++rank) {
-    if (rank == mesh_->rank()) continue;
-    fds.push_back({mesh_->socket(rank), POLLIN, 0});
-    ranks.push_back(rank);
-  }
-  while (!fds.empty()) {
-    if (poll(fds.data(), fds.size(), -1) < 0) continue;
-    if (!mesh_->Check().ok()) return;
-    for (size_t i = fds.size(); i-- > 0;) {
-      if (fds[i].revents == 0 || Hear(ranks[i])) continue;
-      {
-        MutexLock lock(mu_);
-        gone_.insert(ranks[i]);
-        ready_or_ended_.NotifyAll();
-      }
-      fds.erase(fds.begin() + static_cast<ptrdiff_t>(i));
-      ranks.erase(ranks.begin() + static_cast<ptrdiff_t>(i));
-    }
-  }
+  std::vector<int> ranks = Others();
+  while (!ranks.empty() && mesh_->Check().ok()) Hear(ranks, -1);
 }
 
 }  // namespace elasticdl::collective

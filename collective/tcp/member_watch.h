@@ -7,6 +7,7 @@
 #include <memory>
 #include <set>
 #include <string>
+#include <vector>
 
 #include "absl/status/status.h"
 #include "elasticdl/common/mutex.h"
@@ -59,6 +60,10 @@ class MemberWatch {
   int left_rank();
   // ABORTED with the reason once the world has ended.
   absl::Status Check() { return mesh_->Check(); }
+  // The same, after reading what the others have sent so far. A member that
+  // breaks the world says so before it breaks it, but this object's own thread
+  // may not have had time to read it.
+  absl::Status CheckNow();
   // Tells the others that this member takes part in no further call. Does not
   // block, and does not end the world yet.
   void Leave();
@@ -73,8 +78,15 @@ class MemberWatch {
 
  private:
   void Run();
+  // Waits for `timeout_ms`, -1: without limit, and reads one message of each of
+  // `ranks` that has sent one. Takes those away that are gone. False: there was
+  // nothing to read.
+  bool Hear(std::vector<int>& ranks, int timeout_ms);
   // Reads a member's message; false if the member is gone.
-  bool Hear(int rank);
+  bool HearOne(int rank) ABSL_EXCLUSIVE_LOCKS_REQUIRED(hearing_);
+  bool IsGone(int rank);
+  // Those who are not gone.
+  std::vector<int> Others();
   void Lost(int rank, const std::string& why);
   // A member takes part in calls up to this one.
   void NoteLast(int rank, int64_t call) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
@@ -85,6 +97,9 @@ class MemberWatch {
   void EndLocked(const absl::Status& why) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
 
   const std::unique_ptr<TcpMesh> mesh_;
+  // One thread at a time reads, so that messages count in their order. Taken
+  // before `mu_`.
+  Mutex hearing_ ABSL_ACQUIRED_BEFORE(mu_);
   Mutex mu_;
   bool ended_ ABSL_GUARDED_BY(mu_) = false;
   // Calls completed here, and the number of the last one that was begun.

@@ -17,6 +17,7 @@ enum Field : size_t {
   kEvaluate,
   kReportWanted,
   kPiece,
+  kRound,
   kNumFields,
 };
 
@@ -26,6 +27,12 @@ int64_t ToCount(float records) {
   if (!(records > 0)) return 0;
   return std::llround(
       std::min(records, static_cast<float>(kMaxRecordsPerStep)));
+}
+
+// Never 0, which is what a member that is not there writes.
+float RoundMark(int64_t round) {
+  constexpr int64_t kMarks = int64_t{1} << 20;
+  return static_cast<float>(1 + round % kMarks);
 }
 
 }  // namespace
@@ -66,6 +73,18 @@ void FillControlWord(const MemberWord& mine, int rank, int world_size,
   fields[kEvaluate] = mine.evaluate ? 1 : 0;
   fields[kReportWanted] = mine.report_wanted ? 1 : 0;
   fields[kPiece] = static_cast<float>(std::min(mine.piece, kMostPiece));
+  fields[kRound] = RoundMark(mine.round);
+}
+
+absl::Status CheckRound(const float* word, int world_size, int64_t round) {
+  for (int rank = 0; rank < world_size; ++rank) {
+    const float mark = word[kNumFields * static_cast<size_t>(rank) + kRound];
+    // What is no number is not equal either.
+    if (mark == RoundMark(round)) continue;
+    return absl::AbortedError(absl::StrCat(
+        "the sum of round ", round, " does not have rank ", rank, "'s part"));
+  }
+  return absl::OkStatus();
 }
 
 RoundSummary ReadControlWord(const float* word, int world_size) {

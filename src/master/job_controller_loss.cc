@@ -82,6 +82,7 @@ void JobController::Depart(absl::Time now, int64_t worker_id,
       !ChoosesHeritage()) {
     options_.kept_states->Drop(worker_id);
   }
+  world_.OnLoss();
   const auto decisions = membership().Lost(now, worker_id, reason);
   // Without a model there is nothing to settle. (While workers come back to a
   // new master, the membership does not know of theirs yet.)

@@ -47,6 +47,12 @@ void JobController::OnWorldMessage(absl::Time now, const Worker& worker,
           failed.generation() == world_.last_generation()) {
         GiveUpHeritage(now, failed.reason());
       }
+      if (failed.nccl() && world_.OnNcclFailure(failed.generation())) {
+        observer_.OnMessage(absl::StrCat(
+            "NCCL does not connect the workers (", failed.reason(),
+            "); from now on they add up over their hosts' memory, which is "
+            "slower. NCCL_DEBUG=INFO in their environment tells more"));
+      }
       const int64_t accused = membership().MemberAt(
           failed.generation(),
           failed.has_accused_rank() ? failed.accused_rank() : -1);
@@ -180,7 +186,9 @@ void JobController::Prepare(absl::Time now,
       heritage_->worlds >= kMostWorlds) {
     GiveUpHeritage(now, absl::StrCat(kMostWorlds, " worlds failed with it"));
   }
-  if (const std::string why = heirs_.Verdict(); decision.cold && !why.empty()) {
+  // While another state is being chosen, the verdict is about the last one.
+  if (const std::string why = heirs_.Verdict();
+      decision.cold && !why.empty() && !ChoosesHeritage()) {
     GiveUpHeritage(now, why);
   }
   const bool known =

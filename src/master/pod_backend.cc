@@ -33,6 +33,13 @@ bool TakenAway(const PodEvent& event) {
 
 }  // namespace
 
+bool EndedByCrash(const PodEvent& event) {
+  for (const int signal : {SIGSEGV, SIGABRT, SIGBUS, SIGILL, SIGFPE, SIGSYS}) {
+    if (EndedBySignal(event, signal)) return true;
+  }
+  return false;
+}
+
 const char* PodTypeName(PodType type) {
   return type == PodType::kWorker ? "worker" : "ps";
 }

@@ -106,6 +106,9 @@ bool IsFinal(PodPhase phase);
 // It failed by itself: it did not succeed and was not preempted.
 bool IsProcessFailure(const PodEvent& event);
 
+// By a signal that a program raises in itself.
+bool EndedByCrash(const PodEvent& event);
+
 // How a worker ends whose GPU failed (kExitDevice of elasticdl/worker.h).
 inline constexpr int kWorkerExitDevice = 6;
 

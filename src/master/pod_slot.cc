@@ -258,6 +258,9 @@ void PodSlot::OnEnded(const PodEvent& event, absl::Time now,
   PodDecision ended = Decide(PodDecision::Kind::kEnded, reason);
   // After our own SIGTERM any exit code is welcome.
   ended.process_failure = IsProcessFailure(event) && !deleting_;
+  // It was killed because it did not answer, and was crashing already: writing
+  // a core file takes seconds.
+  if (hung_ && EndedByCrash(event)) ended.process_failure = true;
   ended.asked = leaving_ || (deleting_ && !hung_);
   ended.deleted = deleting_;
   out.push_back(ended);

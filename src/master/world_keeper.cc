@@ -16,6 +16,10 @@ using rendezvous::WorldMember;
 
 namespace {
 
+// More than what a member takes before it reports that NCCL cannot connect
+// (WorldLink::Options::nccl_connect_timeout).
+constexpr absl::Duration kNcclConnectTimeout = absl::Seconds(90);
+
 std::vector<int64_t> Ids(const std::vector<WorldMember>& members) {
   std::vector<int64_t> ids;
   ids.reserve(members.size());
@@ -65,8 +69,23 @@ void WorldKeeper::OnLoading(absl::Time now, int64_t worker_id,
   }
 }
 
+bool WorldKeeper::OnNcclFailure(int64_t generation) {
+  // Fewer than those that cost a member its place.
+  const int most = std::max(1, options_.max_broken - 1);
+  const bool works = active_nccl_generation_ != 0 &&
+                     active_nccl_generation_ == this->generation();
+  if (without_nccl_ || works || collective_ != "auto" ||
+      generation <= nccl_failed_generation_) {
+    return false;
+  }
+  nccl_failed_generation_ = generation;
+  without_nccl_ = ++nccl_failures_ >= most;
+  return without_nccl_;
+}
+
 bool WorldKeeper::OnStep(int64_t generation) {
   membership_.Stepped(generation);
+  if (generation == active_nccl_generation_) nccl_failures_ = 0;
   return std::exchange(stepped_generation_, generation) != generation;
 }
 
@@ -137,8 +156,15 @@ v1::Prepare WorldKeeper::BeginPrepare(const MembershipDecision& decision) {
     added.set_worker_id(member.worker_id);
     added.set_host(member.host);
     const Worker* const worker = registry_.FindById(member.worker_id);
-    if (worker != nullptr && worker->nccl) prepare.set_nccl(true);
+    if (worker != nullptr && worker->nccl && !without_nccl_) {
+      prepare.set_nccl(true);
+    }
   }
+  if (prepare.nccl() && prepare.members_size() > 1) {
+    nccl_generation_ = decision.generation;
+  }
+  membership_.set_connect_timeout(prepare.nccl() ? kNcclConnectTimeout
+                                                 : options_.connect_timeout);
   const bool may_use_nccl = collective_ == "auto" || collective_ == "nccl";
   offered_ = may_use_nccl && prepare.nccl() ? "nccl" : collective_;
   return prepare;
@@ -156,6 +182,8 @@ WorldChange WorldKeeper::Activate(const MembershipDecision& decision,
   world.pause = std::max(decision.pause, pause);
   world.step = step;
   size_ = world.members.size();
+  active_nccl_generation_ =
+      world.generation == nccl_generation_ ? nccl_generation_ : 0;
   idle_generation_ = 0;
   last_world_.set_generation(world.generation);
   last_world_.clear_members();

@@ -60,6 +60,11 @@ class WorldKeeper {
   void OnLoading(absl::Time now, int64_t worker_id, const v1::Loading& loading);
   // True: the first step in this world.
   bool OnStep(int64_t generation);
+  // A world failed because of NCCL. True: worlds are made without it from now
+  // on. While a world trains over NCCL, it is the joiner that has a problem.
+  bool OnNcclFailure(int64_t generation);
+  // A worker was lost, which explains failures.
+  void OnLoss() { nccl_failures_ = 0; }
 
   // ---- what they are told ----
   // Offers, switches and dissolutions. False: a decision of another kind.
@@ -95,6 +100,14 @@ class WorldKeeper {
   rendezvous::Membership membership_;
   // What the members of the world that is being made offer.
   std::string offered_;
+  // The last world that is, or was to be, connected by NCCL.
+  int64_t nccl_generation_ = 0;
+  // The active world, if NCCL connects it.
+  int64_t active_nccl_generation_ = 0;
+  // Worlds in a row that failed because of NCCL, and the last of them.
+  int nccl_failures_ = 0;
+  int64_t nccl_failed_generation_ = 0;
+  bool without_nccl_ = false;
   size_t size_ = 0;
   int64_t idle_generation_ = 0;
   // The newest world in which a step was reported.

@@ -135,6 +135,11 @@ absl::Status AllReduceTrainer::Handle(const Event& event) {
       return absl::OkStatus();
     case Event::Kind::kSaveDone:
       checkpoints_->OnSaveDone();
+      // One that became due meanwhile: no step follows after which it would be
+      // saved.
+      if (session_->halted()) {
+        ELASTICDL_RETURN_IF_ERROR(checkpoints_->OnStep());
+      }
       return SaveLast();
     case Event::Kind::kLeave:
       Leave();

@@ -74,7 +74,12 @@ absl::Status Explained(const absl::Status& status) {
                                FirstLine(text)),
                   kMemory);
   }
-  if (ContainsAny(text, {"CUDA error", "CUDA driver error", "cuDNN error",
+  // What the model asked for is wrong, on every device.
+  const bool asked = ContainsAny(
+      text, {"CUDNN_STATUS_NOT_SUPPORTED", "CUDNN_STATUS_BAD_PARAM",
+             "CUBLAS_STATUS_INVALID_VALUE", "CUBLAS_STATUS_NOT_SUPPORTED"});
+  if (!asked &&
+      ContainsAny(text, {"CUDA error", "CUDA driver error", "cuDNN error",
                          "CUDNN_STATUS_", "CUBLAS_STATUS_", "CUSOLVER_STATUS_",
                          "CUSPARSE_STATUS_", "cuFFT error"})) {
     return Marked(status.code(),

@@ -45,6 +45,7 @@ void ElasticTrainer::EnterWorld(
     int64_t usual_records) {
   communicator_ = std::move(communicator);
   usual_records_ = usual_records;
+  rounds_ = 0;
   reducer_.SetRecorder(replica_.step_clock().recorder());
 }
 
@@ -88,6 +89,7 @@ absl::StatusOr<Round> ElasticTrainer::RunRound(
     const std::vector<WeightedBatch>& batches, elastic::MemberWord word,
     double learning_rate) {
   Round round;
+  word.round = ++rounds_;
   absl::Status mine = AddGradients(batches, word);
   if (mine.ok()) {
     mine = elastic::CheckControlWord(word, communicator_->size());
@@ -192,6 +194,7 @@ absl::Status ElasticTrainer::Reduce(const elastic::MemberWord& word,
         statistics);
     ELASTICDL_RETURN_IF_ERROR(reducer_.Finish(
         communicator_, elastic::ControlWordSize(size) + buffers_.size()));
+    ELASTICDL_RETURN_IF_ERROR(elastic::CheckRound(control, size, word.round));
     summary = elastic::ReadControlWord(control, size);
     if (summary.total_records > 0) {
       buffers_.Take(statistics, static_cast<double>(usual_records_) /
@@ -228,7 +231,9 @@ absl::Status ElasticTrainer::ReduceOnDevice(const elastic::MemberWord& word,
   EnqueueCheck();
   if (by_device) AwaitOwnWork();
   ELASTICDL_RETURN_IF_ERROR(ReadWord(control, /*shared=*/size > 1));
-  summary = elastic::ReadControlWord(device_->incoming.data_ptr<float>(), size);
+  const float* const summed = device_->incoming.data_ptr<float>();
+  ELASTICDL_RETURN_IF_ERROR(elastic::CheckRound(summed, size, word.round));
+  summary = elastic::ReadControlWord(summed, size);
   if (size > 1 && summary.total_records > 0) {
     buffers_.Take(statistics, static_cast<double>(usual_records_) /
                                   static_cast<double>(summary.total_records));

@@ -128,6 +128,8 @@ class ElasticTrainer {
   elastic::Watchdog* const watchdog_;
   std::unique_ptr<DeviceParts> device_;
   std::shared_ptr<collective::Communicator> communicator_;
+  // Rounds that were begun in this world.
+  int64_t rounds_ = 0;
   // Gradients go into the sum divided by this, the number of records of the
   // step before. As a rule it is also this step's, and the sum is the mean.
   int64_t usual_records_ = 1;

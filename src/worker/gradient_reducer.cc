@@ -167,6 +167,9 @@ void GradientReducer::Communicate() {
   const absl::Status usable = UseDevice(flat_.device());
   while (std::optional<Job> job = jobs_.Pop()) {
     const absl::Status status = usable.ok() ? Reduce(*job) : usable;
+    // Whoever waits for this thread may drop the communicator next, and relies
+    // on being the last: that waits for what is left on the device.
+    job->communicator.reset();
     {
       MutexLock lock(mu_);
       ++finished_;

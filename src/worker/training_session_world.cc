@@ -200,6 +200,11 @@ absl::Status TrainingSession::StartKept(const rendezvous::World& world) {
   const absl::Status started = start();
   // What it was is lost in any case.
   fresh_ = false;
+  if (absl::IsResourceExhausted(started)) {
+    // This process has no memory or no descriptor left; the state may be good.
+    return absl::AbortedError(absl::StrCat(
+        "the state that a lost worker has left: ", started.message()));
+  }
   if (!started.ok()) {
     return absl::DataLossError(absl::StrCat(
         "the state that a lost worker has left: ", started.message()));

@@ -8,7 +8,6 @@
 
 #include "elasticdl/collective/nccl.h"
 #include "nccl/offers.h"
-#include "nccl/plugin.h"
 
 namespace elasticdl::collective {
 namespace {
@@ -29,7 +28,6 @@ NcclOffer MakeOffer(int rank) {
   offer.address = {"127.0.0.1", static_cast<uint16_t>(1000 + rank)};
   offer.nccl_version = 22809;
   offer.gpu = "0000:0" + std::to_string(rank) + ":00.0";
-  if (rank == 0) offer.id = std::string(ELASTICDL_NCCL_ID_BYTES, '\0');
   offer.other = "other";
   return offer;
 }
@@ -46,7 +44,6 @@ TEST(NcclOffersTest, SurviveTheJourney) {
   ASSERT_EQ(opened->size(), 2u);
   EXPECT_EQ((*opened)[1].gpu, "0000:01:00.0");
   EXPECT_EQ((*opened)[1].address.port, 1001);
-  EXPECT_EQ((*opened)[0].id.size(), size_t{ELASTICDL_NCCL_ID_BYTES});
   EXPECT_EQ((*opened)[1].other, "other");
   EXPECT_TRUE(CheckNcclOffers(world, *opened).ok());
 }
@@ -71,13 +68,6 @@ TEST(NcclOffersTest, AllHaveTheSameNccl) {
   offers[1].nccl_version = 0;
   EXPECT_THAT(std::string(CheckNcclOffers(world, offers).message()),
               HasSubstr("rank 1 has no NCCL"));
-}
-
-TEST(NcclOffersTest, RankZeroBringsTheId) {
-  const WorldSpec world = MakeWorld({"a", "a"});
-  std::vector<NcclOffer> offers = {MakeOffer(0), MakeOffer(1)};
-  offers[0].id = "short";
-  EXPECT_FALSE(CheckNcclOffers(world, offers).ok());
 }
 
 TEST(OpenNcclTest, SaysWhyThereIsNone) {

@@ -3,6 +3,7 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <limits>
 #include <string>
 #include <vector>
 
@@ -81,6 +82,23 @@ TEST(ControlWordDeathTest, NeverWritesBeforeTheBuffer) {
   EXPECT_DEATH(FillControlWord({}, 0, kMaxWorldSize + 1, room.data()),
                "check failed");
   EXPECT_DEATH(FillControlWord({}, 2, 2, room.data()), "check failed");
+}
+
+TEST(ControlWordTest, EveryMembersPartIsOfThisRound) {
+  constexpr int64_t kRound = 3;
+  std::vector<MemberWord> members(3);
+  for (MemberWord& member : members) member.round = kRound;
+  EXPECT_TRUE(CheckRound(Sum(members).data(), 3, kRound).ok());
+  // Left over from the round before.
+  members[1].round = kRound - 1;
+  const absl::Status stale = CheckRound(Sum(members).data(), 3, kRound);
+  EXPECT_EQ(stale.code(), absl::StatusCode::kAborted);
+  EXPECT_THAT(std::string(stale.message()), testing::HasSubstr("rank 1"));
+  // Nothing of a member, and nonsense of a member.
+  std::vector<float> sum(ControlWordSize(3), 0.0F);
+  EXPECT_FALSE(CheckRound(sum.data(), 3, kRound).ok());
+  sum.assign(sum.size(), std::numeric_limits<float>::quiet_NaN());
+  EXPECT_FALSE(CheckRound(sum.data(), 3, kRound).ok());
 }
 
 TEST(ControlWordTest, CountsAreExactUpToTheLimit) {

@@ -15,6 +15,7 @@ extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
               std::min(size - 1, word.size() * sizeof(float)));
   const elastic::RoundSummary summary =
       elastic::ReadControlWord(word.data(), world_size);
+  (void)elastic::CheckRound(word.data(), world_size, data[0]);
   ELASTICDL_CHECK(summary.records.size() == static_cast<size_t>(world_size));
   return 0;
 }

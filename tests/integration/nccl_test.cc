@@ -112,6 +112,16 @@ TEST_F(NcclTest, SharedGpusDoWithout) {
   EXPECT_THAT(job->Log("0"), HasSubstr("share one GPU"));
 }
 
+TEST_F(NcclTest, TrainsWithoutIfNcclNeverConnects) {
+  const auto job = StartJob(2, {"--device=cuda", "--num_epochs=1",
+                                "--failpoints=collective.nccl.init=error"});
+  ASSERT_TRUE(WaitForWorld(*job, {0, 1}));
+  Finish(*job, 1);
+  EXPECT_THAT(job->Output(), HasSubstr("NCCL does not connect the workers"));
+  EXPECT_THAT(job->Log("0"), Not(HasSubstr("members over NCCL")));
+  EXPECT_THAT(job->Events("worker_lost"), IsEmpty());
+}
+
 TEST_F(NcclTest, CpuIsRefused) {
   const auto job = StartJob(1, {"--device=cpu", "--collective=nccl"});
   EXPECT_EQ(job->Wait(), 2);

@@ -165,6 +165,29 @@ TEST_F(PodSlotTest, HangsWithoutAttaching) {
   EXPECT_EQ(slot.info().failures, 0);
 }
 
+// Writing its core file took longer than anybody waited.
+TEST_F(PodSlotTest, WasCrashingWhenItWasKilled) {
+  PodSlot slot = Running();
+  slot.Kill("does not answer", out_);
+  PodEvent crashed = Killed();
+  crashed.signal = SIGSEGV;
+  crashed.phase = PodPhase::kDeleted;
+  crashed.reason = PodEndReason::kDeleted;
+  slot.OnEnded(crashed, At(61), out_);
+  EXPECT_TRUE(out_.back().process_failure);
+  EXPECT_EQ(slot.info().failures, 1);
+}
+
+TEST_F(PodSlotTest, CrashesWhenItIsAskedToEnd) {
+  PodSlot slot = Running();
+  slot.Remove("scaled down", out_);
+  PodEvent crashed = Killed();
+  crashed.signal = SIGSEGV;
+  slot.OnEnded(crashed, At(61), out_);
+  EXPECT_FALSE(out_.back().process_failure);
+  EXPECT_EQ(slot.info().failures, 0);
+}
+
 TEST_F(PodSlotTest, EndsAndItsPlaceIsFilled) {
   PodSlot slot = Running();
   slot.OnEnded(Killed(), At(10), out_);

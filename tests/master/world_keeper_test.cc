@@ -159,6 +159,40 @@ TEST_F(LargeWorldTest, AllIfSomebodyHasNccl) {
   }
 }
 
+TEST_F(LargeWorldTest, GivesNcclUpIfItFailsAgainAndAgain) {
+  registry_.FindById(77)->nccl = true;
+  EXPECT_TRUE(Announce().nccl());
+  EXPECT_FALSE(world_.OnNcclFailure(3));
+  // Of another member.
+  EXPECT_FALSE(world_.OnNcclFailure(3));
+  // Somebody died, who may be the reason.
+  world_.OnLoss();
+  EXPECT_FALSE(world_.OnNcclFailure(4));
+  EXPECT_TRUE(Announce().nccl());
+  EXPECT_TRUE(world_.OnNcclFailure(5));
+  EXPECT_FALSE(Announce().nccl());
+  // It is said once.
+  EXPECT_FALSE(world_.OnNcclFailure(6));
+}
+
+TEST_F(LargeWorldTest, AStepShowsThatNcclWorks) {
+  registry_.FindById(77)->nccl = true;
+  for (int64_t generation = 3; generation < 10; ++generation) {
+    decision_.generation = generation;
+    EXPECT_TRUE(Announce().nccl());
+    world_.Activate(decision_, absl::ZeroDuration(), 0, 1);
+    world_.OnStep(generation);
+    EXPECT_FALSE(world_.OnNcclFailure(generation));
+  }
+}
+
+// Worlds without NCCL prove nothing.
+TEST_F(LargeWorldTest, OnlyStepsOverNcclCount) {
+  EXPECT_FALSE(world_.OnNcclFailure(3));
+  world_.OnStep(4);
+  EXPECT_TRUE(world_.OnNcclFailure(5));
+}
+
 TEST_F(WorldKeeperTest, OnlyMembersAtRestAreWokenOrToldThatTrainingIsDone) {
   Form();
   world_.Wake();

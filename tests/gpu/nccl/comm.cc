@@ -5,6 +5,7 @@
 #include <cstdio>
 #include <cstdlib>
 #include <cstring>
+#include <limits>
 
 namespace test_nccl {
 namespace {
@@ -26,6 +27,13 @@ uint16_t ToBfloat16(float value) {
   std::memcpy(&bits, &value, sizeof(bits));
   // To the nearest, ties to even.
   return static_cast<uint16_t>((bits + 0x7fff + ((bits >> 16) & 1)) >> 16);
+}
+
+// Unless an abort has raised it further.
+void RaiseTo(std::atomic<uint64_t>& number, uint64_t to) {
+  uint64_t now = number;
+  while (now < to && !number.compare_exchange_weak(now, to)) {
+  }
 }
 
 template <typename T>
@@ -139,10 +147,16 @@ void Link::Finalize() {
   if (!aborted_) state_ = ncclSuccess;
 }
 
+// As NCCL's kernels: they leave their loops, and let those of the others go on
+// with whatever is in the buffers.
 void Link::Abort() {
   aborted_ = true;
   if (segment_ == nullptr) return;
-  segment_->rank(rank_).aborted = 1;
+  RankState& own = segment_->rank(rank_);
+  own.aborted = 1;
+  constexpr uint64_t kAll = std::numeric_limits<uint64_t>::max();
+  own.read = kAll;
+  own.shown = kAll;
   segment_->Notify();
 }
 
@@ -192,6 +206,7 @@ bool Link::AwaitAll(std::atomic<uint64_t> RankState::*what, uint64_t number) {
 
 void Link::CheckSame(const Operation& operation) {
   for (int rank = 0; rank < size_; ++rank) {
+    if (segment_->rank(rank).aborted != 0) continue;
     const Operation& other = segment_->rank(rank).operation;
     if (other.kind == operation.kind && other.type == operation.type &&
         other.root == operation.root && other.count == operation.count) {
@@ -214,12 +229,12 @@ bool Link::Exchange(const void* own, size_t bytes, const Operation& operation,
   RankState& self = segment_->rank(rank_);
   self.operation = operation;
   if (bytes > 0) std::memcpy(self.slot, own, bytes);
-  self.shown = ++number_;
+  RaiseTo(self.shown, ++number_);
   segment_->Notify();
   if (!AwaitAll(&RankState::shown, number_)) return false;
   CheckSame(operation);
   read();
-  self.read = number_;
+  RaiseTo(self.read, number_);
   segment_->Notify();
   return true;
 }

@@ -80,6 +80,8 @@ struct ncclComm {
   bool blocking = true;
   int device = 0;
   int num_shrinks = 0;
+  // On the device.
+  void* memory = nullptr;
   // Runs init or finalize.
   std::thread helper;
   // Operations that wait for ncclCommGetAsyncError.

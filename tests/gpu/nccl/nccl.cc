@@ -79,6 +79,8 @@ ncclResult_t Start(ncclComm_t* out, int size, int rank, bool blocking,
       cudaDeviceGetPCIBusId(gpu, sizeof(gpu), comm->device) != cudaSuccess) {
     return Fail(ncclUnhandledCudaError, "no device");
   }
+  // Without it, as when there is no memory left, the communicator works too.
+  if (cudaMalloc(&comm->memory, 1) != cudaSuccess) comm->memory = nullptr;
   comm->blocking = blocking;
   comm->link = std::make_shared<Link>(rank, size, Segment::Open(name));
   comm->helper = std::thread(
@@ -309,6 +311,11 @@ ncclResult_t ncclCommAbort(ncclComm_t comm) {
     comm->link->AwaitAllAborted();
   }
   comm->link->AwaitIdle();
+  // Waits for all kernels of the device, whosever they are.
+  if (comm->memory != nullptr) {
+    cudaSetDevice(comm->device);
+    cudaFree(comm->memory);
+  }
   one.Forget();
   delete comm;
   return ncclSuccess;

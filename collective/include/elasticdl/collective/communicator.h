@@ -86,6 +86,9 @@ struct WorldSpec {
 // these two blame each other, the rest blame one of the two, and nobody blames
 // the rest.
 int BlamedRank(const absl::Status& status);
+// NCCL could not do it, though all members were there: without NCCL the world
+// might do better.
+bool IsNcclFailure(const absl::Status& status);
 
 // A name for this process's host: two processes with the same name see the same
 // /dev/shm and each other's process ids, so they can share memory.

@@ -36,6 +36,7 @@ struct MembershipOptions {
   // How long a member may take to make an offer, and to connect. A separate
   // thread does both, so a long step is no excuse. Slower members are evicted.
   absl::Duration prepare_timeout = absl::Seconds(20);
+  absl::Duration connect_timeout = absl::Seconds(20);
   // How long a member may take to enter the new world (Loading()) once all are
   // connected. It finishes its current step first, which may be a long one; a
   // hanging step is detected by the worker's own watchdog.
@@ -144,6 +145,10 @@ class Membership {
   Decisions Saved(absl::Time now, int64_t worker_id, int64_t generation);
   // The worker is lost. Unknown ids are ignored.
   Decisions Lost(absl::Time now, int64_t worker_id, const std::string& reason);
+  // MembershipOptions::connect_timeout of worlds that connect from now on.
+  void set_connect_timeout(absl::Duration timeout) {
+    options_.connect_timeout = timeout;
+  }
   // The members have been told of this world only now: their timeouts start
   // again.
   void Announced(absl::Time now, int64_t generation);

@@ -33,9 +33,11 @@ class WorldLink {
     // The job's token.
     std::string secret;
     // How long connecting to all members may take. Shorter than the master's
-    // limit (MembershipOptions::prepare_timeout), so that a member can report
+    // limit (MembershipOptions::connect_timeout), so that a member can report
     // an error before it is evicted.
     absl::Duration connect_timeout = absl::Seconds(10);
+    // The same if NCCL connects, too, which opens devices and networks.
+    absl::Duration nccl_connect_timeout = absl::Seconds(60);
     // How a member begins to connect; empty = BeginConnect with `backend`.
     std::function<absl::StatusOr<std::unique_ptr<collective::Connector>>(
         const collective::WorldSpec& world)>
@@ -92,6 +94,7 @@ class WorldLink {
   std::shared_ptr<collective::Connector> connector_ ABSL_GUARDED_BY(mu_);
   int64_t connector_generation_ ABSL_GUARDED_BY(mu_) = 0;
   size_t connector_size_ ABSL_GUARDED_BY(mu_) = 0;
+  bool connector_nccl_ ABSL_GUARDED_BY(mu_) = false;
   std::shared_ptr<collective::Communicator> made_ ABSL_GUARDED_BY(mu_);
   int64_t made_generation_ ABSL_GUARDED_BY(mu_) = 0;
   // Shared with the thread that trains.

@@ -28,6 +28,8 @@ struct MemberWord {
   // How much of the state follows this round, for members that catch up
   // (state_stream.h). Only the donor says it. At most kMostPiece.
   int64_t piece = 0;
+  // Which round of its world this is, counted from 1.
+  int64_t round = 0;
 };
 // Floats count exactly up to here.
 inline constexpr int64_t kMostPiece = int64_t{1} << 24;
@@ -43,6 +45,11 @@ absl::Status CheckControlWord(const MemberWord& mine, int world_size);
 // passed CheckControlWord.
 void FillControlWord(const MemberWord& mine, int rank, int world_size,
                      float* word);
+
+// ABORTED unless the summed word has the part of every member in this round. A
+// member that leaves NCCL in the middle of a sum makes the others add up what
+// was in its buffers before.
+absl::Status CheckRound(const float* word, int world_size, int64_t round);
 
 // Where `loss_sum` of a rank is in the word, for a member whose loss is known
 // only to its device.
