@@ -60,7 +60,7 @@ generate() {
   done | sed -e :a -e '/^\n*$/{$d;N;ba' -e '}'
   echo '```'
   for command in 'data convert' 'data fetch' 'data generate' 'data info' 'data head' \
-    'data verify' 'ckpt info' 'ckpt diff' 'zoo init' 'zoo build' 'zoo push' list top open report 'timeline summary' scale logs \
+    'data verify' 'ckpt info' 'ckpt diff' 'zoo init' 'zoo build' 'zoo push' list top open report 'timeline summary' scale kill logs \
     stop 'experiment run' 'experiment show' 'experiment report' 'experiment trace' rbac doctor completion; do
     echo
     echo "## elasticdl $command"

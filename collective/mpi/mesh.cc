@@ -98,8 +98,9 @@ absl::Status MpiMesh::Run(const std::vector<MeshSend>& sends,
     universe_->NoteSuccess();
     return status;
   }
-  // What ended the world first explains it best.
-  if (over()) return watch_->Check();
+  // What ended the world first explains it best. UCX may tell of a death before
+  // the watch has read of it.
+  ELASTICDL_RETURN_IF_ERROR(watch_->CheckNow());
   universe_->NoteFailure(status);
   watch_->End(status);
   return status;

@@ -121,6 +121,7 @@ const std::vector<Command>& Commands() {
       {"audit", "Check that each record is in the model once.", RunAudit},
       {"timeline", "Show where the time of a job went.", RunTimeline},
       {"scale", "Change the number of a job's workers or servers.", RunScale},
+      {"kill", "Kill workers of a job, to see it recover.", RunKill},
       {"logs", "Show the logs of a job's pods.", RunLogs},
       {"stop", "Stop a job.", RunStop},
       {"experiment", "Run jobs by a plan: scaling, kills, comparisons.",

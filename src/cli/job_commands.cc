@@ -104,15 +104,6 @@ std::string FormatStatus(const Json& status) {
   return text;
 }
 
-absl::Status KillProcess(int64_t pid) {
-  // 0 and below mean groups of processes, or all of them; 1 is init.
-  if (pid <= 1 || pid > std::numeric_limits<pid_t>::max()) {
-    return absl::InvalidArgumentError(absl::StrCat(pid, " is no pod's pid"));
-  }
-  if (kill(static_cast<pid_t>(pid), SIGKILL) == 0) return absl::OkStatus();
-  return ErrnoToStatus(errno, absl::StrCat("kill ", pid));
-}
-
 void RunningFirst(std::vector<JobSummary>* jobs) {
   std::stable_partition(jobs->begin(), jobs->end(), [](const JobSummary& job) {
     return job.state == "running";
@@ -125,7 +116,7 @@ int WatchJob(const flags::FlagSet& set, JobHandle& job) {
   options.color = WantsColor(flags::GetEnv("NO_COLOR"), flags::GetEnv("TERM"));
   options.unicode = HasUtf8(flags::GetEnv("LC_ALL"), flags::GetEnv("LC_CTYPE"),
                             flags::GetEnv("LANG"));
-  options.kill = KillProcess;
+  options.kill = [](int64_t pid) { return SignalPod(pid, SIGKILL); };
   absl::Status status;
   {
     ScreenTerminal terminal;
@@ -256,9 +247,21 @@ int StopCommand(const std::vector<std::string>& args, const JobFinder& find) {
       flags::Info(kGroup,
                   "On a cluster: leave the pods of a job that was running, for "
                   "their logs."));
+  set.Add("force", &request.force,
+          flags::Info(kGroup,
+                      "On a cluster: remove the job at once, without asking "
+                      "its master; if there is none, that is no error."));
   if (const int code = set.ParseOrExitCode(args); code >= 0) return code;
+  if (request.force && request.keep_pods) {
+    return set.Report(absl::InvalidArgumentError(
+        "--force removes the pods, --keep_pods leaves them"));
+  }
   request.timeout = absl::Seconds(timeout);
   const auto job = find(choice);
+  if (request.force && absl::IsNotFound(job.status())) {
+    std::printf("%s\n", std::string(job.status().message()).c_str());
+    return 0;
+  }
   if (!job.ok()) return Fail(set, job.status());
   const absl::StatusOr<std::string> words = (*job)->Stop(request);
   if (!words.ok()) return Fail(set, words.status());
@@ -322,6 +325,15 @@ void PrintJobs(std::vector<JobSummary> jobs, bool json,
   // A script that reads the lines need not know of a header.
   const bool terminal = isatty(STDOUT_FILENO) == 1;
   std::fputs(FormatJobs(std::move(jobs), terminal).c_str(), stdout);
+}
+
+absl::Status SignalPod(int64_t pid, int signal) {
+  // 0 and below mean groups of processes, or all of them; 1 is init.
+  if (pid <= 1 || pid > std::numeric_limits<pid_t>::max()) {
+    return absl::InvalidArgumentError(absl::StrCat(pid, " is no pod's pid"));
+  }
+  if (kill(static_cast<pid_t>(pid), signal) == 0) return absl::OkStatus();
+  return ErrnoToStatus(errno, absl::StrCat("kill ", pid));
 }
 
 int Fail(const flags::FlagSet& set, const absl::Status& status) {

@@ -52,6 +52,10 @@ std::string FormatJobs(std::vector<JobSummary> jobs, bool header);
 void PrintJobs(std::vector<JobSummary> jobs, bool json,
                const std::string& none);
 
+// A signal to a process of a pod on this machine. INVALID_ARGUMENT: a number
+// that no pod has.
+absl::Status SignalPod(int64_t pid, int signal);
+
 // Prints "elasticdl top: <error>" to stderr and returns the exit code 1.
 int Fail(const flags::FlagSet& set, const absl::Status& status);
 

@@ -37,6 +37,8 @@ struct StopRequest {
   absl::Duration timeout = absl::Seconds(60);
   // Do not remove the pods of a job that was running.
   bool keep_pods = false;
+  // On a cluster: remove the job without asking its master. Not with keep_pods.
+  bool force = false;
 };
 
 // Thread-compatible.

@@ -13,10 +13,11 @@ namespace elasticdl::experiment {
 void JobView::OnLine(absl::string_view line) {
   const EventLine event(line);
   const double time = event.Number("time");
+  if (time > 0) last_event_at_ = time;
   const auto id = static_cast<int64_t>(event.Number("id", -1));
   if (event.Is("pod_started")) {
     auto& pods = event.Text("type") == "ps" ? servers_ : workers_;
-    pods[id] = static_cast<pid_t>(event.Number("pid"));
+    pods[id] = {event.Text("pod"), static_cast<pid_t>(event.Number("pid"))};
   } else if (event.Is("pod_ended")) {
     // A server's id is that of a worker, too.
     auto& pods =
@@ -39,27 +40,35 @@ void JobView::OnLine(absl::string_view line) {
 void JobView::OnProcessEnded(pid_t pid) {
   for (auto* pods : {&workers_, &servers_}) {
     for (auto it = pods->begin(); it != pods->end();) {
-      it = it->second == pid ? pods->erase(it) : std::next(it);
+      it = it->second.pid == pid ? pods->erase(it) : std::next(it);
     }
   }
 }
 
-std::vector<pid_t> JobView::WorkerPids() const {
-  std::vector<pid_t> pids;
-  for (const int64_t member : members_) {
-    const auto it = workers_.find(member);
-    if (it != workers_.end()) pids.push_back(it->second);
+void JobView::OnPodEnded(const std::string& name) {
+  for (auto* pods : {&workers_, &servers_}) {
+    for (auto it = pods->begin(); it != pods->end();) {
+      it = it->second.name == name ? pods->erase(it) : std::next(it);
+    }
   }
-  if (!pids.empty() || !members_.empty()) return pids;
-  // With parameter servers there is no world.
-  for (const auto& [id, pid] : workers_) pids.push_back(pid);
-  return pids;
 }
 
-std::vector<pid_t> JobView::ServerPids() const {
-  std::vector<pid_t> pids;
-  for (const auto& [id, pid] : servers_) pids.push_back(pid);
-  return pids;
+std::vector<JobPod> JobView::Workers() const {
+  std::vector<JobPod> pods;
+  for (const int64_t member : members_) {
+    const auto it = workers_.find(member);
+    if (it != workers_.end()) pods.push_back(it->second);
+  }
+  if (!pods.empty() || !members_.empty()) return pods;
+  // With parameter servers there is no world.
+  for (const auto& [id, pod] : workers_) pods.push_back(pod);
+  return pods;
+}
+
+std::vector<JobPod> JobView::Servers() const {
+  std::vector<JobPod> pods;
+  for (const auto& [id, pod] : servers_) pods.push_back(pod);
+  return pods;
 }
 
 TraceDriver::TraceDriver(const std::vector<Action>& actions) {
@@ -75,7 +84,7 @@ std::vector<Delivery> TraceDriver::Due(double now, const JobView& view) {
       ++it;
       continue;
     }
-    due.push_back({ActionKind::kStop, SIGCONT, it->pids, 0});
+    due.push_back({ActionKind::kStop, SIGCONT, it->pods, 0});
     it = stopped_.erase(it);
   }
   if (!view.started()) return due;
@@ -129,19 +138,19 @@ bool TraceDriver::Deliver(const Action& action, double now, const JobView& view,
       break;
   }
   if (delivery.signal != 0) {
-    const std::vector<pid_t> all = action.kind == ActionKind::kKillServer
-                                       ? view.ServerPids()
-                                       : view.WorkerPids();
+    const std::vector<JobPod> all = action.kind == ActionKind::kKillServer
+                                        ? view.Servers()
+                                        : view.Workers();
     if (all.empty()) return false;
     const auto first =
         static_cast<size_t>(action.pick * static_cast<double>(all.size()));
     const size_t count =
         std::min(all.size(), static_cast<size_t>(action.count));
     for (size_t i = 0; i < count; ++i) {
-      delivery.pids.push_back(all[(first + i) % all.size()]);
+      delivery.pods.push_back(all[(first + i) % all.size()]);
     }
     if (action.kind == ActionKind::kStop) {
-      stopped_.push_back({now + action.seconds, delivery.pids});
+      stopped_.push_back({now + action.seconds, delivery.pods});
     }
   }
   out->push_back(std::move(delivery));

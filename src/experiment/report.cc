@@ -132,13 +132,50 @@ std::string RunTable(const Plan& plan,
                    "%Y-%m-%d %H:%M:%S",
                    absl::FromUnixSeconds(static_cast<int64_t>(result.began)),
                    absl::UTCTimeZone()),
-               absl::StrFormat("%.1f", result.load),
+               result.on_cluster ? "" : absl::StrFormat("%.1f", result.load),
                Short(result.measured.records_per_second),
                absl::StrCat(result.measured.kills), result.ledger,
                result.ok ? "ok" : absl::StrCat("failed: ", result.reason)},
               "td"));
   }
   return table;
+}
+
+bool AnyOnCluster(const Plan& plan,
+                  const std::map<std::string, RunResult>& results) {
+  for (const Run& run : ListRuns(plan)) {
+    const auto it = results.find(run.id);
+    if (it != results.end() && it->second.on_cluster) return true;
+  }
+  return false;
+}
+
+// What is different there, and what is not known.
+std::string ClusterNotes(const Plan& plan,
+                         const std::map<std::string, RunResult>& results) {
+  if (!AnyOnCluster(plan, results)) return "";
+  double least = 0, most = 0;
+  for (const Run& run : ListRuns(plan)) {
+    const auto it = results.find(run.id);
+    if (it == results.end()) continue;
+    least = std::min(least, it->second.clock_offset);
+    most = std::max(most, it->second.clock_offset);
+  }
+  std::string notes =
+      "<h2>On a cluster</h2>\n<p>A kill is the deletion of a pod without "
+      "grace, a preemption its ordinary deletion; recovery counts from the "
+      "request to the API server. Events and audit came through the log of the "
+      "master, and a ledger counts as exact only if no line of it is missing. "
+      "Not measured: CPU time of the pods, load of the nodes.";
+  if (least < 0 || most > 0) {
+    absl::StrAppendFormat(
+        &notes,
+        " The clock of the master differed from the one of this machine by "
+        "%.1f s to %.1f s; times of kills are corrected by that, to within a "
+        "second.",
+        least, most);
+  }
+  return notes + "</p>\n";
 }
 
 std::string Tiles(const Plan& plan, const Summary& summary,
@@ -168,7 +205,10 @@ std::string Tiles(const Plan& plan, const Summary& summary,
                          absl::StrCat("of ", summary.ledgers, " checked")));
   }
   if (kills > 0) {
-    absl::StrAppend(&tiles, Tile("Kills", absl::StrCat(kills), "SIGKILL"));
+    absl::StrAppend(
+        &tiles, Tile("Kills", absl::StrCat(kills),
+                     AnyOnCluster(plan, results) ? "pods deleted without grace"
+                                                 : "SIGKILL"));
   }
   if (!recovery.empty()) {
     absl::StrAppend(
@@ -181,7 +221,10 @@ std::string Tiles(const Plan& plan, const Summary& summary,
                     Tile("Slots", absl::StrCat(plan.sharing.slots),
                          absl::StrCat(plan.sharing.jobs.size(), " jobs")));
   }
-  if (!results.empty()) {
+  if (AnyOnCluster(plan, results)) {
+    absl::StrAppend(&tiles,
+                    Tile("Machine", "a cluster", "its load is not measured"));
+  } else if (!results.empty()) {
     absl::StrAppend(
         &tiles,
         Tile("Machine", absl::StrCat(results.begin()->second.cores, " cores"),
@@ -214,7 +257,8 @@ std::string ReportHtml(const Plan& plan, const Summary& summary,
       plan.shared() ? SharedTable(summary) : JobTable(summary),
       "</table></div>\n<details><summary>All runs</summary>\n"
       "<div class=\"table\"><table>\n",
-      RunTable(plan, results), "</table></div></details>\n<h2>Again</h2>\n",
+      RunTable(plan, results), "</table></div></details>\n",
+      ClusterNotes(plan, results), "<h2>Again</h2>\n",
       "<pre>elasticdl experiment run ", Escaped(plan.file), "</pre>\n",
       "<footer>Made by <code>elasticdl experiment</code>. Runs of a round are "
       "in random order (seed ",

@@ -370,10 +370,12 @@ std::vector<NamedChart> Charts(const Plan& plan, const Summary& summary) {
   const BarChart cpu = Bars(
       "CPU utilisation", "", true, summary,
       [](const Cell& cell) -> const Estimate& { return cell.cpu_utilisation; });
-  charts.push_back({"cpu-utilisation",
-                    "CPU time of all processes of a run, start and end "
-                    "included, of all cores.",
-                    Draw(cpu)});
+  if (!cpu.bars.empty()) {
+    charts.push_back({"cpu-utilisation",
+                      "CPU time of all processes of a run, start and end "
+                      "included, of all cores.",
+                      Draw(cpu)});
+  }
   return charts;
 }
 

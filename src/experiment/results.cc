@@ -146,6 +146,10 @@ Json ResultJson(const RunResult& result) {
                {"load", result.load},
                {"ledger", result.ledger},
                {"ledger_records", result.ledger_records}};
+  if (result.on_cluster) {
+    json["on_cluster"] = true;
+    json["clock_offset"] = result.clock_offset;
+  }
   if (result.policy.empty()) {
     json["measured"] = MeasuredJson(result.measured);
   } else {
@@ -155,6 +159,7 @@ Json ResultJson(const RunResult& result) {
 }
 
 double RunResult::CpuUtilisation() const {
+  if (cpu_seconds < 0) return -1;
   const double available = wall_seconds * static_cast<double>(cores);
   return available > 0 ? cpu_seconds / available : 0;
 }
@@ -185,6 +190,8 @@ absl::StatusOr<RunResult> ParseResultLine(absl::string_view line) {
   fields.Get("cpu_seconds", &result.cpu_seconds);
   fields.Get("cores", &result.cores);
   fields.Get("load", &result.load);
+  fields.Get("on_cluster", &result.on_cluster);
+  fields.Get("clock_offset", &result.clock_offset);
   fields.Get("ledger", &result.ledger);
   fields.Get("ledger_records", &result.ledger_records);
   result.measured = ParseMeasured(fields.Object("measured"));

@@ -54,7 +54,7 @@ void FillCell(Cell* cell) {
     if (run->measured.time_to_target >= 0) {
       target.push_back(run->measured.time_to_target);
     }
-    cpu.push_back(run->CpuUtilisation());
+    if (run->CpuUtilisation() >= 0) cpu.push_back(run->CpuUtilisation());
     Append(run->measured.recovery_ms, &cell->recovery_ms);
     Append(run->measured.loss_pause_ms, &cell->loss_pause_ms);
     Append(run->measured.join_pause_ms, &cell->join_pause_ms);

@@ -44,7 +44,12 @@ class CommandJob : public Master {
     Post([this, reason](absl::Time now) { OnStop(now, reason); });
   }
   // A command has no state that a later run could go on from.
-  void Suspend(const std::string& reason) override { Stop(reason); }
+  void Suspend(const std::string& reason) override {
+    Post([this, reason](absl::Time now) {
+      // Slurm says it several times.
+      if (stops_ == 0) OnStop(now, reason);
+    });
+  }
 
  private:
   using Task = std::function<void(absl::Time now)>;

@@ -461,11 +461,16 @@ void JobController::OnTimer(absl::Time now) {
     // Members of a world wait for each other: which of them hangs is for them
     // to say (Stuck).
     if (overdue.type == v1::TRAINING && world_.size() > 1) continue;
+    if (HasServers() && IsExcused(overdue.worker_id)) {
+      tasks_.RestartClock(now, overdue.worker_id);
+      continue;
+    }
     Evict(now, overdue.worker_id, WorkerLoss::kCrashed,
           absl::StrCat("silent on task ", overdue.task_id, " for ",
                        absl::FormatDuration(overdue.silent), " (limit ",
                        absl::FormatDuration(overdue.limit), ")"));
   }
+  if (read_deadline_ <= now) OnReadDeadline(now);
   Advance(now);
 }
 
@@ -475,7 +480,7 @@ absl::Time JobController::NextTimer() const {
       !TasksStandStill() && (world_.size() <= 1 || evaluation_.running());
   absl::Time next = watched ? tasks_.NextExpiry() : absl::InfiniteFuture();
   next = std::min({next, MembershipTimer(), resumption_.deadline(),
-                   departed_.next_deadline()});
+                   departed_.next_deadline(), read_deadline_});
   if (ChoosesHeritage() && !ending_.has_value())
     next = std::min(next, heritage_->deadline);
   if (StopHasDeadline()) next = std::min(next, stopping_->deadline);

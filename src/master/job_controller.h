@@ -277,7 +277,7 @@ class JobController {
   ServerCheckpoints::When SaveMoment() const;
   // All attached workers want to leave.
   bool NobodyStays() const;
-  void BeginServerSave();
+  void BeginServerSave(absl::Time now);
   // Releases the leavers, except the one that saves the model.
   void AdvanceLeavers(absl::Time now);
   // The job is being stopped, and its model has been read.
@@ -290,10 +290,17 @@ class JobController {
                          int64_t worker_id, const v1::CheckpointBegin& begin);
   void EndServerSave(absl::Time now, int64_t worker_id, int64_t step);
   void CancelServerSave(absl::Time now);
+  // The worker that reads the model does not get done.
+  void OnReadDeadline(absl::Time now);
   void SendResume(absl::Time now);
   // Workers wait for something that is not their fault: a lost server, a
   // version that a server has not applied, a model that is being read.
   bool TasksStandStill() const;
+  // This one does: for others that have not come so far, for a model that is
+  // being restored.
+  bool IsExcused(int64_t worker_id);
+  // The servers get the model of a checkpoint, and nothing is trained yet.
+  bool IsRestoring() const;
   // job_controller_move.cc: buckets that move between servers.
   void AdvanceMoves(absl::Time now);
   void SendStep(int server);
@@ -507,6 +514,10 @@ class JobController {
   std::map<int, v1::PsPartRecord> parts_;
   // The worker that restores the servers from the job's checkpoint; -1 = none.
   int64_t restorer_ = -1;
+  // How often it was overdue.
+  int restorer_overdue_ = 0;
+  // When the worker that reads the model for a checkpoint must be done.
+  absl::Time read_deadline_ = absl::InfiniteFuture();
   // The ledger for a rollback without any checkpoint.
   v1::Ledger first_ledger_;
   // Why training stops early, as it was told.

@@ -10,6 +10,9 @@ namespace elasticdl::master {
 
 void JobController::Fail(absl::Time now, const std::string& reason) {
   if (ending_.has_value()) return;
+  // What is taken away together with the job fails first. The next run goes on
+  // from what is saved.
+  if (stopping_.has_value() && stopping_->suspend) return FinishStop();
   SetEnding({kExitJobFailed, reason});
   for (auto& [connection, worker] : registry_.workers()) {
     Stop(connection, worker, reason, kExitJobFailed);

@@ -291,12 +291,32 @@ void JobController::WelcomeToServers(int64_t worker_id, v1::Welcome& welcome) {
     return;
   }
   restorer_ = worker_id;
+  restorer_overdue_ = 0;
   welcome.set_restore_from(options_.restore_from);
 }
 
 bool JobController::TasksStandStill() const {
-  return HasServers() && (saves_.holds_training() || versions_.open() ||
-                          moves_.open() || !servers_away_.empty());
+  // Not while workers are asked to pause: one that hangs would hold up the job
+  // for ever.
+  const bool saving = saves_.state() == ServerCheckpoints::State::kSaving;
+  return HasServers() && (saving || versions_.open() || moves_.open() ||
+                          !servers_away_.empty());
+}
+
+bool JobController::IsRestoring() const {
+  return !options_.restore_from.empty() &&
+         tasks_.step() == first_ledger_.step() && restorer_ >= 0 &&
+         registry_.IsReachable(restorer_);
+}
+
+bool JobController::IsExcused(int64_t worker_id) {
+  // A large model takes longer than a task. Nothing is heard of it meanwhile.
+  constexpr int kMostOverdue = 12;
+  if (IsRestoring()) {
+    return worker_id != restorer_ || ++restorer_overdue_ <= kMostOverdue;
+  }
+  return versions_.Waits(worker_id) ||
+         (saves_.holds_training() && saves_.IsPaused(worker_id));
 }
 
 void JobController::OnServerMessage(absl::Time now, int server,
@@ -315,9 +335,10 @@ void JobController::OnServerMessage(absl::Time now, int server,
   for (const VersionRounds::Gradient& gradient :
        std::exchange(in_open_version_, {})) {
     SendPushResult(gradient.worker_id, gradient.range, versions_.version());
+    // The clocks of the others go on: one of them may hang.
+    tasks_.RestartClock(now, gradient.worker_id);
   }
   SendStale();
-  tasks_.RestartClocks(now);
   Advance(now);
 }
 
@@ -339,7 +360,7 @@ void JobController::AdvanceServerSave(absl::Time now) {
     }
     // The model of a synchronous job changes only when this master says so.
     if (when == ServerCheckpoints::When::kOver || !options_.job.use_async()) {
-      return BeginServerSave();
+      return BeginServerSave(now);
     }
     saves_.BeginPause();
     v1::MasterMessage message;
@@ -355,7 +376,7 @@ void JobController::AdvanceServerSave(absl::Time now) {
       return;
     }
   }
-  BeginServerSave();
+  BeginServerSave(now);
 }
 
 ServerCheckpoints::When JobController::SaveMoment() const {
@@ -413,14 +434,18 @@ bool JobController::AdvanceServerStop(absl::Time now) {
   return somebody && !BrokenOff();
 }
 
-void JobController::BeginServerSave() {
-  // Who stays rather than who wants to leave.
+void JobController::BeginServerSave(absl::Time now) {
+  // As long as the largest model may take. Nothing is heard of it meanwhile.
+  constexpr absl::Duration kReadTimeout = absl::Minutes(30);
+  // Who stays rather than who wants to leave, and who works rather than who may
+  // hang.
+  const auto rank = [this](const Worker& worker) {
+    return std::pair(!worker.leaving, tasks_.LastReport(worker.id));
+  };
   const Worker* saver = nullptr;
   for (const auto& [connection, worker] : registry_.workers()) {
     if (!worker.ready || worker.stop_sent) continue;
-    if (saver == nullptr || (saver->leaving && !worker.leaving)) {
-      saver = &worker;
-    }
+    if (saver == nullptr || rank(worker) > rank(*saver)) saver = &worker;
   }
   if (saver == nullptr) {
     // Until somebody comes who can. Nobody is there who would have to hear it.
@@ -428,6 +453,7 @@ void JobController::BeginServerSave() {
     return;
   }
   saves_.BeginSave(saver->id);
+  read_deadline_ = now + kReadTimeout;
   v1::MasterMessage message;
   v1::SaveNow& save = *message.mutable_save_now();
   save.set_step(tasks_.step());
@@ -450,6 +476,7 @@ void JobController::OnServerModelRead(absl::Time now, ConnectionId connection,
   }
   OnCheckpointBegin(connection, begin);
   saves_.EndRead(begin.step());
+  read_deadline_ = absl::InfiniteFuture();
   SendResume(now);
 }
 
@@ -457,13 +484,24 @@ void JobController::EndServerSave(absl::Time now, int64_t worker_id,
                                   int64_t step) {
   const bool held = saves_.holds_training();
   saves_.End(worker_id, step);
+  if (!saves_.holds_training()) read_deadline_ = absl::InfiniteFuture();
   if (held && !saves_.holds_training()) SendResume(now);
 }
 
 void JobController::CancelServerSave(absl::Time now) {
   if (!saves_.holds_training()) return;
   saves_.Cancel();
+  read_deadline_ = absl::InfiniteFuture();
   SendResume(now);
+}
+
+void JobController::OnReadDeadline(absl::Time now) {
+  read_deadline_ = absl::InfiniteFuture();
+  if (saves_.state() != ServerCheckpoints::State::kSaving) return;
+  const int64_t saver = saves_.saver();
+  CancelServerSave(now);
+  Evict(now, saver, WorkerLoss::kCrashed,
+        "it does not get done with reading the model for a checkpoint");
 }
 
 void JobController::SendResume(absl::Time now) {

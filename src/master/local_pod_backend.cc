@@ -170,7 +170,15 @@ PodEvent LocalPodBackend::Loop::Reap(const std::string& name,
   } else {
     event.signal = WTERMSIG(status);
   }
-  if (pod.deleted) {
+  // What was to start it could not: Slurm refuses steps while its controller is
+  // away or the job is being requeued.
+  constexpr int kNoStep = 1;
+  if (options_.proxy.has_value() && !pod.place.has_value() && !pod.deleted &&
+      event.exit_code == kNoStep) {
+    event.create_error = absl::UnavailableError(
+        absl::StrCat(pod.options.argv[0], " could not start it, see its log"));
+    event.pid = 0;
+  } else if (pod.deleted) {
     event.phase = PodPhase::kDeleted;
     event.reason = PodEndReason::kDeleted;
   } else if (event.exit_code == 0) {

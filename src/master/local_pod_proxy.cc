@@ -53,15 +53,19 @@ void LocalPodBackend::Loop::ReadProxy(const std::string& name, Pod& pod) {
     }
   }
   if (n == 0) pod.output.Reset();
-  const size_t end = pod.line.find('\n');
-  if (pod.place.has_value() || end == std::string::npos) return;
-  auto place = options_.proxy->parse(pod.line.substr(0, end));
-  if (!place.ok()) {
-    LogWarning(name, ": ", place.status().message());
-    pod.line.clear();
-    return;
+  if (pod.place.has_value()) return;
+  // A prolog of the cluster may print before it.
+  while (!pod.place.has_value()) {
+    const size_t end = pod.line.find('\n');
+    if (end == std::string::npos) return;
+    auto place = options_.proxy->parse(pod.line.substr(0, end));
+    pod.line.erase(0, end + 1);
+    if (place.ok()) {
+      pod.place = *std::move(place);
+    } else {
+      LogWarning(name, ": ", place.status().message());
+    }
   }
-  pod.place = *std::move(place);
   pod.waits_at = absl::InfiniteFuture();
   PodEvent event;
   event.name = name;

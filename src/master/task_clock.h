@@ -14,8 +14,9 @@ namespace elasticdl::master {
 // another does not start it.
 class TaskClock {
  public:
-  // `timeout`: how long a worker may be silent. Zero: the longer of 300 s and
-  // three times the longest completed task of the same type.
+  // `timeout`: how long a worker may be silent. Zero: the longer of 300 s (an
+  // hour for the end of training) and three times the longest completed task of
+  // the same type.
   explicit TaskClock(absl::Duration timeout) : timeout_(timeout) {}
 
   // The worker starts another task, or its clock must restart for another

@@ -129,6 +129,17 @@ class TaskManager {
   // All workers have a reason not to work on their tasks: restarts their
   // clocks.
   void RestartClocks(absl::Time now) { clock_.RestartAll(now); }
+  // This one has.
+  void RestartClock(absl::Time now, int64_t worker_id) {
+    if (workers_.count(worker_id) > 0) clock_.Report(worker_id, now);
+  }
+  // When it last reported progress; InfinitePast: it has no task.
+  absl::Time LastReport(int64_t worker_id) const {
+    const auto it = workers_.find(worker_id);
+    return it == workers_.end() || it->second.tasks.empty()
+               ? absl::InfinitePast()
+               : clock_.LastReport(worker_id);
+  }
   absl::Time NextExpiry() const;  // InfiniteFuture: never.
 
   // All training data is committed or quarantined, or training was stopped.

@@ -22,6 +22,7 @@ int Main(const std::vector<std::string>& args) {
       {"open", "Open the page of a job in a browser.", RunClusterOpen},
       {"report", "Save the page of a job as one file.", RunClusterReport},
       {"scale", "Change the number of a job's workers.", RunClusterScale},
+      {"kill", "Kill workers of a job.", RunClusterKill},
       {"logs", "Show the logs of a job's pods.", RunClusterLogs},
       {"stop", "Stop a job.", RunClusterStop},
       {"rbac", "Grant a cluster's jobs the rights that they need.",

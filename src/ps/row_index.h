@@ -54,12 +54,12 @@ class RowIndex {
     const uint64_t most = uint64_t{1} << number_bits_;
     for (size_t line = home.line;; line = Next(line)) {
       const uint64_t* const entries = Line(line);
-      // Without branches, which nobody could predict. At most one has the key,
-      // and a free one has no number.
+      // Without branches, which nobody could predict. At most one has the key.
+      // A free one differs from the key 0 in nothing.
       uint64_t number = 0;
       for (uint32_t i = 0; i < kEntries; ++i) {
         const uint64_t differs = entries[i] ^ key;
-        number = differs < most ? differs : number;
+        number = differs - 1 < most - 1 ? differs : number;
       }
       if (number != 0) return static_cast<uint32_t>(number) - 1;
       // Those behind the last one are not before it, either.

@@ -449,6 +449,19 @@ TEST_F(ClusterJobTest, StopIsNeededOnce) {
   EXPECT_THAT(cluster_.Names(), IsEmpty());
 }
 
+TEST_F(ClusterJobTest, AForcedStopAsksNobody) {
+  ASSERT_TRUE(Submit().ok());
+  cluster_.SetPod(kPod, "Running", {{"running", Json::object()}});
+  cluster_.proxy = [&](const kube::Request&) {
+    ADD_FAILURE() << "the master was asked";
+    return kube::Response{503, "{}"};
+  };
+  StopRequest force;
+  force.force = true;
+  EXPECT_EQ(*Open()->Stop(force), "job j has been removed");
+  EXPECT_THAT(cluster_.Names(), IsEmpty());
+}
+
 TEST_F(ClusterJobTest, FollowTellsAStopAlsoWhenThePodIsGoneByThen) {
   ASSERT_TRUE(Submit().ok());
   cluster_.after_call = [&](const std::string& call) {

@@ -254,6 +254,11 @@ TEST(ClusterJobOptionsTest, JobCommandRunsInTheWorkers) {
 
 TEST(ClusterJobOptionsTest, HintsAtResultsThatEndWithTheirPod) {
   EXPECT_THAT(ClusterJobHints(Parse()->flags), IsEmpty());
+  // They are in the log of the master, as was asked.
+  EXPECT_THAT(ClusterJobHints(Parse({"--event_log=/dev/stdout",
+                                     "--ledger_audit=/dev/stdout"})
+                                  ->flags),
+              IsEmpty());
   const auto lost = Parse({"--output=/out/model", "--checkpoint_dir=ckpt",
                            "--ledger_audit=/a", "--event_log=/outer/e",
                            "--volume=claim_name=c,mount_path=/outer"});

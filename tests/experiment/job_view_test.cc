@@ -45,6 +45,12 @@ JobView TwoWorkers() {
   return view;
 }
 
+std::vector<pid_t> Pids(const std::vector<JobPod>& pods) {
+  std::vector<pid_t> pids;
+  for (const JobPod& pod : pods) pids.push_back(pod.pid);
+  return pids;
+}
+
 Action KillAt(double at, double pick = 0) {
   Action action;
   action.at = at;
@@ -64,7 +70,26 @@ TEST(JobViewTest, StartsWithTheFirstStepOfAllWorkers) {
   view.OnLine(FirstStep(100, 2, 7));
   EXPECT_EQ(view.started_at(), 100);
   EXPECT_EQ(view.step(), 7);
-  EXPECT_THAT(view.WorkerPids(), ElementsAre(1000, 1001));
+  EXPECT_THAT(Pids(view.Workers()), ElementsAre(1000, 1001));
+}
+
+// On a cluster nobody has a pid here.
+TEST(JobViewTest, KnowsPodsByTheirNames) {
+  JobView view(2);
+  for (const int id : {0, 1}) {
+    view.OnLine(
+        absl::StrFormat(R"({"time":98,"event":"pod_started",)"
+                        R"("pod":"w-%d","type":"worker","id":%d,"pid":0})",
+                        id, id));
+  }
+  view.OnLine(World(99, 1, {0, 1}));
+  view.OnLine(FirstStep(100, 1, 1));
+  ASSERT_THAT(view.Workers(), SizeIs(2));
+  EXPECT_EQ(view.Workers()[1].name, "w-1");
+  // It was deleted; the job may say so later.
+  view.OnPodEnded("w-0");
+  ASSERT_THAT(view.Workers(), SizeIs(1));
+  EXPECT_EQ(view.Workers()[0].name, "w-1");
 }
 
 TEST(JobViewTest, PassesOverWhatItDoesNotKnow) {
@@ -86,7 +111,7 @@ TEST(TraceDriverTest, DeliversOnceWhenDue) {
   const auto due = driver.Due(105, view);
   ASSERT_THAT(due, SizeIs(1));
   EXPECT_EQ(due[0].signal, SIGKILL);
-  EXPECT_THAT(due[0].pids, ElementsAre(1001));
+  EXPECT_THAT(Pids(due[0].pods), ElementsAre(1001));
   EXPECT_THAT(driver.Due(200, view), IsEmpty());
   EXPECT_TRUE(std::isinf(driver.NextTime(view)));
 }
@@ -108,7 +133,7 @@ TEST(TraceDriverTest, AKillWaitsForWorkers) {
   view.OnLine(Started(103, 1, 1002));
   const auto due = driver.Due(103, view);
   ASSERT_THAT(due, SizeIs(1));
-  EXPECT_THAT(due[0].pids, ElementsAre(1002));
+  EXPECT_THAT(Pids(due[0].pods), ElementsAre(1002));
 }
 
 TEST(TraceDriverTest, StoppedProcessesGoOnLater) {
@@ -121,7 +146,7 @@ TEST(TraceDriverTest, StoppedProcessesGoOnLater) {
   const auto first = driver.Due(101, view);
   ASSERT_THAT(first, SizeIs(1));
   EXPECT_EQ(first[0].signal, SIGSTOP);
-  EXPECT_THAT(first[0].pids, SizeIs(2));
+  EXPECT_THAT(first[0].pods, SizeIs(2));
   EXPECT_EQ(driver.NextTime(view), 104);
   const auto second = driver.Due(104, view);
   ASSERT_THAT(second, SizeIs(1));
@@ -173,7 +198,7 @@ TEST(TraceDriverTest, RandomTracesAreDeliveredExactlyOnce) {
       for (const Delivery& one : driver.Due(now, view)) {
         ASSERT_LE(100 + actions[delivered].at, now);
         ++delivered;
-        for (const pid_t pid : one.pids) {
+        for (const pid_t pid : Pids(one.pods)) {
           // Two kills at once may hit the same process.
           alive.erase(pid);
           view.OnProcessEnded(pid);

@@ -192,5 +192,28 @@ TEST(ReportTest, SharedJobsHaveSlotsOverTime) {
   EXPECT_THAT(charts[0].svg, AllOf(HasSubstr("a&lt;"), HasSubstr("<rect")));
 }
 
+TEST(ReportTest, SaysWhatIsNotKnownOfACluster) {
+  Plan plan = MakePlan();
+  std::map<std::string, RunResult> results = AllResults(plan);
+  EXPECT_THAT(ReportHtml(plan, Summarize(plan, results), results),
+              AllOf(HasSubstr("CPU utilisation"), HasSubstr("SIGKILL"),
+                    Not(HasSubstr("On a cluster"))));
+  for (auto& [id, result] : results) {
+    result.on_cluster = true;
+    result.cpu_seconds = -1;
+    result.load = -1;
+    result.clock_offset = -3.25;
+    const auto again = ParseResultLine(ResultLine(result));
+    ASSERT_TRUE(again.ok()) << again.status();
+    result = *again;
+  }
+  const std::string page = ReportHtml(plan, Summarize(plan, results), results);
+  EXPECT_THAT(page, AllOf(HasSubstr("On a cluster"),
+                          HasSubstr("Not measured: CPU time"),
+                          HasSubstr("by -3.2 s to 0.0 s"),
+                          HasSubstr("pods deleted without grace"),
+                          Not(HasSubstr("CPU utilisation"))));
+}
+
 }  // namespace
 }  // namespace elasticdl::experiment

@@ -155,6 +155,29 @@ TEST_F(ChaosKillTest, TheOnlyMemberThatIsLevelLeavesWhenAnotherHasTheModel) {
   EXPECT_THAT(CutBacks(*job), IsEmpty());
 }
 
+TEST_F(ChaosKillTest, ByTheCommand) {
+  const auto job = StartJob(2, kInPieces, "ballast=300000");
+  ASSERT_TRUE(WaitForWorld(*job, {0, 1}));
+  const auto kill = [&](const std::string& name, const Flags& more) {
+    Flags argv = {Program("elasticdl"), "kill", "--job_name=" + job->name()};
+    argv.insert(argv.end(), more.begin(), more.end());
+    const auto run = Run(name, argv);
+    EXPECT_EQ(run->Wait(), 0) << run->err() << job->Output();
+  };
+  kill("kill", {"0"});
+  ASSERT_TRUE(WaitForLoss(*job, 0));
+  ASSERT_TRUE(WaitForSize(*job, 2));
+  kill("preempt", {"--notice", "1"});
+  ASSERT_TRUE(WaitForLoss(*job, 1));
+  ASSERT_TRUE(WaitForSize(*job, 2));
+  Finish(*job, kManyEpochs);
+  EXPECT_THAT(CutBacks(*job), IsEmpty());
+  const std::vector<Json> lost = job->Events("worker_lost");
+  ASSERT_GE(lost.size(), 2u);
+  EXPECT_EQ(lost[0].at("reason"), "signal 9 (SIGKILL)");
+  EXPECT_EQ(lost[1].at("reason"), "left (SIGTERM)");
+}
+
 TEST_F(ChaosKillTest, FourCatchUpAtOnceAndOneOfThemDies) {
   Flags flags = kInPieces;
   flags.push_back("--failpoints=3:stream.take=kill@4");

@@ -173,7 +173,11 @@ TEST_F(ExperimentTest, BadPlansAreRefusedWithTheirLine) {
   } cases[] = {
       {"matrix:\n  batch: [0]\n", "plan.yaml:10: --minibatch_size"},
       {"  no_such_flag: 1\n", "plan.yaml:9: unknown flag --no_such_flag"},
-      {"  image: x\n", "plan.yaml:9: --image: experiments run on this"},
+      {"  image: x\ntraces:\n  - {name: s, events: [{at: 1s, stop: 1, for: "
+       "1s}]}\n",
+       "plan.yaml:9: a cluster cannot stop a process"},
+      {"  image: x\nseconds: 3\nmatrix:\n  peer: [torchrun]\n",
+       "plan.yaml:12: peer torchrun runs on this machine only"},
       {"  event_log: x\n", "plan.yaml:9: --event_log is set by"},
       {"seconds: 3\nmatrix:\n  peer: [torchrun]\n",
        "plan.yaml:11: peer torchrun has no model"},

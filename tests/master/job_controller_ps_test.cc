@@ -245,6 +245,37 @@ TEST_F(JobControllerPsTest, NobodyIsLateWhileAServerIsAway) {
   EXPECT_THAT(output_.killed, ElementsAre(0));
 }
 
+// Only the one that hangs is evicted, not those who wait for it.
+TEST_F(JobControllerPsTest, WhoWaitsForAVersionIsNotLate) {
+  options_.tasks.task_timeout = absl::Seconds(10);
+  Start();
+  Attach(1, 0);
+  Attach(2, 1);
+  const auto first = Tasks(1);
+  Stage(1, first[0], first[0].range().begin(), 0);
+  now_ = controller_->NextTimer() + absl::Seconds(1);
+  controller_->OnTimer(now_);
+  EXPECT_THAT(output_.killed, ElementsAre(1));
+  EXPECT_GT(controller_->NextTimer(), now_);
+}
+
+// Versions of the others say nothing about a worker.
+TEST_F(JobControllerPsTest, AWorkerIsLateAlthoughOthersTrain) {
+  options_.job.set_grads_to_wait(1);
+  options_.tasks.task_timeout = absl::Seconds(10);
+  Start();
+  Attach(1, 0);
+  Attach(2, 1);
+  const auto tasks = Tasks(1);
+  now_ += absl::Seconds(6);
+  Stage(1, tasks[0], tasks[0].range().begin(), 0);
+  Applied(0, 1);
+  Applied(1, 1);
+  now_ += absl::Seconds(6);
+  controller_->OnTimer(now_);
+  EXPECT_THAT(output_.killed, ElementsAre(1));
+}
+
 TEST_F(JobControllerPsTest, WhatAReleasedWorkerSaysIsNoFailure) {
   options_.job.set_use_async(true);
   Start();
@@ -315,6 +346,37 @@ TEST_F(JobControllerPsSaveTest, OneWorkerReadsWhileAllArePaused) {
   Read(1, 2);
   EXPECT_EQ(Ledgers(1), 1);
   EXPECT_THAT(output_.Take(1, v1::MasterMessage::kResume), SizeIs(1));
+  EXPECT_THAT(output_.Take(2, v1::MasterMessage::kResume), SizeIs(1));
+}
+
+TEST_F(JobControllerPsSaveTest, AWorkerThatHangsDoesNotHoldUpTheJob) {
+  options_.tasks.task_timeout = absl::Seconds(10);
+  Start();
+  Attach(1, 0);
+  Attach(2, 1);
+  Pushed(1, 0, 20);
+  Paused(1);
+  now_ = controller_->NextTimer() + absl::Seconds(1);
+  controller_->OnTimer(now_);
+  EXPECT_THAT(output_.killed, ElementsAre(1));
+}
+
+TEST_F(JobControllerPsSaveTest, ASaverThatHangsDoesNotHoldUpTheJob) {
+  options_.tasks.task_timeout = absl::Seconds(10);
+  Start();
+  Attach(1, 0);
+  Attach(2, 1);
+  Pushed(1, 0, 20);
+  Paused(1);
+  Paused(2);
+  ASSERT_THAT(Saves(1), SizeIs(1));
+  now_ += absl::Minutes(10);
+  controller_->OnTimer(now_);
+  EXPECT_THAT(output_.killed, IsEmpty()) << "a large model takes its time";
+  ASSERT_LT(controller_->NextTimer(), absl::InfiniteFuture());
+  now_ = controller_->NextTimer();
+  controller_->OnTimer(now_);
+  EXPECT_THAT(output_.killed, ElementsAre(0));
   EXPECT_THAT(output_.Take(2, v1::MasterMessage::kResume), SizeIs(1));
 }
 
@@ -417,17 +479,18 @@ TEST_F(JobControllerPsSaveTest, AJobThatIsToStopSavesItsModelFirst) {
   // What it had not reported yet.
   Pushed(2, 1, 10);
   Paused(2);
-  const auto saves = Saves(1);
+  // The one that was heard of last.
+  const auto saves = Saves(2);
   ASSERT_THAT(saves, SizeIs(1));
   EXPECT_EQ(saves[0].save_now().step(), 2);
   EXPECT_FALSE(saves[0].save_now().versions_may_differ());
-  EXPECT_EQ(controller_->NextTimer(), absl::InfiniteFuture())
-      << "however long the save takes";
-  Read(1, 2);
-  EXPECT_EQ(Ledgers(1), 1);
+  EXPECT_GT(controller_->NextTimer(), now_ + absl::Minutes(29))
+      << "a large model takes its time";
+  Read(2, 2);
+  EXPECT_EQ(Ledgers(2), 1);
   EXPECT_FALSE(controller_->ending()) << "it is not written yet";
-  EXPECT_THAT(output_.Take(2, v1::MasterMessage::kResume), IsEmpty());
-  Written(1, 2);
+  EXPECT_THAT(output_.Take(1, v1::MasterMessage::kResume), IsEmpty());
+  Written(2, 2);
   EXPECT_TRUE(controller_->ending());
   EXPECT_THAT(output_.Take(1, v1::MasterMessage::kStop), SizeIs(1));
   EXPECT_THAT(output_.Take(2, v1::MasterMessage::kStop), SizeIs(1));

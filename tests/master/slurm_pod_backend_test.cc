@@ -3,6 +3,7 @@
 #include "slurm_pod_backend.h"
 
 #include <signal.h>
+#include <sys/stat.h>
 
 #include <set>
 
@@ -75,10 +76,14 @@ TEST_P(SlurmPods, LeavesInAnOrderlyWayWhenDeleted) {
   Start();
   test::TempDir dir;
   const std::string file = dir.Path("left");
-  ASSERT_TRUE(
-      Create(0, "trap 'echo bye >" + file + "; exit 0' TERM; sleep 1000 & wait")
-          .ok());
+  // It runs before its shell has come to the trap.
+  const std::string trapped = dir.Path("trapped");
+  ASSERT_EQ(mkfifo(trapped.c_str(), 0600), 0);
+  ASSERT_TRUE(Create(0, "trap 'echo bye >" + file + "; exit 0' TERM; echo >" +
+                            trapped + "; sleep 1000 & wait")
+                  .ok());
   EXPECT_GT(Next(/*final=*/false).pid, 0);
+  EXPECT_EQ(ReadFile(trapped).value_or("nothing"), "\n");
   ASSERT_TRUE(backend_->Delete(Name(0), absl::Seconds(20)).ok());
   EXPECT_EQ(Next(/*final=*/true).exit_code, 0);
   EXPECT_EQ(ReadFile(file).value_or("nothing"), "bye\n");

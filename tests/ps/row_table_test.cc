@@ -115,6 +115,21 @@ TEST(RowTableTest, CostsLittle) {
   }
 }
 
+// A free entry of the index looks like its key.
+TEST(RowTableTest, FindsTheRowWhoseHashIsZero) {
+  RowTable table;
+  RowArenas arenas(kLayout.slab_bytes());
+  ASSERT_NE(table.Add(0, kLayout, arenas), nullptr);
+  EXPECT_NE(table.Find(0, kLayout), nullptr);
+  for (uint64_t id = 0; id < 1000; ++id) {
+    const uint64_t hash = HashRow(1, static_cast<int64_t>(id)) & kHashMask;
+    EXPECT_EQ(table.Find(hash, kLayout), nullptr);
+    ASSERT_NE(table.Add(hash, kLayout, arenas), nullptr);
+    EXPECT_NE(table.Find(0, kLayout), nullptr) << id;
+    EXPECT_NE(table.Find(hash, kLayout), nullptr) << id;
+  }
+}
+
 TEST(RowTableTest, HashesTellIds) {
   std::mt19937_64 random(1);
   for (int i = 0; i < 1000; ++i) {

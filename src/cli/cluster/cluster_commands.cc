@@ -1,4 +1,4 @@
-// elasticdl list, top, open, scale, stop, logs and rbac on a cluster.
+// elasticdl list, top, open, scale, kill, stop, logs and rbac on a cluster.
 #include "cluster/cluster_commands.h"
 
 #include <cstdio>
@@ -16,6 +16,7 @@
 #include "elasticdl/flags/grammar.h"
 #include "elasticdl/flags/yaml_json.h"
 #include "job_commands.h"
+#include "kill.h"
 #include "open.h"
 #include "report.h"
 
@@ -32,6 +33,19 @@ absl::StatusOr<std::unique_ptr<JobHandle>> FindClusterJob(
       ClusterConnection cluster,
       ConnectCluster(choice.name_space, choice.force_use_kube_config_file));
   return OpenClusterJob(std::move(cluster), choice.job_name);
+}
+
+// Without grace, the pod is gone from the API server at once; its node follows.
+absl::Status DeletePod(const JobChoice& choice, const std::string& pod,
+                       bool with_grace) {
+  ELASTICDL_ASSIGN_OR_RETURN(
+      const ClusterConnection cluster,
+      ConnectCluster(choice.name_space, choice.force_use_kube_config_file));
+  return ExplainClusterError(
+      cluster.client->Delete(
+          kube::Pods(), pod,
+          with_grace ? absl::Seconds(-1) : absl::ZeroDuration()),
+      cluster);
 }
 
 // The namespace to use; printing needs no kubeconfig.
@@ -189,6 +203,13 @@ int RunClusterReport(const std::vector<std::string>& args) {
 }
 int RunClusterScale(const std::vector<std::string>& args) {
   return ScaleCommand(args, FindClusterJob);
+}
+int RunClusterKill(const std::vector<std::string>& args) {
+  return KillCommand(
+      args, FindClusterJob,
+      [](const JobChoice& choice, const DoomedPod& pod, bool notice) {
+        return DeletePod(choice, pod.name, notice);
+      });
 }
 int RunClusterStop(const std::vector<std::string>& args) {
   return StopCommand(args, FindClusterJob);

@@ -13,12 +13,13 @@ int RunClusterTrain(const std::vector<std::string>& args);
 int RunClusterEvaluate(const std::vector<std::string>& args);
 int RunClusterPredict(const std::vector<std::string>& args);
 
-// `elasticdl list|top|open|report|scale|stop|logs` for jobs on a cluster.
+// `elasticdl list|top|open|report|scale|kill|stop|logs` for jobs on a cluster.
 int RunClusterList(const std::vector<std::string>& args);
 int RunClusterTop(const std::vector<std::string>& args);
 int RunClusterOpen(const std::vector<std::string>& args);
 int RunClusterReport(const std::vector<std::string>& args);
 int RunClusterScale(const std::vector<std::string>& args);
+int RunClusterKill(const std::vector<std::string>& args);
 int RunClusterStop(const std::vector<std::string>& args);
 int RunClusterLogs(const std::vector<std::string>& args);
 

@@ -54,6 +54,10 @@ class ClusterJobHandle : public JobHandle {
   }
 
   absl::StatusOr<std::string> Stop(const StopRequest& request) override {
+    if (request.force) {
+      ELASTICDL_RETURN_IF_ERROR(Remove());
+      return absl::StrCat("job ", name_, " has been removed");
+    }
     const absl::StatusOr<PodView> master = Master();
     if (absl::IsNotFound(master.status())) {
       ELASTICDL_RETURN_IF_ERROR(Remove());

@@ -236,7 +236,8 @@ std::vector<std::string> ClusterJobHints(const flags::JobFlags& flags) {
       {"ps_audit", flags.ps_audit}};
   std::vector<std::string> hints;
   for (const auto& [name, path] : kResults) {
-    bool kept = path.empty();
+    // What goes to the log of the pod is meant to.
+    bool kept = path.empty() || path == "/dev/stdout" || path == "/dev/stderr";
     for (const flags::VolumeMount& volume : *volumes) {
       kept = kept || IsBelow(path, volume.mount_path);
     }

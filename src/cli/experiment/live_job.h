@@ -1,16 +1,15 @@
-// A job that an experiment has started: its process, and what its event log
-// tells.
+// A job that an experiment has started, on this machine or on a cluster: its
+// process, and what its event log tells.
 #pragma once
 
 #include <limits>
-#include <map>
 #include <memory>
 #include <string>
 #include <vector>
 
 #include "absl/status/statusor.h"
-#include "elasticdl/common/file.h"
 #include "elasticdl/experiment/job_view.h"
+#include "elasticdl/experiment/measure.h"
 #include "elasticdl/experiment/plan.h"
 #include "elasticdl/process.h"
 
@@ -21,16 +20,21 @@ double WallSeconds();
 constexpr double kNever = std::numeric_limits<double>::infinity();
 
 struct LiveJobOptions {
-  // The folder of its files: events.jsonl, audit.jsonl, output.log, state/.
+  // The folder of its files: events.jsonl, audit.jsonl, output.log, and state/
+  // or, on a cluster, master.log.
   std::string folder;
   std::string name;
   // elasticdl, torchrun or mpirun.
   std::string peer;
-  // "{run}" in a value is the folder.
+  // "{run}" in a value is the folder; on a cluster, which does not have it, a
+  // name that no other run and no earlier try of this one has.
   experiment::Settings flags;
   int64_t workers = 1;
   // For a peer: how often it will be killed, which decides how often it saves.
   double mtbf = 0;
+  // A folder for a note that is there as long as the job may be on a cluster,
+  // for RemoveLeftJobs.
+  std::string notes;
 };
 
 // The command line of such a job.
@@ -41,54 +45,67 @@ class LiveJob {
  public:
   static absl::StatusOr<std::unique_ptr<LiveJob>> Start(
       const LiveJobOptions& options);
-  ~LiveJob();
+  virtual ~LiveJob();
+  LiveJob(const LiveJob&) = delete;
+  LiveJob& operator=(const LiveJob&) = delete;
 
   // Becomes readable when the process has ended; when there are new events.
   int end_fd() const { return process_.pidfd.get(); }
-  int events_fd() const { return changes_.get(); }
+  virtual int events_fd() const = 0;
 
   // Takes in what the event log has to say, and which processes have ended.
-  void ReadEvents();
+  virtual void ReadEvents() = 0;
   const experiment::JobView& view() const { return view_; }
+  // Add it to a time of the view for the time here.
+  virtual double clock_offset() const { return 0; }
 
-  // Carries out what is due. UNIMPLEMENTED: this peer cannot.
-  absl::Status Deliver(const experiment::Delivery& delivery);
+  // Carries out what is due and returns when that was, by the clock here.
+  // UNIMPLEMENTED: this peer cannot; FAILED_PRECONDITION: it has ended.
+  virtual absl::StatusOr<double> Deliver(
+      const experiment::Delivery& delivery) = 0;
   // Changes the number of workers or (if 0) of servers.
-  absl::Status Scale(int64_t workers, int64_t servers);
+  virtual absl::Status Scale(int64_t workers, int64_t servers) = 0;
   // Asks it to end; more than once kills it.
-  void Stop();
-  // Waits for the end of a process that has ended or is about to.
-  void Reap();
+  virtual void Stop() = 0;
+  // Waits for the end of a process that has ended or is about to, and removes
+  // what the job leaves on a cluster. An error is for the user; the job has
+  // ended all the same.
+  virtual absl::Status Reap();
   bool reaped() const { return reaped_; }
   // 0, or what the process says went wrong.
   int exit_code() const { return exit_code_; }
-  double cpu_seconds() const { return cpu_seconds_; }
+  // -1: unknown.
+  virtual double cpu_seconds() const { return cpu_seconds_; }
 
   const LiveJobOptions& options() const { return options_; }
   std::string EventLog() const;
-  std::string Audit() const;
+  // What its audit proves.
+  virtual experiment::LedgerCheck Ledger(bool finished) const;
   // The last words of its output, for a message.
   std::string LastOutput() const;
 
- private:
-  void WatchPods();
-
-  LiveJob(LiveJobOptions options, process::Process process, Fd changes);
+ protected:
+  LiveJob(LiveJobOptions options, process::Process process);
+  std::string PathOf(const char* file) const;
 
   const LiveJobOptions options_;
   process::Process process_;
-  Fd changes_;
   experiment::JobView view_;
-  // Of the event log: how much was read, and the beginning of a line.
-  int64_t read_ = 0;
-  std::string rest_;
-  // Of workers and servers, so that no signal reaches a process that has got
-  // the id of one of them later.
-  std::map<pid_t, Fd> pods_;
-  bool asked_ = false;
+
+ private:
   bool reaped_ = false;
   int exit_code_ = -1;
   double cpu_seconds_ = 0;
 };
+
+// Both kinds; LiveJob::Start chooses.
+absl::StatusOr<std::unique_ptr<LiveJob>> StartJobHere(
+    const LiveJobOptions& options);
+absl::StatusOr<std::unique_ptr<LiveJob>> StartJobOnCluster(
+    const LiveJobOptions& options);
+
+// Removes the jobs of an experiment that was killed from their cluster, by the
+// notes in a folder. Says what it removes.
+absl::Status RemoveLeftJobs(const std::string& folder);
 
 }  // namespace elasticdl::cli

@@ -7,6 +7,7 @@
 #include "absl/strings/str_split.h"
 #include "elasticdl/common/file.h"
 #include "elasticdl/common/status.h"
+#include "elasticdl/experiment/cluster_job.h"
 #include "elasticdl/flags/job_flags.h"
 #include "experiment/experiment.h"
 #include "experiment/live_job.h"
@@ -19,7 +20,7 @@ using experiment::Run;
 
 // What an experiment gives its jobs itself.
 constexpr const char* kOwnFlags[] = {"job_name",     "state_dir", "event_log",
-                                     "ledger_audit", "detach",    "image"};
+                                     "ledger_audit", "detach",    "yaml"};
 
 // The line of the flag that a message names; 1 if it names none of the plan's.
 int LineOf(const Plan& plan, absl::string_view message) {
@@ -43,10 +44,7 @@ absl::Status CheckFlags(const Plan& plan, const experiment::Settings& flags) {
   for (const char* own : kOwnFlags) {
     if (flags.count(own) == 0) continue;
     return Refuse(plan, plan.lines.at(own),
-                  absl::StrCat("--", own,
-                               own == std::string("image")
-                                   ? ": experiments run on this machine"
-                                   : " is set by the experiment"));
+                  absl::StrCat("--", own, " is set by the experiment"));
   }
   LiveJobOptions options;
   options.flags = flags;
@@ -62,8 +60,25 @@ absl::Status CheckFlags(const Plan& plan, const experiment::Settings& flags) {
   flags::FlagSet set("elasticdl train", "");
   const absl::Status status =
       flags::CheckJobFlags(flags::JobCommand::kTrain, args, &parsed, &set);
+  if (!status.ok()) {
+    return Refuse(plan, LineOf(plan, status.message()), status.message());
+  }
+  if (parsed.OnCluster() != experiment::OnCluster(flags)) {
+    return Refuse(plan, LineOf(plan, "--config"),
+                  "a plan for a cluster has --image itself, not in --config");
+  }
+  return absl::OkStatus();
+}
+
+// The line of what a cluster cannot do.
+absl::Status CheckPlace(const Plan& plan, const Run& run) {
+  if (!experiment::OnCluster(run.flags)) return absl::OkStatus();
+  const absl::Status status = experiment::CheckOnCluster(run);
   if (status.ok()) return absl::OkStatus();
-  return Refuse(plan, LineOf(plan, status.message()), status.message());
+  const auto line =
+      plan.lines.find(run.peer == experiment::kElasticdl ? "image" : "peer");
+  return Refuse(plan, line == plan.lines.end() ? 1 : line->second,
+                status.message());
 }
 
 absl::Status CheckPeer(const Plan& plan, const Run& run) {
@@ -93,6 +108,7 @@ absl::StatusOr<Plan> LoadPlan(const std::string& path) {
                              experiment::ParsePlan(path, text, ReadFile));
   std::set<experiment::Settings> seen;
   for (const Run& run : experiment::ListRuns(plan)) {
+    ELASTICDL_RETURN_IF_ERROR(CheckPlace(plan, run));
     ELASTICDL_RETURN_IF_ERROR(CheckPeer(plan, run));
     if (!seen.insert(run.flags).second) continue;
     ELASTICDL_RETURN_IF_ERROR(CheckFlags(plan, run.flags));

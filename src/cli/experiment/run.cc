@@ -11,6 +11,7 @@
 #include "elasticdl/flags/flag_builder.h"
 #include "experiment/end_signals.h"
 #include "experiment/experiment.h"
+#include "experiment/live_job.h"
 #include "experiment/run_one.h"
 #include "experiment/store.h"
 
@@ -56,9 +57,9 @@ absl::Status RunAndKeep(const Plan& plan, const Run& run,
               static_cast<long long>(run.repeat) + 1);
   std::fflush(stdout);
   ELASTICDL_ASSIGN_OR_RETURN(const std::string folder, store.RunFolder(run.id));
-  absl::StatusOr<RunResult> result = plan.shared()
-                                         ? RunShared(plan, run, folder, signals)
-                                         : RunOne(plan, run, folder, signals);
+  absl::StatusOr<RunResult> result =
+      plan.shared() ? RunShared(plan, run, folder, signals)
+                    : RunOne(plan, run, {folder, store.NotesFolder()}, signals);
   if (!result.ok()) {
     std::printf("%s\n", std::string(result.status().message()).c_str());
     return result.status();
@@ -114,7 +115,8 @@ int RunExperimentRun(const std::vector<std::string>& args) {
   bool again = false;
   flags::FlagSet set(
       "elasticdl experiment run",
-      "Runs a plan on this machine and writes results.csv, results.json and "
+      "Runs a plan, on this machine or (with --image among its flags) on a "
+      "cluster, and writes results.csv, results.json and "
       "report.html. Ctrl-C ends it; the same command continues: runs that are "
       "done are not run again.");
   set.AddPositional("PLAN", &paths, 1, "The plan, a YAML file", 1);
@@ -140,6 +142,8 @@ int RunExperimentRun(const std::vector<std::string>& args) {
   ExperimentSignals signals;
   absl::StatusOr<ExperimentStore> store = ExperimentStore::Open(output);
   if (!store.ok()) return ExperimentFailed(store.status(), 1);
+  const absl::Status removed = RemoveLeftJobs(store->NotesFolder());
+  if (!removed.ok()) return ExperimentFailed(removed, 1);
   return RunAll(*plan, *store, signals);
 }
 

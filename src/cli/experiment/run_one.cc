@@ -13,6 +13,8 @@
 
 #include "absl/strings/str_cat.h"
 #include "elasticdl/common/status.h"
+#include "elasticdl/experiment/cluster_job.h"
+#include "experiment/experiment.h"
 #include "experiment/live_job.h"
 
 namespace elasticdl::cli {
@@ -27,12 +29,19 @@ using experiment::RunResult;
 // Ending in an orderly way takes a second or two; then it is killed.
 constexpr double kStopSeconds = 60;
 
+// The run has its result all the same.
+void TellError(const absl::Status& status) {
+  if (!status.ok()) ExperimentFailed(status, 0);
+}
+
 // One job from start to end. Thread-compatible.
 class SingleRun {
  public:
-  SingleRun(const Plan& plan, const Run& run, ExperimentSignals& signals)
+  SingleRun(const Plan& plan, const Run& run, std::string notes,
+            ExperimentSignals& signals)
       : plan_(plan),
         run_(run),
+        notes_(std::move(notes)),
         signals_(signals),
         result_(NewResult(run)),
         driver_(run.actions) {}
@@ -40,7 +49,11 @@ class SingleRun {
   absl::StatusOr<RunResult> Execute(const std::string& folder) {
     LiveJobOptions options;
     options.folder = folder;
-    options.name = absl::StrCat("exp-", run_.id);
+    result_.on_cluster = experiment::OnCluster(run_.flags);
+    options.name = result_.on_cluster
+                       ? experiment::ClusterJobName(plan_.name, run_.id)
+                       : absl::StrCat("exp-", run_.id);
+    options.notes = notes_;
     options.peer = run_.peer;
     options.flags = run_.flags;
     // It is ended after plan.seconds, not by the end of its data.
@@ -61,11 +74,15 @@ class SingleRun {
     job_->ReadEvents();
     if (!stopping_) DeliverDue(now);
     if (!stopping_ && now >= EndTime()) {
-      end_ = now;
+      end_ = now - job_->clock_offset();
       BeginStop(now);
     }
     if (!stopping_ && now >= result_.began + plan_.timeout) {
       failure_ = absl::StrCat("it took longer than ", plan_.timeout, " s");
+      // It says why a pod does not start.
+      if (result_.on_cluster && !job_->view().started()) {
+        absl::StrAppend(&failure_, ": ", job_->LastOutput());
+      }
       BeginStop(now);
     }
     if (stopping_ && now >= kill_at_) {
@@ -89,7 +106,7 @@ class SingleRun {
       if (stopping_) job_->Stop();
       BeginStop(WallSeconds());
     }
-    if (fds[1].revents != 0) job_->Reap();
+    if (fds[1].revents != 0) TellError(job_->Reap());
   }
 
   void BeginStop(double now) {
@@ -99,33 +116,33 @@ class SingleRun {
   }
 
   void DeliverDue(double now) {
-    for (const Delivery& one : driver_.Due(now, job_->view())) {
-      const absl::Status status = job_->Deliver(one);
-      if (!status.ok()) {
+    for (const Delivery& one :
+         driver_.Due(now - job_->clock_offset(), job_->view())) {
+      const absl::StatusOr<double> at = job_->Deliver(one);
+      if (!at.ok()) {
         // A peer that cannot do something goes on without it, and a job may
         // end at this moment.
-        if (!absl::IsUnimplemented(status) &&
-            !absl::IsFailedPrecondition(status)) {
-          failure_ = std::string(status.message());
+        if (!absl::IsUnimplemented(at.status()) &&
+            !absl::IsFailedPrecondition(at.status())) {
+          failure_ = std::string(at.status().message());
         }
         continue;
       }
-      // When the signal was sent, not when the loop woke up.
       delivered_.push_back(
-          {WallSeconds(), one.kind,
-           std::max<int64_t>(1, static_cast<int64_t>(one.pids.size()))});
+          {*at - job_->clock_offset(), one.kind,
+           std::max<int64_t>(1, static_cast<int64_t>(one.pods.size()))});
     }
   }
 
   double EndTime() const {
     if (plan_.seconds <= 0 || !job_->view().started()) return kNever;
-    return job_->view().started_at() + plan_.seconds;
+    return job_->view().started_at() + plan_.seconds + job_->clock_offset();
   }
 
   double NextTime(double now) const {
     if (stopping_) return kill_at_;
     double next = std::min(EndTime(), result_.began + plan_.timeout);
-    const double action = driver_.NextTime(job_->view());
+    const double action = driver_.NextTime(job_->view()) + job_->clock_offset();
     // What is due and was not delivered waits for workers.
     if (action > now) next = std::min(next, action);
     return next;
@@ -141,10 +158,16 @@ class SingleRun {
     result_.measured = experiment::Measure(job_->EventLog(), options);
     result_.wall_seconds = WallSeconds() - result_.began;
     result_.cpu_seconds = job_->cpu_seconds();
+    if (result_.on_cluster) {
+      result_.clock_offset = job_->clock_offset();
+      // Those of this machine do not matter.
+      result_.load = -1;
+      result_.cores = 0;
+    }
     const bool peer = run_.peer != experiment::kElasticdl;
     if (!peer) {
-      const experiment::LedgerCheck ledger = experiment::CheckLedger(
-          job_->Audit(), result_.measured.state == "succeeded");
+      const experiment::LedgerCheck ledger =
+          job_->Ledger(result_.measured.state == "succeeded");
       result_.ledger = ledger.exact ? "exact" : ledger.problem;
       result_.ledger_records = ledger.records;
     }
@@ -162,6 +185,7 @@ class SingleRun {
 
   const Plan& plan_;
   const Run& run_;
+  const std::string notes_;
   ExperimentSignals& signals_;
   RunResult result_;
   experiment::TraceDriver driver_;
@@ -195,9 +219,9 @@ RunResult NewResult(const Run& run) {
 }
 
 absl::StatusOr<RunResult> RunOne(const Plan& plan, const Run& run,
-                                 const std::string& folder,
+                                 const RunFolders& folders,
                                  ExperimentSignals& signals) {
-  return SingleRun(plan, run, signals).Execute(folder);
+  return SingleRun(plan, run, folders.notes, signals).Execute(folders.run);
 }
 
 }  // namespace elasticdl::cli

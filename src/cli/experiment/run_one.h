@@ -11,11 +11,18 @@
 
 namespace elasticdl::cli {
 
+struct RunFolders {
+  // For the files of the run.
+  std::string run;
+  // For notes on jobs that may be on a cluster (LiveJobOptions).
+  std::string notes;
+};
+
 // CANCELLED: a signal asked to end; the run's jobs have been stopped. A run
-// that went wrong is a result that is not ok. `folder` is for its files.
+// that went wrong is a result that is not ok.
 absl::StatusOr<experiment::RunResult> RunOne(const experiment::Plan& plan,
                                              const experiment::Run& run,
-                                             const std::string& folder,
+                                             const RunFolders& folders,
                                              ExperimentSignals& signals);
 
 // The same for a plan whose jobs share a machine.

@@ -150,7 +150,7 @@ class SharedRun {
   }
 
   void End(size_t i) {
-    jobs_[i]->Reap();
+    jobs_[i]->Reap().IgnoreError();  // it is on this machine
     jobs_[i]->ReadEvents();
     states_[i] = {JobPhase::kDone, 0};
     ends_[i] = WallSeconds() - result_.began;
@@ -189,7 +189,7 @@ class SharedRun {
           jobs_[i]->view().first_step_at() - result_.began - spec.arrives;
       shared.completion[spec.name] = ends_[i] - spec.arrives;
       shared.makespan = std::max(shared.makespan, ends_[i] - first);
-      const auto ledger = experiment::CheckLedger(jobs_[i]->Audit(), true);
+      const auto ledger = jobs_[i]->Ledger(/*finished=*/true);
       result_.ledger_records += ledger.records;
       if (!ledger.exact) {
         result_.ledger = absl::StrCat(spec.name, ": ", ledger.problem);

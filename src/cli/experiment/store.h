@@ -26,6 +26,8 @@ class ExperimentStore {
 
   // For the files of a run. Empty when it is there: of an interrupted try.
   absl::StatusOr<std::string> RunFolder(const std::string& id) const;
+  // Of jobs that may be on a cluster. It need not exist.
+  std::string NotesFolder() const { return JoinPath(folder_, "on-cluster"); }
   const std::map<std::string, experiment::RunResult>& results() const {
     return results_;
   }

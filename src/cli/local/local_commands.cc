@@ -3,6 +3,7 @@
 #include "local/local_commands.h"
 
 #include <poll.h>
+#include <signal.h>
 
 #include <cstdio>
 #include <memory>
@@ -19,6 +20,7 @@
 #include "elasticdl/jobdir.h"
 #include "job_commands.h"
 #include "job_handle.h"
+#include "kill.h"
 #include "local/client.h"
 #include "local/find_job.h"
 #include "open.h"
@@ -62,6 +64,10 @@ class LocalJobHandle : public JobHandle {
         .status();
   }
   absl::StatusOr<std::string> Stop(const StopRequest& request) override {
+    if (request.force) {
+      return absl::InvalidArgumentError(absl::StrCat(
+          "job ", name(), " is on this machine; --force is for clusters"));
+    }
     ELASTICDL_RETURN_IF_ERROR(HttpPost(dir_, "/api/v1/stop").status());
     ELASTICDL_RETURN_IF_ERROR(WaitStopped(*this, request.timeout));
     const std::string reason = ReadJobEnd(dir_).reason;
@@ -142,6 +148,12 @@ int RunTop(const Args& args) {
 }
 int RunScale(const Args& args) {
   return ScaleCommand(args, LocalFirst("scale", args));
+}
+int RunKill(const Args& args) {
+  return KillCommand(args, LocalFirst("kill", args),
+                     [](const JobChoice&, const DoomedPod& pod, bool notice) {
+                       return SignalPod(pod.pid, notice ? SIGTERM : SIGKILL);
+                     });
 }
 int RunStop(const Args& args) {
   return StopCommand(args, LocalFirst("stop", args));

@@ -19,13 +19,14 @@ int RunLocalJob(const std::string& command, const flags::JobFlags& flags,
 int RunLocalJob(const std::string& command, const flags::JobFlags& flags,
                 const flags::FlagSet& set, const std::string& master_program);
 
-// list, top, open, report, scale, logs, stop: --job_name may be omitted if one
-// job runs.
+// list, top, open, report, scale, kill, logs, stop: --job_name may be omitted
+// if one job runs.
 int RunList(const std::vector<std::string>& args);
 int RunTop(const std::vector<std::string>& args);
 int RunOpen(const std::vector<std::string>& args);
 int RunReport(const std::vector<std::string>& args);
 int RunScale(const std::vector<std::string>& args);
+int RunKill(const std::vector<std::string>& args);
 int RunLogs(const std::vector<std::string>& args);
 int RunStop(const std::vector<std::string>& args);
 

@@ -14,6 +14,13 @@
 
 namespace elasticdl::experiment {
 
+// A worker or a server of a job.
+struct JobPod {
+  std::string name;
+  // 0 on a cluster.
+  pid_t pid = 0;
+};
+
 // Thread-compatible. Times are seconds since 1970, as in the event log.
 class JobView {
  public:
@@ -23,19 +30,22 @@ class JobView {
   // A line of the event log; what is not understood is passed over.
   void OnLine(absl::string_view line);
 
-  // A process that was seen to end; not every job says so.
+  // A process that was seen to end, a pod that was deleted: a job may say so
+  // later, or never.
   void OnProcessEnded(pid_t pid);
+  void OnPodEnded(const std::string& name);
 
   // Has it done a step with all its workers?
   bool started() const { return started_at_ > 0; }
   double started_at() const { return started_at_; }
   // Has it done a step at all?
   double first_step_at() const { return first_step_at_; }
+  double last_event_at() const { return last_event_at_; }
   int64_t step() const { return step_; }
   int64_t target_workers() const { return target_; }
-  // Processes of the workers that train, by rank; of the servers, by id.
-  std::vector<pid_t> WorkerPids() const;
-  std::vector<pid_t> ServerPids() const;
+  // The workers that train, by rank; the servers, by id.
+  std::vector<JobPod> Workers() const;
+  std::vector<JobPod> Servers() const;
   // Members of the present world.
   int64_t num_members() const { return static_cast<int64_t>(members_.size()); }
 
@@ -44,19 +54,20 @@ class JobView {
   int64_t target_;
   double started_at_ = 0;
   double first_step_at_ = 0;
+  double last_event_at_ = 0;
   int64_t step_ = 0;
-  std::map<int64_t, pid_t> workers_;
-  std::map<int64_t, pid_t> servers_;
+  std::map<int64_t, JobPod> workers_;
+  std::map<int64_t, JobPod> servers_;
   std::vector<int64_t> members_;
 };
 
 // Something that is due.
 struct Delivery {
   ActionKind kind = ActionKind::kKill;
-  // Send `signal` to `pids`, or, if it is 0, change the number of workers
+  // Send `signal` to `pods`, or, if it is 0, change the number of workers
   // (kJoin, kLeave, kWorkers) or servers (kServers) to `target`.
   int signal = 0;
-  std::vector<pid_t> pids;
+  std::vector<JobPod> pods;
   int64_t target = 0;
 };
 
@@ -75,7 +86,7 @@ class TraceDriver {
  private:
   struct Wakeup {
     double at = 0;
-    std::vector<pid_t> pids;
+    std::vector<JobPod> pods;
   };
 
   bool Deliver(const Action& action, double now, const JobView& view,

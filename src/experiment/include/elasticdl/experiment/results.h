@@ -43,16 +43,20 @@ struct RunResult {
   double began = 0;
   Measured measured;
   SharedMeasured shared;
-  // Of all processes of the run; of the machine.
+  // On a cluster; the clock of the master there, how far behind this one.
+  bool on_cluster = false;
+  double clock_offset = 0;
+  // Of all processes of the run; of the machine. -1, 0: unknown, on a cluster.
   double cpu_seconds = 0;
   double wall_seconds = 0;
   int64_t cores = 1;
-  // The machine's load before the run: other programs disturb.
+  // The machine's load before the run: other programs disturb. -1: unknown.
   double load = 0;
   // exact, "" (no audit), or what is wrong.
   std::string ledger;
   int64_t ledger_records = 0;
 
+  // -1: unknown.
   double CpuUtilisation() const;
 };
 
