@@ -8,7 +8,7 @@
 #include "completion.h"
 #include "data/data.h"
 #include "doctor/checks.h"
-#include "elasticdl/flags/suggest.h"
+#include "elasticdl/common/suggest.h"
 #include "exec_beside.h"
 #include "local/local_commands.h"
 #include "start_job.h"
@@ -72,7 +72,7 @@ int UnknownCommand(const std::string& program,
                    const std::string& name) {
   std::vector<std::string> names = {"help"};
   for (const Command& command : commands) names.push_back(command.name);
-  const std::string nearest = flags::Nearest(name, names);
+  const std::string nearest = Nearest(name, names);
   const std::string suggestion =
       nearest.empty() ? absl::StrCat("; see ", program, " --help")
                       : absl::StrCat(", did you mean ", nearest, "?");
@@ -86,6 +86,8 @@ int UnknownCommand(const std::string& program,
 int Dispatch(const std::string& program, const std::string& summary,
              const std::vector<Command>& commands, const Args& args) {
   if (args.empty()) {
+    // As git does: help for people, and a failure for a script whose command
+    // has got lost.
     std::fputs(Help(program, summary, commands).c_str(), stdout);
     return 1;
   }

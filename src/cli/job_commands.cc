@@ -9,7 +9,9 @@
 #include <cstdio>
 #include <limits>
 #include <nlohmann/json.hpp>
+#include <utility>
 
+#include "absl/strings/ascii.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_format.h"
 #include "absl/strings/str_join.h"
@@ -75,10 +77,12 @@ std::string FormatMetrics(const Json& metrics) {
 
 // The response of /api/status as text.
 std::string FormatStatus(const Json& status) {
+  const double rate = Number(status, "records_per_s");
   std::string text = absl::StrFormat(
-      "%s: %s, epoch %d, step %d, %.0f records/s", Text(status, "job"),
+      "%s: %s, epoch %d, step %d, %s records/s", Text(status, "job"),
       Text(status, "state"), Whole(status, "epoch"), Whole(status, "step"),
-      Number(status, "records_per_s"));
+      rate < 10 ? absl::StrFormat("%.2g", rate)
+                : absl::StrFormat("%.0f", rate));
   if (status.contains("loss") && status["loss"].is_number()) {
     absl::StrAppendFormat(&text, ", loss %.4g", Number(status, "loss"));
   }
@@ -98,6 +102,12 @@ std::string FormatStatus(const Json& status) {
                     FormatMetrics(last.value("metrics", Json::object())), "\n");
   }
   return text;
+}
+
+void RunningFirst(std::vector<JobSummary>* jobs) {
+  std::stable_partition(jobs->begin(), jobs->end(), [](const JobSummary& job) {
+    return job.state == "running";
+  });
 }
 
 // A full screen until the job has ended or the user quits.
@@ -283,12 +293,24 @@ int LogsCommand(const std::vector<std::string>& args, const JobFinder& find) {
   return status.ok() ? 0 : Fail(set, status);
 }
 
+std::string FormatJobs(std::vector<JobSummary> jobs, bool header) {
+  RunningFirst(&jobs);
+  std::string text;
+  if (header && !jobs.empty()) {
+    absl::StrAppendFormat(&text, "%-40s %-10s %s\n", "JOB", "STATE",
+                          absl::AsciiStrToUpper(jobs[0].place_kind));
+  }
+  for (const JobSummary& job : jobs) {
+    absl::StrAppendFormat(&text, "%-40s %-10s %s\n", job.job, job.state,
+                          job.place);
+  }
+  return text;
+}
+
 void PrintJobs(std::vector<JobSummary> jobs, bool json,
                const std::string& none) {
-  std::stable_partition(jobs.begin(), jobs.end(), [](const JobSummary& job) {
-    return job.state == "running";
-  });
   if (json) {
+    RunningFirst(&jobs);
     Json list = Json::array();
     for (const JobSummary& job : jobs) {
       list.push_back({{"job", job.job},
@@ -300,10 +322,9 @@ void PrintJobs(std::vector<JobSummary> jobs, bool json,
     return;
   }
   if (jobs.empty()) std::printf("%s\n", none.c_str());
-  for (const JobSummary& job : jobs) {
-    std::printf("%-40s %-10s %s\n", job.job.c_str(), job.state.c_str(),
-                job.place.c_str());
-  }
+  // A script that reads the lines need not know of a header.
+  const bool terminal = isatty(STDOUT_FILENO) == 1;
+  std::fputs(FormatJobs(std::move(jobs), terminal).c_str(), stdout);
 }
 
 absl::Status SignalPod(int64_t pid, int signal) {

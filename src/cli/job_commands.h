@@ -44,8 +44,11 @@ struct JobSummary {
   std::string place_kind;
   std::string place;
 };
-// Prints them as text or as a JSON array, running ones first; `none` is printed
-// if there are none.
+// A line each, running ones first; `header`: below a line with the names of the
+// columns.
+std::string FormatJobs(std::vector<JobSummary> jobs, bool header);
+// Prints them as text, with a header on a terminal, or as a JSON array; `none`
+// is printed if there are none.
 void PrintJobs(std::vector<JobSummary> jobs, bool json,
                const std::string& none);
 

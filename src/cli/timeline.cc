@@ -15,7 +15,12 @@ namespace {
 int RunSummary(const std::vector<std::string>& args) {
   flags::FlagSet set("elasticdl timeline summary",
                      "Says where the time of each worker went and for whom "
-                     "the others waited, from a file of --timeline.");
+                     "the others waited, from a file of --timeline. The "
+                     "columns are: the kind of work of the training thread; "
+                     "its seconds; its share of the worker's whole time; its "
+                     "milliseconds per step. Kinds in parentheses run on other "
+                     "threads at the same time, so that all shares add up to "
+                     "more than 100 %.");
   std::vector<std::string> files;
   set.AddPositional("FILE", &files, 1, "The file.", 1);
   if (const int code = set.ParseOrExitCode(args); code >= 0) return code;

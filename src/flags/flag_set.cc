@@ -17,7 +17,7 @@
 #include "elasticdl/common/check.h"
 #include "elasticdl/common/json_text.h"
 #include "elasticdl/common/status.h"
-#include "elasticdl/flags/suggest.h"
+#include "elasticdl/common/suggest.h"
 #include "flag_help.h"
 #include "flag_value.h"
 

@@ -8,7 +8,7 @@
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
 #include "elasticdl/common/status.h"
-#include "elasticdl/flags/suggest.h"
+#include "elasticdl/common/suggest.h"
 
 namespace elasticdl::flags {
 namespace {

@@ -11,7 +11,7 @@
 #include "absl/strings/str_split.h"
 #include "elasticdl/common/json_text.h"
 #include "elasticdl/common/status.h"
-#include "elasticdl/flags/suggest.h"
+#include "elasticdl/common/suggest.h"
 #include "flag_value.h"
 #include "grammar_text.h"
 

@@ -20,7 +20,7 @@ constexpr char kCheckpoint[] = "Checkpoints";
 constexpr char kOutput[] = "Output and logs";
 
 absl::Status CheckModelParams(const std::string& text) {
-  return ParseKeyValues(text, true).status();
+  return ParseKeyValues(text).status();
 }
 // Flags are parsed before the program arms any failpoint, so that leaving them
 // disarmed changes nothing.

@@ -4,6 +4,7 @@
 #include "absl/strings/ascii.h"
 #include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
+#include "absl/strings/str_join.h"
 #include "elasticdl/common/file.h"
 #include "elasticdl/common/status.h"
 #include "elasticdl/flags/grammar.h"
@@ -201,10 +202,32 @@ absl::Status ValidateJobFlags(JobCommand command, JobFlags* flags,
   return AdjustCheckpoint(flags, set);
 }
 
+namespace {
+
+// A comma may be a part of a value, so that it is only a hint.
+void HintSeparator(const JobFlags& flags, const KeyValues& params,
+                   FlagSet* set) {
+  // Whoever quotes a value means it.
+  if (flags.model_params.find_first_of("'\"") != std::string::npos) return;
+  for (const auto& [key, value] : params) {
+    const auto split =
+        ParseKeyValues(absl::StrCat(key, "=", value), /*allow_commas=*/true);
+    if (!split.ok() || split->size() < 2) continue;
+    set->AddHint(absl::StrCat(
+        "--model_params: ", key, " is '", value,
+        "', because pairs are separated by ';'; did you mean '",
+        absl::StrJoin(*split, ";", absl::PairFormatter("=")), "'?"));
+  }
+}
+
+}  // namespace
+
 void HintModelParams(const JobFlags& flags, FlagSet* set) {
   const std::string file = flags.ModelFile();
-  const auto params = ParseKeyValues(flags.model_params, true);
-  if (flags.model_params.empty() || !params.ok() || !FileExists(file)) return;
+  const auto params = ParseKeyValues(flags.model_params);
+  if (flags.model_params.empty() || !params.ok()) return;
+  HintSeparator(flags, *params, set);
+  if (!FileExists(file)) return;
   const std::string folder = std::filesystem::path(file).parent_path();
   std::string text;
   const auto names = ListDirectory(folder.empty() ? "." : folder);

@@ -84,8 +84,6 @@ void JobController::OnMessage(absl::Time now, ConnectionId connection,
       OnCheckpointDone(message.checkpoint_done());
       break;
     case v1::WorkerMessage::kStopTraining:
-      observer_.OnMessage(absl::StrCat("training stops early: ",
-                                       message.stop_training().reason()));
       tasks_.StopTraining(message.stop_training().reason());
       break;
     case v1::WorkerMessage::kFatal:
@@ -372,7 +370,16 @@ void JobController::OnCheckpointDone(const v1::CheckpointDone& done) {
   observer_.OnCheckpoint(done);
 }
 
+void JobController::TellStop() {
+  // A rollback may take it back.
+  if (tasks_.stop_reason() == told_stop_) return;
+  told_stop_ = tasks_.stop_reason();
+  if (told_stop_.empty()) return;
+  observer_.OnMessage(absl::StrCat("training stops early: ", told_stop_));
+}
+
 void JobController::Advance(absl::Time now) {
+  TellStop();
   if (ending_.has_value() || !shards_known_ || resumption_.waiting()) return;
   AdvanceHeritage(now);
   if (stopping_.has_value()) {

@@ -407,6 +407,8 @@ class JobController {
 
   // Does everything that the new state allows; called after every event.
   void Advance(absl::Time now);
+  // Says that training stops before its data is used up, when that happens.
+  void TellStop();
   bool StopHasDeadline() const;
   absl::Time MembershipTimer() const;
   // The members of the world run no steps until the master sends a message.
@@ -518,6 +520,8 @@ class JobController {
   absl::Time read_deadline_ = absl::InfiniteFuture();
   // The ledger for a rollback without any checkpoint.
   v1::Ledger first_ledger_;
+  // Why training stops early, as it was told.
+  std::string told_stop_;
   std::optional<JobResult> ending_;
   // The job stops when the model is saved.
   struct Stopping {

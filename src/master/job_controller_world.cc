@@ -154,12 +154,17 @@ void JobController::Execute(absl::Time now,
       Release(now, decision.worker_id);
       break;
     case MembershipDecision::Kind::kWaiting:
-      observer_.OnMessage(decision.reason);
+      // Nobody waits for workers of a job that is being stopped.
+      if (!stopping_.has_value()) observer_.OnMessage(decision.reason);
       break;
   }
 }
 
 std::string JobController::Activity() const {
+  if (stopping_.has_value()) {
+    return ending_.has_value() ? "stopping the workers"
+                               : "stopping and saving a checkpoint";
+  }
   const bool works =
       HasWorld() ? world_.generation() > 0 : registry_.num_ready() > 0;
   if (works && !servers_away_.empty() && !ending_.has_value()) {

@@ -156,6 +156,10 @@ void JobReporter::ReadEvents(const std::string& path) {
 }
 
 void JobReporter::Say(const std::string& text) {
+  // What was saved before comes before it.
+  if (const std::string line = checkpoint_lines_.Rest(); !line.empty()) {
+    LogInfo(line);
+  }
   if (options_.display == "log") return LogInfo(text);
   // In a pod, log and display are one stream.
   if (!options_.cluster.has_value()) LogInfo(text);
@@ -200,6 +204,8 @@ void JobReporter::PodEnded(const std::string& pod, int64_t id,
 }
 
 void JobReporter::OnWorkerReady(int64_t worker_id, int64_t pid, int64_t step) {
+  // With the first one, the start is over; its time is told before that.
+  if (status_.workers == 0) Activity("");
   events_->WorkerReady(worker_id);
   Say(absl::StrCat("worker ", worker_id, " is ready (pid ", pid,
                    step > 0 ? absl::StrCat(", at step ", step) : "", ")"));
@@ -317,6 +323,8 @@ void JobReporter::CheckServerMemory(int64_t server, int64_t bytes,
 }
 
 void JobReporter::OnWorld(const WorldChange& world) {
+  // It is connected and has the model.
+  Activity("");
   status_.generation = world.generation;
   if (world.pause > absl::ZeroDuration()) telemetry_.AddPause(world.pause);
   events_->World(world.generation, world.members, world.cause, world.pause);

@@ -13,6 +13,7 @@
 
 #include "absl/status/statusor.h"
 #include "absl/time/time.h"
+#include "activity_line.h"
 #include "checkpoint_lines.h"
 #include "elasticdl/jobdir.h"
 #include "elasticdl/master.h"
@@ -138,8 +139,7 @@ class JobReporter : public JobObserver {
   std::unique_ptr<ProgressDisplay> display_;
   RateMeter rate_;
   int64_t target_workers_ = 0;
-  std::string activity_;
-  absl::Time activity_since_ = absl::InfinitePast();
+  ActivityLine activity_;
   CheckpointLines checkpoint_lines_;
   JobStatus status_;
   absl::Time next_publish_ = absl::InfinitePast();

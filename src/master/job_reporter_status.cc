@@ -2,8 +2,6 @@
 #include <algorithm>
 #include <utility>
 
-#include "absl/strings/match.h"
-#include "absl/strings/str_cat.h"
 #include "elasticdl/common/clock.h"
 #include "elasticdl/common/log.h"
 #include "job_reporter.h"
@@ -11,8 +9,6 @@
 namespace elasticdl::master {
 namespace {
 
-// What takes longer than this is worth a line of its own.
-constexpr absl::Duration kLongActivity = absl::Seconds(2);
 // In each e-fold of the job's time.
 constexpr int64_t kProgressLines = 500;
 
@@ -30,18 +26,8 @@ std::string JobReporter::Phase() const {
 }
 
 void JobReporter::Activity(std::string text) {
-  if (text == activity_) return;
-  const absl::Time now = Clock::Real().Now();
-  // Bytes that are counted are the same activity.
-  const bool took_long = now - activity_since_ >= kLongActivity;
-  if (!activity_.empty() && took_long &&
-      !absl::StrContains(activity_, " of ")) {
-    Say(absl::StrCat(activity_, ": ",
-                     absl::FormatDuration(absl::Trunc(
-                         now - activity_since_, absl::Milliseconds(100)))));
-  }
-  activity_ = std::move(text);
-  activity_since_ = now;
+  const std::string line = activity_.Set(std::move(text), Clock::Real().Now());
+  if (!line.empty()) Say(line);
 }
 
 void JobReporter::Stopping() { status_.state = "stopping"; }
@@ -106,8 +92,8 @@ master::Progress JobReporter::Shown(
     const std::optional<EvaluationProgress>& evaluation) const {
   master::Progress shown;
   shown.phase = Phase();
-  shown.activity = activity_;
-  shown.activity_time = Clock::Real().Now() - activity_since_;
+  shown.activity = activity_.text();
+  shown.activity_time = activity_.time(Clock::Real().Now());
   shown.num_epochs = std::max<int64_t>(0, status_.num_epochs);
   shown.epoch = shown.num_epochs == 0
                     ? status_.epoch

@@ -70,6 +70,7 @@ void MasterImpl::ShortenJournal(absl::Time now) {
 int MasterImpl::Run() {
   absl::Time now = Clock::Real().Now();
   reporter_->JobStarted(num_workers_);
+  first_step_ = controller_->progress().step;
   if (options_.parent.has_value() && options_.parent->restarts > 0) {
     reporter_->MasterRestarted(options_.parent->restarts,
                                options_.parent->signal);
@@ -135,16 +136,12 @@ int MasterImpl::Run() {
 
 void MasterImpl::OnTimers(absl::Time now) {
   if (controller_->NextTimer() <= now) controller_->OnTimer(now);
-  if (pods_ != nullptr && pods_->next_wake() <= now) {
-    Execute(pods_->OnTimer(now, [this](PodType type, int64_t id) {
-      return type == PodType::kPs ? servers_->IsAttached(static_cast<int>(id))
-                                  : controller_->IsAttached(id);
-    }));
-  }
+  if (pods_ != nullptr && pods_->next_wake() <= now) ReplaceLate(now);
   ReplaceHangingServers(now);
   servers_->OnTimer(now);
   // Not after every message: it looks at all workers.
   if (reporter_->due(now)) {
+    trained_ |= controller_->progress().step > first_step_;
     reporter_->Activity(controller_->Activity());
     reporter_->Ledger(controller_->ledger_counts());
     reporter_->Tick(now, controller_->progress(),

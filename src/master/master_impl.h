@@ -29,6 +29,7 @@
 #include "pod_backend.h"
 #include "pod_manager.h"
 #include "server_streams.h"
+#include "start_watch.h"
 
 namespace elasticdl::master {
 
@@ -132,6 +133,8 @@ class MasterImpl : public Master,
   void CreatePod(const PodDecision& decision);
   void DeletePod(const PodDecision& decision);
   void CheckPods(absl::Time now);
+  void ReplaceLate(absl::Time now);
+  void NoteKilled(const PodDecision& ended);
   void BeginEnding(absl::Time now);
   void OnTimers(absl::Time now);
   void ReplaceHangingServers(absl::Time now);
@@ -167,6 +170,13 @@ class MasterImpl : public Master,
   std::unique_ptr<ServerStreams> servers_;
   // Pods that were told to have started.
   std::set<std::string> running_;
+  // Of a training job on this machine.
+  StartWatch start_watch_;
+  int64_t first_step_ = 0;
+  // It has trained something; a rollback may have voided that.
+  bool trained_ = false;
+  // Why the workers will never be ready.
+  std::string cannot_start_;
   int stops_ = 0;
   // Set when the job is ending: when patience ends.
   std::optional<absl::Time> give_up_;

@@ -134,12 +134,60 @@ void MasterImpl::ScaleWorkers(absl::Time now, int64_t num_workers) {
 
 void MasterImpl::CheckPods(absl::Time now) {
   if (pods_ == nullptr || controller_->ending()) return;
+  if (!cannot_start_.empty()) return controller_->Fail(now, cannot_start_);
   const JobOutcome& outcome = pods_->outcome();
   if (outcome.state == JobState::kFailed) {
     controller_->Fail(now, outcome.reason);
   } else if (outcome.state == JobState::kSucceeded) {
     controller_->Fail(now, "all workers have ended, but there is work left");
   }
+}
+
+// What is due: pods to create, and those that have not attached in time.
+void MasterImpl::ReplaceLate(absl::Time now) {
+  const auto decisions = pods_->OnTimer(now, [this](PodType type, int64_t id) {
+    return type == PodType::kPs ? servers_->IsAttached(static_cast<int>(id))
+                                : controller_->IsAttached(id);
+  });
+  const PodDecision* late = nullptr;
+  int64_t count = 0;
+  for (const PodDecision& decision : decisions) {
+    if (decision.kind != PodDecision::Kind::kDelete) continue;
+    late = &decision;
+    ++count;
+  }
+  // Hundreds may be late together.
+  if (count > 0) {
+    reporter_->OnMessage(absl::StrCat(
+        late->name, count > 1 ? absl::StrCat(" and ", count - 1, " more") : "",
+        ": ", late->reason, "; replaced"));
+  }
+  Execute(decisions);
+}
+
+void MasterImpl::NoteKilled(const PodDecision& ended) {
+  // In a cluster a job waits as long as it takes.
+  if (options_.cluster.has_value() || options_.slurm.has_value()) return;
+  const v1::JobType type = options_.job.job_type();
+  const bool trains =
+      type == v1::TRAINING_ONLY || type == v1::TRAINING_WITH_EVALUATION;
+  trained_ |= controller_->progress().step > first_step_;
+  // What fails by itself is limited by --relaunch_on_worker_failure.
+  if (!trains || trained_ || ended.type != PodType::kWorker || ended.asked ||
+      ended.process_failure ||
+      !start_watch_.OnWorkerKilled(Clock::Real().Now(), num_workers_)) {
+    return;
+  }
+  cannot_start_ = absl::StrCat(
+      "no step was trained: ", start_watch_.killed(),
+      " workers were lost before that, the last one with the reason: ",
+      ended.reason, "; ", controller_->num_ready_workers(), " of ",
+      num_workers_, " are ready. ", num_workers_,
+      " may be too many for the cores (",
+      std::max(1U, std::thread::hardware_concurrency()),
+      ") and the memory of this machine: start fewer (--num_workers), or give "
+      "them more time (--worker_start_timeout, now ",
+      absl::FormatDuration(options_.worker_start_timeout), ")");
 }
 
 // A cluster restarts containers in their pods; what hangs there is for the
@@ -212,6 +260,7 @@ void MasterImpl::Execute(const std::vector<PodDecision>& decisions) {
       case PodDecision::Kind::kEnded:
         reporter_->PodEnded(decision.name, decision.id, decision.reason,
                             decision.process_failure, decision.asked);
+        NoteKilled(decision);
         // Of workers the controller tells it.
         if (decision.type == PodType::kPs && !decision.deleted &&
             !controller_->ending()) {

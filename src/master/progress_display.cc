@@ -66,6 +66,8 @@ std::string Printable(absl::string_view text) {
 
 std::string ShortNumber(double value) {
   if (!std::isfinite(value)) return "?";
+  // Of a slow job 0.0 would say nothing.
+  if (value > 0 && value < 0.1) return absl::StrFormat("%.2f", value);
   if (value < 10) return absl::StrFormat("%.1f", value);
   if (value < 1000) return absl::StrFormat("%.0f", value);
   if (value < 999950) return absl::StrFormat("%.1fk", value / 1e3);
@@ -85,6 +87,21 @@ std::string ShortDuration(absl::Duration duration) {
 
 std::string RenderProgress(const Progress& progress, int columns,
                            bool with_bar) {
+  const bool works = progress.activity.empty();
+  std::string activity;
+  if (!works) {
+    // A line that stays would be another one every second.
+    const bool timed = with_bar && progress.activity_time >= absl::Seconds(1);
+    activity =
+        absl::StrCat("(", progress.activity, timed ? ", " : "",
+                     timed ? ShortDuration(progress.activity_time) : "", ")");
+  }
+  // What goes on says more than the bar when there is no room for both.
+  constexpr size_t kBesideActivity = 56;
+  if (columns > 0 &&
+      activity.size() + kBesideActivity > static_cast<size_t>(columns)) {
+    with_bar = with_bar && works;
+  }
   std::vector<std::string> parts = {Epoch(progress)};
   if (progress.records_total > 0) {
     const double fraction = Fraction(progress);
@@ -95,17 +112,9 @@ std::string RenderProgress(const Progress& progress, int columns,
   if (progress.phase == "train") {
     parts.push_back(absl::StrCat("step ", progress.step));
   }
-  const bool works = progress.activity.empty();
-  if (works) {
-    parts.push_back(
-        absl::StrCat(ShortNumber(progress.records_per_s), " rec/s"));
-  } else {
-    // A line that stays would be another one every second.
-    const bool timed = with_bar && progress.activity_time >= absl::Seconds(1);
-    parts.push_back(
-        absl::StrCat("(", progress.activity, timed ? ", " : "",
-                     timed ? ShortDuration(progress.activity_time) : "", ")"));
-  }
+  parts.push_back(
+      works ? absl::StrCat(ShortNumber(progress.records_per_s), " rec/s")
+            : activity);
   if (works && progress.loss.has_value()) {
     parts.push_back(absl::StrFormat("loss %.4g", *progress.loss));
   }

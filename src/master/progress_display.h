@@ -38,7 +38,8 @@ struct Progress {
 //   epoch 1/2 [=====>    ]  52% step 488 12.4k rec/s loss 0.1234 workers 2/2
 //   gen 3 ETA 0:12
 //   epoch 1/2 [>         ]   0% step 0 (starting workers) workers 0/2
-// Items that do not fit are dropped from the right; the bar only if `with_bar`.
+// Items that do not fit are dropped from the right; the bar only if `with_bar`
+// and if it leaves room for the activity.
 std::string RenderProgress(const Progress& progress, int columns,
                            bool with_bar);
 

@@ -8,8 +8,9 @@ void RateMeter::Add(absl::Time now, int64_t records) {
 }
 
 double RateMeter::PerSecond(absl::Time now) {
-  // The oldest sample only marks where the window begins.
-  while (samples_.size() > 1 && samples_[1].first < now - window_) {
+  // The oldest sample only marks where the window begins. Steps that take
+  // longer than the window have a rate, too: that of the last one.
+  while (samples_.size() > 2 && samples_[1].first < now - window_) {
     sum_ -= samples_.front().second;
     samples_.pop_front();
   }

@@ -9,7 +9,8 @@
 
 namespace elasticdl::master {
 
-// Records per second over the last seconds. Thread-compatible.
+// Records per second over the last seconds, or since the step before the last
+// if that is longer ago. Thread-compatible.
 class RateMeter {
  public:
   explicit RateMeter(absl::Duration window = absl::Seconds(5))

@@ -105,6 +105,8 @@ class TaskManager {
   // Ends the training early; the remaining data is left out on purpose, but
   // stays due in the ledger. Commits of tasks in use are still accepted.
   void StopTraining(absl::string_view reason);
+  // Why it was ended early; empty: it was not.
+  const std::string& stop_reason() const { return stop_reason_; }
 
   // Tasks over the validation data for `version`. FAILED_PRECONDITION while
   // another evaluation runs or without validation data.

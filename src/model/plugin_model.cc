@@ -11,6 +11,7 @@
 #include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/strip.h"
+#include "declared_names.h"
 #include "deferred_weight.h"
 #include "elasticdl/common/file.h"
 #include "elasticdl/common/status.h"
@@ -19,6 +20,7 @@
 #include "layer_tables.h"
 #include "model_base.h"
 #include "resolve.h"
+#include "source_scan.h"
 
 namespace elasticdl::model {
 namespace {
@@ -139,7 +141,8 @@ class PluginModel : public ModelBase {
       : ModelBase(std::move(source), options),
         symbol_(std::move(symbol)),
         table_(table),
-        params_(std::move(params)) {}
+        params_(std::move(params)),
+        model_zoo_(options.model_zoo) {}
 
   // Uses functions from the table, or built-in ones.
   absl::Status Init();
@@ -202,9 +205,12 @@ class PluginModel : public ModelBase {
 
  private:
   absl::Status Missing(const std::string& symbol, const std::string& flag) {
-    return absl::InvalidArgumentError(absl::StrCat("model file ", path(),
-                                                   " has no function '", symbol,
-                                                   "' (--", flag, ")"));
+    std::vector<SourceFile> sources;
+    if (!absl::EndsWith(path(), ".so")) {
+      sources = ReadWithIncludes(path(), {model_zoo_}, {})
+                    .value_or(std::vector<SourceFile>());
+    }
+    return MissingFunction(path(), symbol, flag, sources);
   }
   // `builtin` if it is OK; otherwise the error for a missing function, with the
   // known built-in names.
@@ -231,6 +237,7 @@ class PluginModel : public ModelBase {
   const std::string symbol_;
   const Table& table_;
   const Params params_;
+  const std::string model_zoo_;
 };
 
 LossFunction PluginModel::TableLoss() {

@@ -2,11 +2,9 @@
 // text form.
 #include "spec.h"
 
-#include <algorithm>
 #include <charconv>
 #include <cmath>
 #include <cstddef>
-#include <numeric>
 #include <utility>
 
 #include "absl/strings/ascii.h"
@@ -17,6 +15,7 @@
 #include "absl/strings/str_split.h"
 #include "absl/strings/strip.h"
 #include "elasticdl/common/status.h"
+#include "elasticdl/common/suggest.h"
 
 namespace elasticdl::optim {
 namespace internal {
@@ -122,35 +121,11 @@ constexpr Alias kAliases[] = {
     {"l2_shrinkage", "l2_shrinkage_regularization_strength"},
 };
 
-size_t EditDistance(absl::string_view a, absl::string_view b) {
-  std::vector<size_t> row(b.size() + 1);
-  std::iota(row.begin(), row.end(), 0);
-  for (size_t i = 1; i <= a.size(); ++i) {
-    size_t diagonal = row[0];
-    row[0] = i;
-    for (size_t j = 1; j <= b.size(); ++j) {
-      const size_t substitute = diagonal + (a[i - 1] == b[j - 1] ? 0 : 1);
-      diagonal = row[j];
-      row[j] = std::min({row[j] + 1, row[j - 1] + 1, substitute});
-    }
-  }
-  return row[b.size()];
-}
-
 // "; did you mean X?", or the list of known names if none is similar.
 std::string Suggest(absl::string_view given,
                     const std::vector<std::string>& known) {
-  const std::string* best = nullptr;
-  size_t best_distance = std::max<size_t>(2, given.size() / 3) + 1;
-  for (const std::string& name : known) {
-    const size_t distance =
-        EditDistance(absl::AsciiStrToLower(given), absl::AsciiStrToLower(name));
-    if (distance < best_distance) {
-      best = &name;
-      best_distance = distance;
-    }
-  }
-  if (best != nullptr) return absl::StrCat("; did you mean ", *best, "?");
+  const std::string nearest = Nearest(given, known);
+  if (!nearest.empty()) return absl::StrCat("; did you mean ", nearest, "?");
   return absl::StrCat("; known: ", absl::StrJoin(known, ", "));
 }
 

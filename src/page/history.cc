@@ -279,7 +279,8 @@ void History::ApplyProgress(const Event& event) {
   }
   if (!points_.empty() && event.time < points_.back().time + spacing_) return;
   points_.push_back({event.time, now.step, now.loss, now.learning_rate,
-                     now.records_per_s, now.workers, cursor_});
+                     RateSincePoint(event.time), now.workers, cursor_,
+                     now.records_done});
 }
 
 void History::ApplyCheckpoint(const Event& event) {

@@ -1,4 +1,4 @@
-// How a History stays small.
+// How a History stays small, and what its curves say then.
 #include <algorithm>
 
 #include "elasticdl/page/history.h"
@@ -11,6 +11,9 @@ namespace {
 constexpr double kFirstResolution = 1;
 // A hundred years.
 constexpr double kLastResolution = 3e9;
+// Lines of the log come once a second at first. Between points that are further
+// apart than this, the mean says more than the rate that the line has measured.
+constexpr double kMeasured = 1.5;
 
 // Which of two states a merged span shows.
 LaneState Further(LaneState a, LaneState b) { return std::max(a, b); }
@@ -128,8 +131,31 @@ void History::MergeWorlds() {
   worlds_.resize(kept);
 }
 
+// The lines of a long job are minutes apart; what it did in the last seconds
+// before one (a save, the middle of a long step) says little of those minutes.
+double History::RateSincePoint(double time) const {
+  if (points_.empty()) return summary_.records_per_s;
+  const double seconds = time - points_.back().time;
+  const int64_t records = summary_.records_done - points_.back().records_done;
+  // A job that was rolled back has fewer.
+  if (seconds <= kMeasured || records <= 0) return summary_.records_per_s;
+  return static_cast<double>(records) / seconds;
+}
+
+// Of each pair the later point stays, with the mean rate of both.
 void History::ThinPoints() {
-  for (size_t i = 0; 2 * i < points_.size(); ++i) points_[i] = points_[2 * i];
+  for (size_t i = 1; 2 * i < points_.size(); ++i) {
+    const double begin = points_[2 * i - 2].time;
+    const Point& first = points_[2 * i - 1];
+    Point second = points_[2 * i];
+    if (second.time > begin) {
+      second.records_per_s =
+          (first.records_per_s * (first.time - begin) +
+           second.records_per_s * (second.time - first.time)) /
+          (second.time - begin);
+    }
+    points_[i] = second;
+  }
   points_.resize((points_.size() + 1) / 2);
   spacing_ *= 2;
   thinned_at_ = cursor_;

@@ -14,6 +14,7 @@
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_split.h"
 #include "elasticdl/common/status.h"
+#include "orphan.h"
 #include "start_options.h"
 
 namespace elasticdl::process {
@@ -147,61 +148,14 @@ void Reap(pid_t pid) {
   }
 }
 
-// Reads a whole number from a pipe.
-bool ReadNumber(int fd, int* number) {
-  ssize_t n;
-  do {
-    n = read(fd, number, sizeof(*number));
-  } while (n < 0 && errno == EINTR);
-  return n == sizeof(*number);
-}
-
-// In the process between: forks the child and tells its number, or -errno.
-// Returns in the child, once it has its new parent.
-void ForkChild(const int (&number)[2], const int (&go)[2]) {
-  const pid_t child = fork();
-  if (child != 0) {
-    const int told = child > 0 ? child : -errno;
-    [[maybe_unused]] const ssize_t n = write(number[1], &told, sizeof(told));
-    _exit(0);
-  }
-  close(go[1]);
-  // The other end is open only in the process between: if it is killed before
-  // it has told the number, nobody waits for it.
-  close(number[0]);
-  close(number[1]);
-  int word = 0;
-  // Nothing comes when the process that wanted a child has died.
-  if (!ReadNumber(go[0], &word)) _exit(127);
-}
-
-// Like fork(), but the new process becomes a child of the nearest subreaper: it
-// is forked by one that ends at once.
-pid_t ForkForSubreaper() {
-  int number[2];
-  int go[2];
-  if (pipe2(number, O_CLOEXEC) != 0) return -1;
-  const Fd number_read(number[0]);
-  Fd number_write(number[1]);
-  if (pipe2(go, O_CLOEXEC) != 0) return -1;
-  const Fd go_read(go[0]);
-  const Fd go_write(go[1]);
-  const pid_t between = fork();
-  if (between < 0) return -1;
-  if (between == 0) {
-    ForkChild(number, go);
-    return 0;
-  }
-  number_write.Reset();
-  int child = -ECHILD;
-  ReadNumber(number_read.get(), &child);
-  Reap(between);
-  if (child < 0) {
-    errno = -child;
-    return -1;
-  }
-  [[maybe_unused]] const ssize_t n = write(go_write.get(), &child, sizeof(int));
-  return child;
+// Like fork(), or, for a child of another process, once it belongs to that one:
+// it is told to go on when its number is known.
+pid_t Fork(bool for_subreaper) {
+  if (!for_subreaper) return fork();
+  const Orphan orphan = ForkOrphan();
+  if (orphan.pid == 0 && !AwaitGo(orphan)) _exit(127);
+  if (orphan.pid > 0) LetGo(orphan);
+  return orphan.pid;
 }
 
 }  // namespace
@@ -262,7 +216,7 @@ absl::StatusOr<Process> Start(const Options& options) {
   plan.parent = options.die_with_parent ? parent : 0;
   plan.keep_fds = &options.keep_fds;
   plan.blocked_signals = &options.blocked_signals;
-  const pid_t pid = options.parent != 0 ? ForkForSubreaper() : fork();
+  const pid_t pid = Fork(/*for_subreaper=*/options.parent != 0);
   if (pid < 0) return ErrnoToStatus(errno, absl::StrCat("fork for ", path));
   if (pid == 0) RunChild(plan);
 

@@ -3,7 +3,6 @@
 #include <signal.h>
 #include <sys/prctl.h>
 #include <sys/socket.h>
-#include <sys/wait.h>
 #include <unistd.h>
 
 #include <algorithm>
@@ -21,6 +20,7 @@
 #include "elasticdl/common/file.h"
 #include "elasticdl/fork_server.h"
 #include "fork_wire.h"
+#include "orphan.h"
 
 namespace elasticdl::process {
 namespace {
@@ -76,26 +76,6 @@ bool Receive(int socket, std::string* buffer, Request* request) {
                            &request->message);
 }
 
-bool ReadAll(int fd, void* to, size_t bytes) {
-  ssize_t got;
-  do {
-    got = read(fd, to, bytes);
-  } while (got < 0 && errno == EINTR);
-  return got == static_cast<ssize_t>(bytes);
-}
-
-struct Pipe {
-  Fd read;
-  Fd write;
-};
-
-bool MakePipe(Pipe* made) {
-  int ends[2];
-  if (pipe2(ends, O_CLOEXEC) != 0) return false;
-  *made = {Fd(ends[0]), Fd(ends[1])};
-  return true;
-}
-
 class Server {
  public:
   Server(int socket, char** argv) : socket_(socket), title_(argv) {}
@@ -106,10 +86,8 @@ class Server {
   void Become(Request* request);
 
  private:
-  // True in the new process. In the server: what to answer.
-  bool Fork(pid_t parent, ForkAnswer* answer, Pipe* go);
-  // In the new process: waits until it is a child of `parent`.
-  bool FirstMoments(pid_t parent, const Pipe& number, Pipe* go);
+  // In the new process: waits until it may go on as a child of `parent`.
+  bool FirstMoments(pid_t parent, const Orphan& self);
 
   const int socket_;
   const pid_t parent_ = getppid();
@@ -126,69 +104,32 @@ bool Server::Serve(Request* request) {
     *request = Request();
     if (!Receive(socket_, &buffer, request)) return true;
     ForkAnswer answer = {request->message.request, 0, 0};
-    Pipe go;
     const pid_t parent = request->message.parent;
-    if (Fork(parent != 0 ? parent : parent_, &answer, &go)) return false;
+    // It goes to the server's parent or one above it.
+    const Orphan orphan = ForkOrphan();
+    if (orphan.pid == 0) {
+      if (!FirstMoments(parent != 0 ? parent : parent_, orphan)) {
+        // It has not failed: others have died.
+        kill(getpid(), SIGKILL);
+      }
+      return false;
+    }
+    if (orphan.pid < 0) {
+      answer.error = errno;
+    } else {
+      answer.pid = orphan.pid;
+    }
     // The process goes on once its number is known to those who can kill it.
     const bool told = send(socket_, &answer, sizeof(answer), MSG_NOSIGNAL) > 0;
-    if (told && answer.pid != 0) {
-      // One that was killed meanwhile does not hear it.
-      WriteAll(go.write.get(), "g", "go").IgnoreError();
-    }
+    if (told && orphan.pid > 0) LetGo(orphan);
   }
 }
 
-// The process is forked by one that ends at once: the kernel then gives it to
-// the nearest subreaper, which is the server's parent or one above it.
-bool Server::Fork(pid_t parent, ForkAnswer* answer, Pipe* go) {
-  Pipe number;
-  if (!MakePipe(go) || !MakePipe(&number)) {
-    answer->error = errno;
-    return false;
-  }
-  const pid_t between = fork();
-  if (between < 0) {
-    answer->error = errno;
-    return false;
-  }
-  if (between == 0) {
-    const pid_t child = fork();
-    if (child < 0) _exit(errno);
-    if (child > 0) _exit(0);
-    if (!FirstMoments(parent, number, go)) {
-      // It has not failed: others have died.
-      kill(getpid(), SIGKILL);
-    }
-    return true;
-  }
-  number.write.Reset();
-  go->read.Reset();
-  int status = 0;
-  while (waitpid(between, &status, 0) < 0 && errno == EINTR) {
-  }
-  pid_t child = 0;
-  if (ReadAll(number.read.get(), &child, sizeof(child))) {
-    answer->pid = child;
-  } else {
-    answer->error = WIFEXITED(status) ? WEXITSTATUS(status) : ECHILD;
-  }
-  return false;
-}
-
-bool Server::FirstMoments(pid_t parent, const Pipe& number, Pipe* go) {
-  // From here on its group can be killed.
-  setsid();
+bool Server::FirstMoments(pid_t parent, const Orphan& self) {
   signal(SIGPIPE, SIG_DFL);
   close(socket_);
-  go->write.Reset();
-  const pid_t self = getpid();
-  const absl::string_view bytes(reinterpret_cast<const char*>(&self),
-                                sizeof(self));
-  if (!WriteAll(number.write.get(), bytes, "number").ok()) return false;
-  char word = 0;
-  // Nothing comes when the server has died: nobody knows of this process.
-  if (!ReadAll(go->read.get(), &word, 1)) return false;
-  return prctl(PR_SET_PDEATHSIG, SIGKILL) == 0 && getppid() == parent;
+  return AwaitGo(self) && prctl(PR_SET_PDEATHSIG, SIGKILL) == 0 &&
+         getppid() == parent;
 }
 
 void Server::Become(Request* request) {

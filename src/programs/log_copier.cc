@@ -7,17 +7,22 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <cerrno>
 #include <utility>
 
 #include "absl/strings/match.h"
+#include "absl/strings/numbers.h"
 #include "absl/strings/str_cat.h"
+#include "absl/strings/str_split.h"
 #include "elasticdl/common/log.h"
 #include "elasticdl/common/status.h"
 
 namespace elasticdl::programs {
 namespace {
 
+// Of some ten thousand pods.
+constexpr size_t kMaxNotesBytes = 1 << 20;
 // A line that is longer than this is copied in parts.
 constexpr size_t kMaxPendingBytes = 1 << 20;
 
@@ -31,7 +36,8 @@ bool SameFile(int a, int b) {
 }  // namespace
 
 absl::StatusOr<std::unique_ptr<LogCopier>> LogCopier::Start(
-    const std::string& folder, const std::string& target, bool skip_old) {
+    const std::string& folder, const std::string& target,
+    const std::string& notes, bool go_on) {
   std::unique_ptr<LogCopier> copier(new LogCopier());
   copier->folder_ = folder;
   copier->path_ = target;
@@ -40,6 +46,10 @@ absl::StatusOr<std::unique_ptr<LogCopier>> LogCopier::Start(
   if (!copier->target_.valid()) {
     return ErrnoToStatus(errno, absl::StrCat("--log_file_path: open ", target));
   }
+  copier->notes_.Reset(
+      open(notes.c_str(), O_RDWR | O_CREAT | O_CLOEXEC | (go_on ? 0 : O_TRUNC),
+           0644));
+  if (!copier->notes_.valid()) return ErrnoToStatus(errno, notes);
   copier->changes_.Reset(inotify_init1(IN_CLOEXEC | IN_NONBLOCK));
   copier->stop_.Reset(eventfd(0, EFD_CLOEXEC));
   if (!copier->changes_.valid() || !copier->stop_.valid() ||
@@ -48,7 +58,7 @@ absl::StatusOr<std::unique_ptr<LogCopier>> LogCopier::Start(
     return ErrnoToStatus(errno,
                          absl::StrCat("--log_file_path: watch ", folder));
   }
-  if (skip_old) copier->SkipOld();
+  if (go_on) copier->ReadNotes();
   copier->thread_ =
       Thread("log copier", [copier = copier.get()] { copier->Run(); });
   return copier;
@@ -74,14 +84,34 @@ void LogCopier::Run() {
   }
 }
 
-void LogCopier::SkipOld() {
-  const auto names = ListDirectory(folder_);
-  if (!names.ok()) return;
-  for (const std::string& name : *names) {
-    struct stat info;
-    if (!absl::EndsWith(name, ".log")) continue;
-    Source& source = Find(name);
-    if (fstat(source.fd.get(), &info) == 0) source.offset = info.st_size;
+void LogCopier::ReadNotes() {
+  std::string text(kMaxNotesBytes, '\0');
+  const ssize_t n = pread(notes_.get(), text.data(), text.size(), 0);
+  text.resize(static_cast<size_t>(std::max<ssize_t>(0, n)));
+  for (absl::string_view line : absl::StrSplit(text, '\n')) {
+    const std::pair<absl::string_view, absl::string_view> parts =
+        absl::StrSplit(line, absl::MaxSplits(' ', 1));
+    int64_t offset = 0;
+    if (!absl::SimpleAtoi(parts.first, &offset) || offset < 0 ||
+        parts.second.empty()) {
+      continue;
+    }
+    sources_[std::string(parts.second)].offset = offset;
+  }
+}
+
+// A kill may come between copying and this: a few lines are then there twice.
+void LogCopier::WriteNotes() {
+  std::string text;
+  for (const auto& [name, source] : sources_) {
+    const auto pending = static_cast<off_t>(source.pending.size());
+    absl::StrAppend(&text, source.offset - pending, " ", name, "\n");
+  }
+  if (text == noted_) return;
+  // Offsets only grow and files only come, so that nothing of longer notes is
+  // left behind them.
+  if (pwrite(notes_.get(), text.data(), text.size(), 0) > 0) {
+    noted_ = std::move(text);
   }
 }
 
@@ -93,6 +123,7 @@ void LogCopier::CopyNew(bool unfinished_lines) {
     Source& source = Find(name);
     if (source.fd.valid() && !source.is_target) Copy(source, unfinished_lines);
   }
+  WriteNotes();
 }
 
 LogCopier::Source& LogCopier::Find(const std::string& name) {

@@ -20,10 +20,12 @@ namespace elasticdl::programs {
 class LogCopier {
  public:
   // Appends to `target`; `folder` must exist. Files that come later are copied
-  // too, the target itself never. `skip_old`: without what is there by now.
+  // too, the target itself never. `notes`: a file outside the folder that says
+  // how far it has come. `go_on`: from there, because the program was started
+  // again; what was written meanwhile is not lost.
   static absl::StatusOr<std::unique_ptr<LogCopier>> Start(
       const std::string& folder, const std::string& target,
-      bool skip_old = false);
+      const std::string& notes, bool go_on);
   // Copies what has been written until now.
   ~LogCopier();
   LogCopier(const LogCopier&) = delete;
@@ -38,7 +40,8 @@ class LogCopier {
   };
   LogCopier() = default;
   void Run();
-  void SkipOld();
+  void ReadNotes();
+  void WriteNotes();
   void CopyNew(bool unfinished_lines);
   Source& Find(const std::string& name);
   void Copy(Source& source, bool unfinished_lines);
@@ -47,10 +50,13 @@ class LogCopier {
   std::string folder_;
   std::string path_;
   Fd target_;
+  Fd notes_;
   Fd changes_;
   Fd stop_;
   // Of the thread.
   std::map<std::string, Source> sources_;
+  // What was written to notes_ last.
+  std::string noted_;
   bool failed_ = false;
 
   Thread thread_;

@@ -128,10 +128,11 @@ absl::StatusOr<int> RunMaster(const flags::JobFlags& flags,
   ELASTICDL_ASSIGN_OR_RETURN(const jobdir::JobLock lock, Lock(flags, dir));
   const std::optional<master::ParentOptions> parent = TakeParent();
   if (!flags.log_file_path.empty()) {
-    // The master before has copied what is there.
-    const bool skip_old = parent.has_value() && parent->restarts > 0;
+    // The master before has copied a part of what is there.
+    const bool go_on = parent.has_value() && parent->restarts > 0;
     ELASTICDL_ASSIGN_OR_RETURN(
-        copier, LogCopier::Start(dir.LogsDir(), flags.log_file_path, skip_old));
+        copier, LogCopier::Start(dir.LogsDir(), flags.log_file_path,
+                                 JoinPath(dir.path(), "copied"), go_on));
   }
   absl::StatusOr<int> exit_code =
       RunJob(flags, std::move(shown_flags), parent, dir, signals);

@@ -154,12 +154,14 @@ void Describe(int64_t id, const TimelineSummary::Worker& worker,
   const double whole = worker.end - worker.begin;
   absl::StrAppendFormat(&text, "worker %d: %s in %.1f s\n", id,
                         Count(worker.steps, "step"), whole);
-  const auto line = [&](const std::string& name, double seconds,
-                        const char* note) {
-    absl::StrAppendFormat(&text, "  %-16s %9.3f s  %5.1f %%%s", name, seconds,
-                          whole > 0 ? 100 * seconds / whole : 0, note);
+  absl::StrAppendFormat(&text, "  %-16s %9s  %7s", "kind of work", "seconds",
+                        "share");
+  text += worker.steps > 0 ? "    ms/step\n" : "\n";
+  const auto line = [&](const std::string& name, double seconds) {
+    absl::StrAppendFormat(&text, "  %-16s %9.3f  %5.1f %%", name, seconds,
+                          whole > 0 ? 100 * seconds / whole : 0);
     if (worker.steps > 0) {
-      absl::StrAppendFormat(&text, "  %9.3f ms per step",
+      absl::StrAppendFormat(&text, "  %9.3f",
                             1e3 * seconds / static_cast<double>(worker.steps));
     }
     text += '\n';
@@ -171,10 +173,10 @@ void Describe(int64_t id, const TimelineSummary::Worker& worker,
     known += seconds;
   }
   std::sort(sorted.rbegin(), sorted.rend());
-  for (const auto& [seconds, name] : sorted) line(name, seconds, "");
-  line("other", std::max(0.0, whole - known), "");
+  for (const auto& [seconds, name] : sorted) line(name, seconds);
+  line("other", std::max(0.0, whole - known));
   for (const auto& [name, seconds] : worker.beside) {
-    line(absl::StrCat("(", name, ")"), seconds, "");
+    line(absl::StrCat("(", name, ")"), seconds);
   }
   if (worker.dropped > 0) {
     absl::StrAppend(&text, "  ", Count(worker.dropped, "span"),

@@ -92,6 +92,7 @@ struct UsageCase {
 
 TEST(ClientTest, UsageErrorsAreOneLineAndExitCodeTwo) {
   const UsageCase kCases[] = {
+      {{"foo"}, "elasticdl: unknown command 'foo'; see elasticdl --help\n"},
       {{"trian"}, "elasticdl: unknown command 'trian', did you mean train?\n"},
       {{"train", "--num_wokers=3"},
        "elasticdl train: unknown flag --num_wokers, did you mean "

@@ -7,6 +7,7 @@
 #include "absl/strings/match.h"
 #include "absl/strings/str_join.h"
 #include "doctor/checks.h"
+#include "doctor/device_checks.h"
 #include "elasticdl/common/file.h"
 #include "support/temp_dir.h"
 
@@ -106,7 +107,6 @@ TEST_F(DoctorTest, WhatIsMissingComesWithAdvice) {
   EXPECT_TRUE(RemoveTree(dir_.Path("proc/driver")).ok());
   EXPECT_EQ(Find("compiler").state, State::kNote);
   EXPECT_EQ(Find("GPU").state, State::kNote);
-  EXPECT_EQ(Find("driver").state, State::kNote);
   EXPECT_EQ(Find("MPI").state, State::kNote);
   EXPECT_EQ(Find("cluster").state, State::kNote);
   EXPECT_THAT(Find("programs").detail, HasSubstr("without elasticdl-worker"));
@@ -154,6 +154,24 @@ TEST_F(DoctorTest, TheWorkerSaysWhatItCannotUse) {
   EXPECT_EQ(Find("NCCL plugin").state, State::kNote);
   EXPECT_THAT(DescribeFindings(RunChecks(host_)),
               HasSubstr("-> install libnccl2\n"));
+  answers_["elasticdl-worker"] = "Illegal instruction";
+  EXPECT_EQ(Find("worker").state, State::kProblem);
+}
+
+TEST_F(DoctorTest, AMachineWithoutAGpuHasOneNoteAboutIt) {
+  EXPECT_TRUE(RemoveTree(dir_.Path("proc/driver")).ok());
+  answers_.erase("nvidia-smi");
+  answers_["elasticdl-worker"] =
+      R"({"state":"note","name":"libtorch","detail":"1.13.1 without CUDA"})"
+      "\n"
+      R"({"state":"note","name":"NCCL plugin","detail":"none"})";
+  std::vector<std::string> notes;
+  for (const Finding& finding : CheckDevices(host_)) {
+    notes.push_back(finding.name);
+  }
+  EXPECT_THAT(notes, ::testing::ElementsAre("GPU"));
+  EXPECT_THAT(Find("GPU").advice, HasSubstr("train on the CPU"));
+  // What keeps a worker from starting is told all the same.
   answers_["elasticdl-worker"] = "Illegal instruction";
   EXPECT_EQ(Find("worker").state, State::kProblem);
 }

@@ -28,7 +28,9 @@
 #include "elasticdl/flags/environment.h"
 #include "elasticdl/jobdir.h"
 #include "elasticdl/process.h"
+#include "job_commands.h"
 #include "local/client.h"
+#include "local/find_job.h"
 #include "local/http.h"
 #include "local/launch.h"
 #include "local/local_commands.h"
@@ -180,17 +182,26 @@ TEST_F(LocalJobTest, FirstInterruptAsksSecondKills) {
   EXPECT_TRUE(EndsSoon(pids[0].get()));
 }
 
-TEST_F(LocalJobTest, InterruptReachesTheMasterAsTerm) {
+// The master says by which of them the job was ended.
+TEST_F(LocalJobTest, SignalsReachTheMaster) {
   // A master begins with its signals blocked, which a shell cannot change.
-  Fork(
-      absl::StrCat("exec perl -MPOSIX -e '$SIG{TERM} = sub { exit 7 }; "
-                   "sigprocmask(SIG_SETMASK, POSIX::SigSet->new); "
-                   "open(F, \">\", \"",
-                   ready_,
-                   "\"); print F \"$$\\n\"; close F; POSIX::pause() while "
-                   "1'"));
-  kill(client_, SIGINT);
-  EXPECT_EQ(WaitClient(), 7);
+  const std::string master = absl::StrCat(
+      "exec perl -MPOSIX -e '$SIG{TERM} = sub { exit 7 }; "
+      "$SIG{INT} = sub { exit 8 }; "
+      "sigprocmask(SIG_SETMASK, POSIX::SigSet->new); "
+      "open(F, \">\", \"",
+      ready_,
+      "\"); print F \"$$\\n\"; close F; POSIX::pause() while "
+      "1'");
+  const struct {
+    int signal;
+    int exit_code;
+  } kCases[] = {{SIGINT, 8}, {SIGTERM, 7}};
+  for (const auto& one : kCases) {
+    Fork(master);
+    kill(client_, one.signal);
+    EXPECT_EQ(WaitClient(), one.exit_code);
+  }
 }
 
 // The first master leaves a pod that it has written down, and one that it has
@@ -216,6 +227,8 @@ TEST_F(LocalJobTest, KilledMasterIsStartedAgain) {
               HasSubstr("the master was killed (signal 9) and is started"));
   EXPECT_EQ(*ReadFile(seen),
             absl::StrCat("stays\nkilled\n1 9 ", getpid(), "\n"));
+  EXPECT_THAT(*ReadFile(dir_.LogFile("master")),
+              HasSubstr("elasticdl: the master was killed (signal 9)"));
 }
 
 TEST_F(LocalJobTest, MasterThatCannotLiveIsGivenUp) {
@@ -610,7 +623,8 @@ TEST_F(JobCommandsTest, JobsThatDoNotRunAreNamed) {
   ::testing::internal::CaptureStderr();
   EXPECT_EQ(RunTop(Args({"--job_name=other"})), 1);
   EXPECT_THAT(::testing::internal::GetCapturedStderr(),
-              HasSubstr("no job named other (running: j"));
+              HasSubstr("no job named other (running: j; elasticdl list "
+                        "shows all)"));
   lock_.reset();
   ::testing::internal::CaptureStderr();
   EXPECT_EQ(RunStop(Args({"--job_name=j"})), 1);
@@ -622,6 +636,47 @@ TEST_F(JobCommandsTest, JobsThatDoNotRunAreNamed) {
   EXPECT_EQ(RunTop(Args()), 1);
   EXPECT_THAT(::testing::internal::GetCapturedStderr(),
               HasSubstr("no answer from its master"));
+}
+
+TEST_F(JobCommandsTest, WithoutANameTheMessageSaysWhatToType) {
+  std::optional<jobdir::JobLock> second =
+      *jobdir::JobLock::Acquire(jobdir::JobDir(root_.path(), "mnist"));
+  EXPECT_EQ(FindJob(root_.path(), "", "stop").status(),
+            absl::FailedPreconditionError(
+                "2 jobs are running on this machine: j, mnist; say which: "
+                "elasticdl stop --job_name=j"));
+  second.reset();
+  EXPECT_EQ(FindJob(root_.path(), "", "stop")->job_name(), "j");
+  EXPECT_EQ(
+      FindJob(root_.path(), "mnits", "report").status(),
+      absl::NotFoundError("no job named mnits; did you mean mnist? (running: "
+                          "j; ended: mnist; elasticdl list shows all)"));
+  lock_.reset();
+  EXPECT_EQ(FindJob(root_.path(), "", "scale").status(),
+            absl::NotFoundError("no job is running on this machine"));
+  // Of these two the events of j are newer.
+  ASSERT_TRUE(WriteFileAtomic(dir_.EventsFile(), "").ok());
+  EXPECT_EQ(
+      FindJob(root_.path(), "", "logs").status(),
+      absl::NotFoundError("no job is running on this machine; of the one that "
+                          "ended last: elasticdl logs --job_name=j (elasticdl "
+                          "list shows all)"));
+  EXPECT_EQ(FindJob(root_.Path("none"), "x", "report").status(),
+            absl::NotFoundError(absl::StrCat(
+                "no job named x: there are no jobs in ", root_.Path("none"))));
+}
+
+TEST(JobListTest, HasAHeaderOnATerminal) {
+  const std::vector<JobSummary> jobs = {{"a", "succeeded", "", "dir", "/s/a"},
+                                        {"b", "running", "", "dir", "/s/b"}};
+  const std::string lines =
+      "b                                        running    /s/b\n"
+      "a                                        succeeded  /s/a\n";
+  EXPECT_EQ(FormatJobs(jobs, /*header=*/false), lines);
+  EXPECT_EQ(
+      FormatJobs(jobs, /*header=*/true),
+      "JOB                                      STATE      DIR\n" + lines);
+  EXPECT_EQ(FormatJobs({}, /*header=*/true), "");
 }
 
 TEST_F(JobCommandsTest, ListShowsRunningAndEndedJobs) {

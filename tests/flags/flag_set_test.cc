@@ -6,7 +6,6 @@
 
 #include "absl/strings/str_split.h"
 #include "elasticdl/common/file.h"
-#include "elasticdl/flags/suggest.h"
 #include "support/temp_dir.h"
 
 namespace elasticdl::flags {
@@ -315,19 +314,6 @@ TEST(FlagSetTest, ExitCodes) {
   ::testing::internal::CaptureStdout();
   EXPECT_EQ(help.set.ParseOrExitCode({"--rate=1", "-h"}), 0);
   EXPECT_THAT(::testing::internal::GetCapturedStdout(), HasSubstr("Usage:"));
-}
-
-TEST(SuggestTest, CountsEdits) {
-  EXPECT_EQ(EditDistance("", "abc"), 3u);
-  EXPECT_EQ(EditDistance("abc", "abc"), 0u);
-  EXPECT_EQ(EditDistance("acb", "abc"), 1u);
-  EXPECT_EQ(EditDistance("kitten", "sitting"), 3u);
-}
-
-TEST(SuggestTest, DoesNotGuessWildly) {
-  EXPECT_EQ(Nearest("xyz", {"train", "data"}), "");
-  EXPECT_EQ(Nearest("trian", {"train", "data"}), "train");
-  EXPECT_EQ(Nearest("eval", {"train", "evaluate"}), "evaluate");
 }
 
 }  // namespace

@@ -17,6 +17,7 @@ namespace {
 
 using ::testing::AllOf;
 using ::testing::Contains;
+using ::testing::ElementsAre;
 using ::testing::HasSubstr;
 
 // Who has a flag: t(rain), e(valuate), p(redict), m(aster), w(orker), s (ps).
@@ -638,6 +639,13 @@ TEST(ModelParamsTest, KeysThatTheModelDoesNotMentionAreHinted) {
   EXPECT_THAT(misspelt[0], HasSubstr("'hiden'"));
   EXPECT_TRUE(hints("a.none.custom_model", "x=1").empty());
   EXPECT_TRUE(hints("net.pt", "x=1").empty());
+  EXPECT_THAT(hints("a.b.custom_model", "hidden=4,lr=0.5"),
+              ElementsAre("--model_params: hidden is '4,lr=0.5', because pairs "
+                          "are separated by ';'; did you mean "
+                          "'hidden=4;lr=0.5'?"));
+  EXPECT_TRUE(hints("a.b.custom_model", "hidden=4,5;lr=0.5").empty());
+  EXPECT_TRUE(hints("a.b.custom_model", "hidden='4,lr=0.5'").empty());
+  EXPECT_TRUE(hints("a.b.custom_model", "hidden=f(x=4,y=5)").empty());
 }
 
 TEST(ValidateTest, DefaultJobName) {

@@ -124,6 +124,17 @@ TEST_F(BadInputTest, ModelWithoutLoss) {
                       HasSubstr("--loss")));
 }
 
+// As if memory ran out each time: without an end, they would be replaced for
+// ever.
+TEST_F(BadInputTest, WorkersThatNeverGetToAStep) {
+  const auto job =
+      Train("late", {"--distribution_strategy=AllreduceStrategy",
+                     "--num_workers=6", "--failpoints=worker.step=kill@1"});
+  ExpectFailure(*job, 1,
+                AllOf(HasSubstr("no step was trained: 20 workers were lost"),
+                      HasSubstr("SIGKILL"), HasSubstr("--num_workers")));
+}
+
 TEST_F(BadInputTest, MissingModelFile) {
   const auto job = Train("bad", {"--model_def=nothing.custom_model"});
   ExpectFailure(*job, 1, HasSubstr("nothing.cc"));

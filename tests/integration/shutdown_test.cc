@@ -11,6 +11,7 @@
 namespace elasticdl::test {
 namespace {
 
+using ::testing::AllOf;
 using ::testing::AnyOf;
 using ::testing::HasSubstr;
 using ::testing::Ne;
@@ -51,7 +52,9 @@ TEST_F(ShutdownTest, CtrlCStopsTheJob) {
   EXPECT_TRUE(WaitForEnd(worker_));
   EXPECT_TRUE(WaitForEnd(master_));
   EXPECT_EQ(job->End().at("state"), "stopped");
-  EXPECT_THAT(job->process().err(), HasSubstr("stopping the job"));
+  EXPECT_THAT(job->process().err(),
+              AllOf(HasSubstr("stopping the job"),
+                    HasSubstr("job long stopped: interrupted; ")));
 }
 
 TEST_F(ShutdownTest, SecondCtrlCDoesNotWaitForAWorkerThatHangs) {
@@ -75,6 +78,7 @@ TEST_F(ShutdownTest, TerminatedClientStopsTheJob) {
   OpenGate(gate_);
   EXPECT_EQ(job->Wait(), 1) << job->Output();
   EXPECT_EQ(job->End().at("state"), "stopped");
+  EXPECT_THAT(std::string(job->End().at("reason")), HasSubstr("terminated"));
 }
 
 TEST_F(ShutdownTest, KilledClientTakesTheJobWithIt) {

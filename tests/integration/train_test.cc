@@ -280,6 +280,15 @@ TEST_F(TrainTest, StopsAtMaxStep) {
   ASSERT_THAT(job->Events("evaluation"), SizeIs(1));
   EXPECT_EQ(job->Events("evaluation")[0].at("step"), 27);
   EXPECT_TRUE(LedgerIsExact(job->audit(), 5, {"--partial"}));
+  // The messages are in the order of the events.
+  const std::string log = job->Log("master");
+  const size_t reached = log.find("training stops early: max_step 27 reached");
+  const size_t end = log.find("job max succeeded");
+  ASSERT_NE(reached, std::string::npos) << log;
+  for (const char* text : {"version-27 in ", "evaluation at step 27: "}) {
+    EXPECT_GT(log.find(text), reached) << text << " in\n" << log;
+    EXPECT_LT(log.find(text), end) << text << " in\n" << log;
+  }
 }
 
 TEST_F(TrainTest, EarlyStopEndsTheTraining) {

@@ -1060,6 +1060,7 @@ TEST_F(LastWorldTest, ACopyOfAnUnknownStepGetsNoLedger) {
 TEST_F(LastWorldTest, AJobThatIsStoppedSavesFirst) {
   controller_->StopJob(now_, "enough");
   EXPECT_FALSE(controller_->ending());
+  EXPECT_EQ(controller_->Activity(), "stopping and saving a checkpoint");
   EXPECT_EQ(Stops(1), 0u);
   // Too late to join.
   v1::WorkerMessage hello;
@@ -1072,6 +1073,7 @@ TEST_F(LastWorldTest, AJobThatIsStoppedSavesFirst) {
   EXPECT_FALSE(controller_->ending());
   SayWorldSaved(1);
   EXPECT_TRUE(controller_->ending());
+  EXPECT_EQ(controller_->Activity(), "stopping the workers");
   EXPECT_FALSE(controller_->succeeding());
   EXPECT_EQ(Stops(1), 1u);
   EXPECT_EQ(Stops(2), 1u);
@@ -1082,6 +1084,21 @@ TEST_F(LastWorldTest, AJobThatIsStoppedSavesFirst) {
   EXPECT_EQ(controller_->result()->message,
             "enough; saved checkpoints/version-2; continue with "
             "--checkpoint_dir_for_init=checkpoints");
+}
+
+// When it happens: the last checkpoint and evaluation come after it.
+TEST_F(JobControllerTest, SaysThatMaxStepIsReached) {
+  options_.tasks.max_step = 2;
+  Start();
+  Attach(1, 0);
+  const auto tasks = Tasks(1);
+  ASSERT_EQ(tasks.size(), 2u);
+  Commit(1, tasks[0], tasks[0].range().end());
+  EXPECT_THAT(output_.messages, testing::IsEmpty());
+  Commit(1, tasks[1], tasks[1].range().end());
+  controller_->OnTimer(now_);
+  EXPECT_THAT(output_.messages,
+              testing::ElementsAre("training stops early: max_step 2 reached"));
 }
 
 TEST_F(JobControllerTest, AStopTellsWhichStepIsTheNewestOnTheDisk) {

@@ -73,6 +73,18 @@ TEST(RenderProgressTest, ATerminalShowsHowLongItTakes) {
   EXPECT_THAT(RenderProgress(progress, 0, false), HasSubstr("(compiling)"));
 }
 
+TEST(RenderProgressTest, WhatGoesOnIsWorthMoreThanTheBar) {
+  Progress progress = Half();
+  progress.activity = "compiling or loading the model in 2 workers";
+  progress.activity_time = absl::Seconds(12);
+  EXPECT_EQ(RenderProgress(progress, 79, true),
+            "epoch 2/3  50% step 488 (compiling or loading the model in 2 "
+            "workers, 0:12)");
+  EXPECT_THAT(RenderProgress(progress, 120, true), HasSubstr("[====="));
+  progress.activity.clear();
+  EXPECT_THAT(RenderProgress(progress, 50, true), HasSubstr("[====="));
+}
+
 TEST(RenderProgressTest, ProgramsGetJson) {
   Progress progress = Half();
   progress.activity = "a \"b\"";
@@ -99,6 +111,8 @@ TEST(RenderProgressTest, HundredPercentOnlyWhenDone) {
 }
 
 TEST(RenderProgressTest, NumbersAndDurations) {
+  EXPECT_EQ(ShortNumber(0), "0.0");
+  EXPECT_EQ(ShortNumber(0.04), "0.04");
   EXPECT_EQ(ShortNumber(0.25), "0.2");
   EXPECT_EQ(ShortNumber(950.4), "950");
   EXPECT_EQ(ShortNumber(999960), "1.0M");

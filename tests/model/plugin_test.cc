@@ -208,6 +208,23 @@ TEST(PluginTest, MissingFunctionsAreNamed) {
   options = MinimalOptions("no_such_model");
   EXPECT_THAT(Load(options).status().message(),
               HasSubstr("has no function 'no_such_model' (--model_def)"));
+  options = MinimalOptions("CustomModel");
+  options.loss = "my_los";
+  EXPECT_THAT(Load(options).status().message(),
+              HasSubstr("(--loss); did you mean my_loss?"));
+  // What may be missing must not be misspelt, either.
+  options = MinimalOptions("CustomModel");
+  options.callbacks = "my_calls";
+  EXPECT_THAT(Load(options).status().message(),
+              HasSubstr("has no function 'my_calls' (--callbacks); it has"));
+}
+
+// Without a compiler: it is not even started.
+TEST(PluginTest, AMisspeltNameIsFoundBeforeCompiling) {
+  LoadOptions options = MinimalOptions("CustomModle");
+  options.toolchain.compiler = "/no/such/compiler";
+  EXPECT_THAT(Load(options).status().message(),
+              HasSubstr("(--model_def); did you mean CustomModel?"));
 }
 
 TEST(PluginTest, WrongArgumentsAreACompileError) {

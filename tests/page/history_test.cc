@@ -345,6 +345,39 @@ TEST_F(HistoryTest, CurvesAreThinnedNotCut) {
   EXPECT_GT(points.back().step, 19900);
 }
 
+// Steps of half a minute, lines every three: what a line says of the last
+// seconds is 0, unless a step has just ended.
+TEST_F(HistoryTest, CurveOfALongJobHasTheRateBetweenItsPoints) {
+  const int kLines = 24 * 60 * 60 / 180;
+  for (int i = 0; i < kLines; ++i) {
+    Add(1000 + 180 * i, "progress",
+        absl::StrCat("\"step\":", 6 * i, ",\"records_done\":", 6 * 64 * i,
+                     ",\"records_per_s\":", i % 30 == 0 ? 64 / 0.5 : 0));
+  }
+  const std::vector<Point> points = history_.Since(0).points;
+  ASSERT_THAT(points, SizeIs(kLines));
+  for (size_t i = 1; i < points.size(); ++i) {
+    EXPECT_NEAR(points[i].records_per_s, 6 * 64 / 180.0, 1e-6) << i;
+  }
+  // A rollback is not negative work.
+  Add(1000 + 180 * kLines, "progress",
+      R"("step":3,"records_done":192,"records_per_s":7)");
+  EXPECT_EQ(history_.Since(0).points.back().records_per_s, 7);
+}
+
+TEST_F(HistoryTest, ThinnedCurvesKeepTheMeanRate) {
+  // Fast and slow seconds alternate.
+  for (int i = 0; i < 20000; ++i) {
+    Add(1000 + i, "progress",
+        absl::StrCat("\"step\":", i, ",\"records_done\":", (i + 1) / 2 * 100,
+                     ",\"records_per_s\":", i % 2 == 0 ? 0 : 100));
+  }
+  const std::vector<Point> points = history_.Since(0).points;
+  double sum = 0;
+  for (const Point& point : points) sum += point.records_per_s;
+  EXPECT_NEAR(sum / static_cast<double>(points.size()), 50, 5);
+}
+
 // A week with 200 workers, one of which is killed every ten seconds and
 // replaced.
 TEST_F(HistoryTest, AWeekWithTwoHundredWorkersStaysBelowEightMegabytes) {

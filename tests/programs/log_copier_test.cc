@@ -28,8 +28,10 @@ class LogCopierTest : public ::testing::Test {
   void Append(const std::string& name, const std::string& text) {
     std::ofstream(dir_.Path("logs/" + name), std::ios::app) << text;
   }
-  std::unique_ptr<LogCopier> Start(const std::string& target) {
-    auto copier = LogCopier::Start(dir_.Path("logs"), dir_.Path(target));
+  std::unique_ptr<LogCopier> Start(const std::string& target,
+                                   bool go_on = false) {
+    auto copier = LogCopier::Start(dir_.Path("logs"), dir_.Path(target),
+                                   dir_.Path("copied"), go_on);
     EXPECT_TRUE(copier.ok()) << copier.status();
     return *std::move(copier);
   }
@@ -66,6 +68,31 @@ TEST_F(LogCopierTest, CopiesTheRestAtTheEnd) {
               UnorderedElementsAre("before", "m1", "no newline", "w1"));
 }
 
+// Lines that were written while there was no master are not lost, and none are
+// there twice.
+TEST_F(LogCopierTest, GoesOnWhereTheOneBeforeItStopped) {
+  Append("master.log", "m1\n");
+  auto copier = Start("all");
+  Append("worker-0.log", "w1\n");
+  copier.reset();
+  Append("worker-0.log", "w2\n");
+  Append("worker-1.log", "v1\n");
+  copier = Start("all", /*go_on=*/true);
+  Append("master.log", "m2\n");
+  copier.reset();
+  EXPECT_THAT(Lines("all"),
+              UnorderedElementsAre("before", "m1", "w1", "w2", "v1", "m2"));
+}
+
+TEST_F(LogCopierTest, NotesThatAreNoneAreIgnored) {
+  Append("../copied", "x\n-1 master.log\n\n5\n");
+  Append("master.log", "m1\n");
+  auto copier = Start("all", /*go_on=*/true);
+  Append("master.log", "m2\n");
+  copier.reset();
+  EXPECT_THAT(Lines("all"), ElementsAre("before", "m1", "m2"));
+}
+
 TEST_F(LogCopierTest, DoesNotCopyTheTargetToItself) {
   auto copier = Start("logs/all.log");
   Append("master.log", "m1\n");
@@ -77,7 +104,8 @@ TEST_F(LogCopierTest, DoesNotCopyTheTargetToItself) {
 
 TEST_F(LogCopierTest, BadTargetNamesTheFlag) {
   const auto copier =
-      LogCopier::Start(dir_.Path("logs"), dir_.Path("no/such/file"));
+      LogCopier::Start(dir_.Path("logs"), dir_.Path("no/such/file"),
+                       dir_.Path("copied"), /*go_on=*/false);
   EXPECT_THAT(std::string(copier.status().message()),
               HasSubstr("--log_file_path"));
 }

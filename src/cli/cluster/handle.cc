@@ -227,13 +227,17 @@ absl::StatusOr<std::string> OnlyJob(kube::Client& client) {
     }
   }
   if (running.size() == 1) return running[0];
-  return absl::FailedPreconditionError(absl::StrCat(
-      "--job_name is needed: ",
-      running.empty()
-          ? absl::StrCat("no job is running in namespace ",
-                         client.namespace_name())
-          : absl::StrCat("running in namespace ", client.namespace_name(), ": ",
-                         absl::StrJoin(running, ", "))));
+  if (running.empty()) {
+    return absl::FailedPreconditionError(absl::StrCat(
+        "no job is running in namespace ", client.namespace_name(),
+        "; --job_name=NAME is for one that has ended (elasticdl list "
+        "--namespace=",
+        client.namespace_name(), " shows them)"));
+  }
+  return absl::FailedPreconditionError(
+      absl::StrCat(running.size(), " jobs are running in namespace ",
+                   client.namespace_name(), ": ", absl::StrJoin(running, ", "),
+                   "; say which: --job_name=", running[0]));
 }
 
 // Does the job have any objects?

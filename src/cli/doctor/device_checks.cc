@@ -31,16 +31,13 @@ std::string DriverVersion(const std::string& text) {
   return "of an unknown version";
 }
 
-Finding CheckDriver(const DoctorHost& host) {
-  const std::string path = JoinPath(host.root, "proc/driver/nvidia/version");
-  const auto text = ReadFile(path);
-  if (text.ok()) {
-    return {State::kOk, "driver", absl::StrCat("NVIDIA ", DriverVersion(*text)),
-            ""};
-  }
-  return {State::kNote, "driver", absl::StrCat("no NVIDIA driver: no ", path),
-          "workers train on the CPU; for GPUs load the driver, in a container "
-          "use docker run --gpus=all, on a cluster request gpu=1"};
+// On a machine without GPUs nothing else about them is worth a line.
+Finding NoGpu(const std::string& why) {
+  return {State::kNote, "GPU",
+          absl::StrCat("none: no NVIDIA driver, and ", why),
+          "workers train on the CPU. For GPUs load the driver, in a container "
+          "use docker run --gpus=all, on a cluster request gpu=1; then this "
+          "command says what else they need"};
 }
 
 Finding CheckGpus(const DoctorHost& host, bool driver) {
@@ -59,15 +56,21 @@ Finding CheckGpus(const DoctorHost& host, bool driver) {
             "it in the driver's version, or restart the machine after an "
             "update of the driver"};
   }
-  return {State::kNote, "GPU", absl::StrCat("none: ", why),
-          "workers train on the CPU; that is fine without GPUs"};
+  return NoGpu(why);
 }
 
 }  // namespace
 
 std::vector<Finding> CheckDevices(const DoctorHost& host) {
-  std::vector<Finding> findings = {CheckDriver(host)};
-  findings.push_back(CheckGpus(host, findings[0].state == State::kOk));
+  const auto driver =
+      ReadFile(JoinPath(host.root, "proc/driver/nvidia/version"));
+  std::vector<Finding> findings;
+  if (driver.ok()) {
+    findings.push_back({State::kOk, "driver",
+                        absl::StrCat("NVIDIA ", DriverVersion(*driver)), ""});
+  }
+  findings.push_back(CheckGpus(host, driver.ok()));
+  const bool without = findings.back().state == State::kNote;
   const std::string worker = JoinPath(host.program_dir, "elasticdl-worker");
   if (!FileExists(worker)) return findings;
   const auto asked = host.run({worker, "--show_devices"});
@@ -84,7 +87,10 @@ std::vector<Finding> CheckDevices(const DoctorHost& host) {
          "no job can train on this machine before its program starts: is it "
          "of this version, and is libtorch installed?"});
   }
-  for (Finding& finding : of_worker) findings.push_back(std::move(finding));
+  for (Finding& finding : of_worker) {
+    if (without && finding.state == State::kNote) continue;
+    findings.push_back(std::move(finding));
+  }
   return findings;
 }
 

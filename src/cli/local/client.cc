@@ -9,7 +9,6 @@
 #include <vector>
 
 #include "absl/strings/str_cat.h"
-#include "absl/strings/str_join.h"
 #include "absl/strings/str_split.h"
 #include "elasticdl/common/clock.h"
 #include "elasticdl/common/json_text.h"
@@ -95,29 +94,6 @@ absl::StatusOr<std::string> Request(const jobdir::JobDir& dir, bool post,
 }
 
 }  // namespace
-
-absl::StatusOr<jobdir::JobDir> FindJob(const std::string& state_dir,
-                                       const std::string& name) {
-  std::vector<jobdir::JobDir> running;
-  std::vector<std::string> names;
-  for (const jobdir::JobDir& job : jobdir::ListJobs(state_dir)) {
-    if (job.job_name() == name) return job;
-    if (!job.IsRunning()) continue;
-    running.push_back(job);
-    names.push_back(job.job_name());
-  }
-  const std::string known =
-      names.empty() ? "no job is running on this machine"
-                    : absl::StrCat("running: ", absl::StrJoin(names, ", "));
-  if (!name.empty()) {
-    return absl::NotFoundError(absl::StrCat("no job named ", name, " (", known,
-                                            "; elasticdl list shows all)"));
-  }
-  if (running.size() == 1) return running[0];
-  const std::string message = absl::StrCat("--job_name is needed: ", known);
-  return running.empty() ? absl::NotFoundError(message)
-                         : absl::FailedPreconditionError(message);
-}
 
 absl::StatusOr<std::string> HttpGet(const jobdir::JobDir& dir,
                                     const std::string& path) {

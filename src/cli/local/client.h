@@ -10,12 +10,6 @@
 
 namespace elasticdl::cli {
 
-// The job called `name`; with an empty name the only one that is running.
-// NOT_FOUND: there is none; FAILED_PRECONDITION: there are several. Both name
-// the jobs.
-absl::StatusOr<jobdir::JobDir> FindJob(const std::string& state_dir,
-                                       const std::string& name);
-
 // One request to the job's status page. Returns the body of the response.
 // UNAVAILABLE if the master does not answer, FAILED_PRECONDITION if the job is
 // not running; other errors have the master's message.

@@ -1,5 +1,6 @@
 #include "local/launch.h"
 
+#include <fcntl.h>
 #include <netinet/in.h>
 #include <poll.h>
 #include <signal.h>
@@ -144,7 +145,7 @@ int WaitStarted(const process::Process& master, const jobdir::JobDir& dir,
     if (poll(fds, 3, -1) < 0) continue;
     if (fds[0].revents != 0) return Reap(master.pid);
     if (fds[2].revents != 0) {
-      kill(master.pid, SIGTERM);
+      kill(master.pid, signals.Take() == SIGINT ? SIGINT : SIGTERM);
       return Reap(master.pid);
     }
     char events[4096];
@@ -170,7 +171,9 @@ class AttachedMaster {
   // Its wait status.
   absl::StatusOr<int> RunOnce();
   int Wait(const process::Process& master);
+  int AsPassedOn(int signal) const;
   void PassOn(int signal, pid_t master);
+  void Tell(const std::string& text) const;
   // After it was killed: everything is as the next one expects it. False: there
   // is no next one.
   bool Prepare(int signal);
@@ -241,6 +244,12 @@ int AttachedMaster::Wait(const process::Process& master) {
   }
 }
 
+// The master tells a Ctrl-C from the others. In an allocation SIGTERM would
+// suspend the job.
+int AttachedMaster::AsPassedOn(int signal) const {
+  return options_.on_slurm || signal == SIGINT ? SIGINT : SIGTERM;
+}
+
 void AttachedMaster::PassOn(int signal, pid_t master) {
   if (signal == 0) return;
   // Slurm repeats SIGTERM; it kills what does not end in time by itself.
@@ -251,26 +260,31 @@ void AttachedMaster::PassOn(int signal, pid_t master) {
   if (!asked_) {
     std::fputs("\nstopping the job; once more to kill it\n", stderr);
   }
-  // In an allocation SIGTERM would suspend the job.
-  const int gentle = options_.on_slurm ? SIGINT : SIGTERM;
-  kill(master, std::exchange(asked_, true) ? SIGKILL : gentle);
+  kill(master, std::exchange(asked_, true) ? SIGKILL : AsPassedOn(signal));
+}
+
+// Also in the master's log, which goes on after it.
+void AttachedMaster::Tell(const std::string& text) const {
+  std::fprintf(stderr, "\nelasticdl: %s\n", text.c_str());
+  if (!options_.plain_log) return;
+  const Fd log(
+      open(dir_.LogFile("master").c_str(), O_WRONLY | O_APPEND | O_CLOEXEC));
+  WriteAll(log.get(), absl::StrCat("elasticdl: ", text, "\n"), "log")
+      .IgnoreError();
 }
 
 bool AttachedMaster::Prepare(int signal) {
   if (!reaper_.has_value() || asked_ || dir_.IsStopping()) return false;
   const auto delay = rule_.OnKilled(Clock::Real().Now());
   if (!delay.has_value()) {
-    std::fprintf(stderr,
-                 "\nelasticdl: the master was killed (signal %d) and is not "
-                 "started again: too often within a few minutes\n",
-                 signal);
+    Tell(absl::StrCat("the master was killed (signal ", signal,
+                      ") and is not started again: too often within a few "
+                      "minutes"));
     return false;
   }
   killed_by_ = signal;
-  std::fprintf(stderr,
-               "\nelasticdl: the master was killed (signal %d) and is started "
-               "again\n",
-               signal);
+  Tell(absl::StrCat("the master was killed (signal ", signal,
+                    ") and is started again"));
   // What it had seen the end of, and what it has not written down.
   reaper_->Reap();
   std::set<pid_t> pods;

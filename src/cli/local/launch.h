@@ -25,6 +25,8 @@ struct LaunchOptions {
   // and wait for it. Not with `detach`.
   bool relaunch = false;
   RelaunchRule::Options relaunch_rule;
+  // The master's log consists of lines for people, not of JSON.
+  bool plain_log = true;
 };
 
 // A port of the loopback that nobody gets who asks for any: only those who ask
@@ -37,11 +39,11 @@ absl::StatusOr<ReservedPort> ReservePort();
 
 // Starts the master with the job's lock, waits for it and returns its exit code
 // (128 + n after signal n that it did not survive; 1 when it cannot be
-// started). SIGINT, SIGTERM and
-// SIGHUP are passed on as SIGTERM once; a second one kills it. (On Slurm
-// SIGTERM is passed on each time, the others once as SIGINT.) When it has
-// ended, whatever it left behind is killed too; if this process is killed, the
-// master and its pods end with it. Call from the main thread.
+// started). SIGINT and SIGTERM are passed on once, SIGHUP as SIGTERM; a second
+// one kills it. (On Slurm SIGTERM is passed on each time, the others once as
+// SIGINT.) When it has ended, whatever it left behind is killed too; if this
+// process is killed, the master and its pods end with it. Call from the main
+// thread.
 int LaunchMaster(const LaunchOptions& options, const jobdir::JobDir& dir,
                  const jobdir::JobLock& lock);
 

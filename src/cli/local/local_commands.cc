@@ -22,6 +22,7 @@
 #include "job_handle.h"
 #include "kill.h"
 #include "local/client.h"
+#include "local/find_job.h"
 #include "open.h"
 #include "report.h"
 
@@ -106,7 +107,7 @@ JobFinder LocalFirst(const std::string& command, const Args& args) {
              -> absl::StatusOr<std::unique_ptr<JobHandle>> {
     if (!choice.name_space.empty()) return ExecCluster(command, args);
     absl::StatusOr<jobdir::JobDir> job =
-        FindJob(choice.state_dir, choice.job_name);
+        FindJob(choice.state_dir, choice.job_name, command);
     if (job.ok()) return std::make_unique<LocalJobHandle>(*std::move(job));
     if (!absl::IsNotFound(job.status()) || !ClusterIsConfigured()) {
       return job.status();

@@ -163,6 +163,7 @@ int RunLocalJob(const std::string& command, const flags::JobFlags& flags,
   launch.args = {*argument};
   launch.environment = flags::Environment();
   launch.detach = flags.detach;
+  launch.plain_log = flags.log_format != "json";
   const int exit_code = LaunchMaster(launch, dir, *lock);
   if (exit_code != 0) {
     TellFailure(command, exit_code, dir);

@@ -43,6 +43,8 @@ std::string Fit(std::string text, int columns) {
 
 std::string Short(double value) {
   if (value < 0 || !std::isfinite(value)) return "-";
+  // Of a slow job 0.0 would say nothing.
+  if (value > 0 && value < 0.1) return absl::StrFormat("%.2f", value);
   if (value < 10) return absl::StrFormat("%.1f", value);
   if (value < 1000) return absl::StrFormat("%.0f", value);
   if (value < 999950) return absl::StrFormat("%.1fk", value / 1e3);

@@ -26,10 +26,10 @@ const setState = (state, note) => {
 const showCards = () => {
   const s = store.status, t = store.totals;
   const elapsed = Math.max(1e-3, store.end() - store.begin);
-  const perWorker = s.workers > 0 ? grouped(s.records_per_s / s.workers) + " per worker" : "";
+  const perWorker = s.workers > 0 ? perSecond(s.records_per_s / s.workers) + " per worker" : "";
   const mean = trainedRate();
   const cards = [
-    ["records/s", s.state === "running" || s.state === "stopping" ? grouped(s.records_per_s || 0) : grouped(mean),
+    ["records/s", s.state === "running" || s.state === "stopping" ? perSecond(s.records_per_s || 0) : perSecond(mean),
       s.state === "running" ? perWorker : "mean of the job"],
     ["loss", brief(s.loss), isNumber(s.learning_rate) ? "learning rate " + brief(s.learning_rate) : ""],
     ["step", grouped(s.step), ""],

@@ -26,6 +26,8 @@ const clamp = (x, low, high) => Math.min(high, Math.max(low, x));
 const isNumber = x => typeof x === "number" && Number.isFinite(x);
 const plural = (n, noun) => n + " " + noun + (n === 1 ? "" : "s");
 const grouped = n => Math.round(n).toLocaleString("en-US");
+// Of a slow job the first digits count.
+const perSecond = n => n > 0 && n < 10 ? String(+n.toPrecision(2)) : grouped(n);
 
 // 0.01234 -> 0.01234, 12345.6 -> 12.3k
 const brief = x => {

@@ -10,6 +10,8 @@
 //     pids/<pod>                one number each; master, and client if there is
 //                               one that starts a killed master again
 //     logs/<pod>.log            master.log is the master's
+//     copied                    how much of them is in the file of
+//                               --log_file_path
 //     events.jsonl
 //     journal                   of a job whose master may be restarted
 //     owner                     whose journal that is: the job of Slurm

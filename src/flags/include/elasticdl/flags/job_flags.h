@@ -238,9 +238,10 @@ absl::Status TranslateLegacyFlags(JobFlags* flags, FlagSet* set);
 absl::Status ValidateJobFlags(JobCommand command, JobFlags* flags,
                               FlagSet* set);
 
-// A hint for each key of --model_params that neither the model file nor its
+// A hint for a value of --model_params that looks like several pairs with
+// commas between them, and one for each key that neither the model file nor its
 // neighbours in the folder mention as "key": models ignore what they do not
-// ask for, so a misspelt one would go unnoticed. None when there is no file.
+// ask for, so a misspelt one would go unnoticed (none when there is no file).
 void HintModelParams(const JobFlags& flags, FlagSet* set);
 
 // `mnist-functional-api-0725-014259-07` from a --model_def and the time.

@@ -65,9 +65,11 @@ struct Point {
   int64_t step = 0;
   std::optional<double> loss;
   std::optional<double> learning_rate;
+  // Since the point before, or of the last seconds if that is not known.
   double records_per_s = 0;
   int64_t workers = 0;
   uint64_t changed = 0;
+  int64_t records_done = 0;
 };
 
 struct CheckpointMark {
@@ -223,6 +225,7 @@ class History {
   void ApplyWorker(const Event& event);
   void ApplyWorld(const Event& event);
   void ApplyProgress(const Event& event);
+  double RateSincePoint(double time) const;
   void ApplyCheckpoint(const Event& event);
   void ApplyEvaluation(const Event& event);
   void ApplyJob(const Event& event);
