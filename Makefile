@@ -85,11 +85,11 @@ asan: deps-dev
 
 # A shorter part of it, without libtorch: code that workers, servers and master
 # share memory, sockets and files with. CI runs it.
-ASAN_CI = checkpoint contracts elastic keep net ps rendezvous
+ASAN_CI = checkpoint keep net ps rendezvous
 asan-ci: deps-dev
 	@cmake --preset asan-ci > /dev/null
 	@cmake --build build-asan-ci -j $(JOBS) --target $(ASAN_CI:=_tests)
-	@ELASTICDL_SEEDS=20 ctest --test-dir build-asan-ci -j $(JOBS) \
+	@ELASTICDL_SEEDS=10 ctest --test-dir build-asan-ci -j $(JOBS) \
 	  --output-on-failure --no-tests=error \
 	  -R '^($(subst $(eval ) ,|,$(ASAN_CI)))/'
 

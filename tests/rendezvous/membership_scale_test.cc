@@ -21,6 +21,10 @@ void* operator new(size_t size) {
   if (result == nullptr) std::abort();
   return result;
 }
+void* operator new(size_t size, const std::nothrow_t&) noexcept {
+  g_bytes += size;
+  return std::malloc(size);
+}
 void operator delete(void* pointer) noexcept { std::free(pointer); }
 void operator delete(void* pointer, size_t) noexcept { std::free(pointer); }
 
