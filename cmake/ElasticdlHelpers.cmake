@@ -221,10 +221,6 @@ function(elasticdl_test path)
   if(arg_COST)
     list(APPEND schedule COST ${arg_COST})
   endif()
-  if(ELASTICDL_SANITIZE)
-    # Several times slower.
-    math(EXPR arg_TIMEOUT "5 * ${arg_TIMEOUT}")
-  endif()
   if(module MATCHES "^(model|worker)$" AND arg_TIMEOUT EQUAL 60)
     # Loading libtorch takes longer than one of these tests: one process runs all
     # of a file.
@@ -233,6 +229,10 @@ function(elasticdl_test path)
     set_tests_properties(${module}/${unit} PROPERTIES
       LABELS ${arg_LABEL} TIMEOUT ${arg_TIMEOUT} ${schedule})
   else()
+    if(ELASTICDL_SANITIZE)
+      # Several times slower.
+      math(EXPR arg_TIMEOUT "5 * ${arg_TIMEOUT}")
+    endif()
     gtest_discover_tests(${target}
       TEST_PREFIX ${module}/
       PROPERTIES LABELS ${arg_LABEL} TIMEOUT ${arg_TIMEOUT} ${schedule}
