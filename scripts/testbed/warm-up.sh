@@ -8,6 +8,8 @@ set -euo pipefail
 mkdir -p "$log"
 exec > "$log/warm-up.log" 2>&1
 renice -n 19 -p $$ > /dev/null
+# The kernel shares the processors among sessions first, whatever their nice.
+{ echo 19 > /proc/self/autogroup; } 2> /dev/null || true
 ionice -c 3 -p $$ || true
 
 "$scripts/build-kubernetes.sh"
