@@ -77,14 +77,16 @@ void FillControlWord(const MemberWord& mine, int rank, int world_size,
 }
 
 absl::Status CheckRound(const float* word, int world_size, int64_t round) {
+  double sum = 0;
   for (int rank = 0; rank < world_size; ++rank) {
-    const float mark = word[kNumFields * static_cast<size_t>(rank) + kRound];
-    // What is no number is not equal either.
-    if (mark == RoundMark(round)) continue;
-    return absl::AbortedError(absl::StrCat(
-        "the sum of round ", round, " does not have rank ", rank, "'s part"));
+    sum += word[kNumFields * static_cast<size_t>(rank) + kRound];
   }
-  return absl::OkStatus();
+  // What is no number is not equal either.
+  if (sum == static_cast<double>(world_size) * RoundMark(round)) {
+    return absl::OkStatus();
+  }
+  return absl::AbortedError(
+      absl::StrCat("the sum of round ", round, " lacks a member's part"));
 }
 
 RoundSummary ReadControlWord(const float* word, int world_size) {

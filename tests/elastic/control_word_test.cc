@@ -93,7 +93,7 @@ TEST(ControlWordTest, EveryMembersPartIsOfThisRound) {
   members[1].round = kRound - 1;
   const absl::Status stale = CheckRound(Sum(members).data(), 3, kRound);
   EXPECT_EQ(stale.code(), absl::StatusCode::kAborted);
-  EXPECT_THAT(std::string(stale.message()), testing::HasSubstr("rank 1"));
+  EXPECT_THAT(std::string(stale.message()), testing::HasSubstr("round 3"));
   // Nothing of a member, and nonsense of a member.
   std::vector<float> sum(ControlWordSize(3), 0.0F);
   EXPECT_FALSE(CheckRound(sum.data(), 3, kRound).ok());

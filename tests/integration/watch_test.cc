@@ -111,7 +111,7 @@ TEST_F(WatchTest, TheTimelineHasEveryWorkerAndASummary) {
   ASSERT_EQ(summary->Wait(), 0) << summary->err();
   EXPECT_THAT(summary->out(),
               AllOf(HasSubstr("worker 0: "), HasSubstr("worker 1: "),
-                    HasSubstr("per step"), HasSubstr("waited longest for"),
+                    HasSubstr("ms/step"), HasSubstr("waited longest for"),
                     Not(HasSubstr("not complete"))));
 }
 
