@@ -185,6 +185,7 @@ bool MemberWatch::IsGone(int rank) {
 
 bool MemberWatch::Hear(std::vector<int>& ranks, int timeout_ms) {
   std::vector<pollfd> fds;
+  fds.reserve(ranks.size());
   for (const int rank : ranks) fds.push_back({mesh_->socket(rank), POLLIN, 0});
   if (poll(fds.data(), fds.size(), timeout_ms) <= 0) return false;
   // A watch that is slow to get the processor.
