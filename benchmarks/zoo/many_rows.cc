@@ -50,9 +50,11 @@ elasticdl::Batch feed(const elasticdl::Records& records, elasticdl::Mode mode,
   const torch::Tensor powers =
       torch::full({kNumFields}, 1000003, torch::kInt64).cumprod(0);
   const torch::Tensor record = (ids * powers).sum(1, /*keepdim=*/true);
-  const torch::Tensor mixed = (record + powers) * 0x9E3779B97F4A7C15;
+  const torch::Tensor mixed =
+      (record + powers) * static_cast<int64_t>(0x9E3779B97F4A7C15);
   elasticdl::Batch batch;
-  batch.features.Add("feature", mixed.bitwise_right_shift(20) & 0x7FFFFFFFFFF);
+  batch.features.Add("feature",
+                     mixed.bitwise_right_shift(20).bitwise_and(0x7FFFFFFFFFF));
   if (mode != elasticdl::Mode::kPrediction) {
     batch.labels = elasticdl::Int64Feature(examples, "label", 1).squeeze(1);
   }
