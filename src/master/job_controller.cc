@@ -15,10 +15,6 @@ bool JobController::IsTraining() const {
          options_.job.job_type() == v1::TRAINING_WITH_EVALUATION;
 }
 
-bool JobController::HasServers() const {
-  return IsTraining() && options_.job.num_ps_pods() > 0;
-}
-
 bool JobController::HasWorld() const { return IsTraining() && !HasServers(); }
 
 bool JobController::LastCheckpointDue() const {
@@ -71,15 +67,15 @@ void JobController::OnMessage(absl::Time now, ConnectionId connection,
       break;
     case v1::WorkerMessage::kCheckpointBegin:
       if (HasServers()) {
-        OnServerModelRead(now, connection, worker.id,
-                          message.checkpoint_begin());
+        servers_->OnModelRead(now, connection, worker.id,
+                              message.checkpoint_begin());
       } else {
-        OnCheckpointBegin(connection, message.checkpoint_begin());
+        SendLedger(connection, message.checkpoint_begin());
       }
       break;
     case v1::WorkerMessage::kCheckpointDone:
       if (HasServers()) {
-        EndServerSave(now, worker.id, message.checkpoint_done().step());
+        servers_->OnSaved(now, worker.id, message.checkpoint_done().step());
       }
       OnCheckpointDone(message.checkpoint_done());
       break;
@@ -96,8 +92,8 @@ void JobController::OnMessage(absl::Time now, ConnectionId connection,
       worker.leaving = true;
       worker.leaving_reason = message.leaving().reason();
       if (HasServers() && worker.ready && !resumption_.waiting()) {
-        // AdvanceLeavers: it may have to save the model first.
-        versions_.Drop(worker.id);
+        // It may have to save the model first.
+        servers_->OnLeaving(worker.id);
         break;
       }
       if (!HasWorld()) {
@@ -121,10 +117,12 @@ void JobController::OnMessage(absl::Time now, ConnectionId connection,
                          " (--step_timeout)"));
       break;
     case v1::WorkerMessage::kPaused:
-      saves_.OnPaused(worker.id, message.paused().number());
+      if (HasServers()) {
+        servers_->OnPaused(worker.id, message.paused().number());
+      }
       break;
     case v1::WorkerMessage::kStaged:
-      OnStaged(now, connection, worker, message.staged());
+      if (HasServers()) servers_->OnStaged(worker.id, message.staged());
       break;
     case v1::WorkerMessage::kOffer:
     case v1::WorkerMessage::kConnected:
@@ -210,14 +208,10 @@ void JobController::OnHello(absl::Time now, ConnectionId connection,
   v1::Welcome& welcome = *message.mutable_welcome();
   welcome.set_worker_id(worker.id);
   *welcome.mutable_job() = options_.job;
-  *welcome.mutable_servers() = servers_;
-  if (HasServers()) {
-    *welcome.mutable_servers()->mutable_map() = moves_.MapProto();
-  }
   if (!IsTraining()) {
     welcome.set_restore_from(options_.restore_from);
   } else if (HasServers()) {
-    WelcomeToServers(worker.id, welcome);
+    servers_->Welcome(worker.id, welcome);
   } else if (worker.resumed) {
     // It is as warm as can be.
   } else if (const auto sample = tasks_.Sample();
@@ -260,7 +254,10 @@ void JobController::OnReady(absl::Time now, ConnectionId connection,
 
 void JobController::OnProgress(absl::Time now, const Worker& worker,
                                const v1::Progress& progress) {
-  if (HasServers()) return OnPushed(now, worker, progress);
+  if (HasServers()) {
+    return servers_->OnPushed(now, worker.id, progress,
+                              committed_totals_[worker.id]);
+  }
   const absl::Status active =
       membership().CheckActive(worker.id, progress.generation());
   if (!active.ok()) {
@@ -312,6 +309,36 @@ int64_t JobController::Commit(
   return records;
 }
 
+void JobController::BeginCommit(int64_t step) {
+  commit_step_ = step;
+  commit_generation_ = 0;
+}
+
+void JobController::EndCommit(absl::Time now, int64_t step, int64_t records) {
+  blame_.OnCommit();
+  granter_.OnCommit(now, records);
+  const absl::Status status = tasks_.SetStep(step);
+  if (!status.ok()) LogWarning(status.message());
+}
+
+void JobController::ScaleServers(absl::Time now, int servers) {
+  if (HasServers() && servers_->Scale(servers)) Advance(now);
+}
+
+void JobController::OnServerAttached(absl::Time now, int server,
+                                     int64_t version) {
+  if (servers_->OnAttached(now, server, version)) Advance(now);
+}
+
+void JobController::OnServerMessage(absl::Time now, int server,
+                                    const v1::WorkerMessage& message) {
+  if (servers_->OnMessage(now, server, message)) Advance(now);
+}
+
+bool JobController::TasksStandStill() const {
+  return HasServers() && servers_->StandsStill();
+}
+
 void JobController::OnTaskDone(absl::Time now, const Worker& worker,
                                const v1::TaskDone& done) {
   absl::Status status;
@@ -343,8 +370,8 @@ void JobController::OnEvaluationDue(absl::Time now, Worker& worker,
   rounds_.OnDue(now, worker, due, WorldForEvaluation());
 }
 
-void JobController::OnCheckpointBegin(ConnectionId connection,
-                                      const v1::CheckpointBegin& begin) {
+void JobController::SendLedger(ConnectionId connection,
+                               const v1::CheckpointBegin& begin) {
   v1::MasterMessage message;
   v1::LedgerReply& reply = *message.mutable_ledger();
   reply.set_step(begin.step());
@@ -383,13 +410,13 @@ void JobController::Advance(absl::Time now) {
   if (ending_.has_value() || !shards_known_ || resumption_.waiting()) return;
   AdvanceHeritage(now);
   if (stopping_.has_value()) {
-    const bool saves =
-        HasServers() ? AdvanceServerStop(now) : membership().HasLevelMember();
+    const bool saves = HasServers() ? servers_->AdvanceStop(now)
+                                    : membership().HasLevelMember();
     if (!saves) FinishStop();
     return;
   }
-  if (HasServers()) AdvanceServers(now);
-  if (tasks_.TrainingDone() && HasServers()) SendTrainingDone();
+  if (HasServers()) servers_->Advance(now);
+  if (tasks_.TrainingDone() && HasServers()) servers_->SendTrainingDone();
   if (tasks_.TrainingDone() && HasWorld()) world_.SendTrainingDone();
   AdvanceEvaluation(now);
   granter_.Grant(now, WorldForTasks());
@@ -398,7 +425,7 @@ void JobController::Advance(absl::Time now) {
 }
 
 bool JobController::AtRest() const {
-  if (HasServers()) return WorkersAtRest();
+  if (HasServers()) return servers_->AtRest();
   return !IsTraining() || world_.at_rest();
 }
 
@@ -440,7 +467,7 @@ TaskGranter::World JobController::WorldForTasks() const {
     return world_.IsMember(id) && membership().IsLevel(id);
   };
   world.at_rest = AtRest();
-  world.holds_training = saves_.holds_training();
+  world.holds_training = HasServers() && servers_->holds_training();
   world.last_checkpoint_due = LastCheckpointDue();
   return world;
 }
@@ -461,7 +488,7 @@ void JobController::OnTimer(absl::Time now) {
     // Members of a world wait for each other: which of them hangs is for them
     // to say (Stuck).
     if (overdue.type == v1::TRAINING && world_.size() > 1) continue;
-    if (HasServers() && IsExcused(overdue.worker_id)) {
+    if (HasServers() && servers_->IsExcused(overdue.worker_id)) {
       tasks_.RestartClock(now, overdue.worker_id);
       continue;
     }
@@ -470,7 +497,7 @@ void JobController::OnTimer(absl::Time now) {
                        absl::FormatDuration(overdue.silent), " (limit ",
                        absl::FormatDuration(overdue.limit), ")"));
   }
-  if (read_deadline_ <= now) OnReadDeadline(now);
+  if (HasServers()) servers_->OnTimer(now);
   Advance(now);
 }
 
@@ -480,13 +507,15 @@ absl::Time JobController::NextTimer() const {
       !TasksStandStill() && (world_.size() <= 1 || evaluation_.running());
   absl::Time next = watched ? tasks_.NextExpiry() : absl::InfiniteFuture();
   next = std::min({next, MembershipTimer(), resumption_.deadline(),
-                   departed_.next_deadline(), read_deadline_});
+                   departed_.next_deadline()});
+  if (HasServers()) next = std::min(next, servers_->NextTimer());
   if (ChoosesHeritage() && !ending_.has_value())
     next = std::min(next, heritage_->deadline);
   if (StopHasDeadline()) next = std::min(next, stopping_->deadline);
   const bool trains =
       !ending_.has_value() && !stopping_.has_value() && !resumption_.waiting();
-  if (trains) next = std::min({next, rounds_.NextAsk(), next_move_});
+  if (trains) next = std::min(next, rounds_.NextAsk());
+  if (trains && HasServers()) next = std::min(next, servers_->NextMove());
   return next;
 }
 

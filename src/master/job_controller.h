@@ -6,8 +6,8 @@
 // This class passes each event to the class that decides about it and carries
 // out the decisions. Attached workers: WorkerRegistry. Worlds: WorldKeeper.
 // Lost workers: DepartedWorkers and CrashBlame. Tasks: TaskGranter.
-// Checkpoints: CheckpointHistory. Buckets of parameter servers: BucketMoves.
-// Restart of the master: Resumption.
+// Checkpoints: CheckpointHistory. Parameter servers: ServerTraining. Restart of
+// the master: Resumption.
 #pragma once
 
 #include <cstdint>
@@ -24,7 +24,6 @@
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
 #include "absl/time/time.h"
-#include "bucket_moves.h"
 #include "checkpoint_history.h"
 #include "checkpoint_search.h"
 #include "crash_blame.h"
@@ -39,10 +38,9 @@
 #include "kept_heirs.h"
 #include "kept_states.h"
 #include "resumption.h"
-#include "server_checkpoints.h"
+#include "server_training.h"
 #include "task_granter.h"
 #include "task_manager.h"
-#include "version_rounds.h"
 #include "worker_registry.h"
 #include "world_change.h"
 #include "world_keeper.h"
@@ -77,7 +75,7 @@ struct WorkerEnd {
 };
 
 // Thread-compatible.
-class JobController {
+class JobController : private ServerTraining::Host {
  public:
   struct Options {
     v1::JobSpec job;
@@ -144,9 +142,11 @@ class JobController {
   // have attached, buckets move.
   void ScaleServers(absl::Time now, int servers);
   // Parameter servers 0 .. num_servers()-1 must exist.
-  int num_servers() const { return HasServers() ? moves_.servers() : 0; }
+  int num_servers() const { return HasServers() ? servers_->num_servers() : 0; }
   // Where parameter servers are, for each Welcome from now on.
-  void SetServers(v1::Servers servers) { servers_ = std::move(servers); }
+  void SetServers(v1::Servers addresses) {
+    if (HasServers()) servers_->SetAddresses(std::move(addresses));
+  }
   // What workers are told, the run's name included.
   const v1::JobSpec& job() const { return options_.job; }
 
@@ -156,17 +156,18 @@ class JobController {
   void OnClosed(absl::Time now, ConnectionId connection,
                 const absl::Status& status);
   void OnWorkerEnded(absl::Time now, int64_t worker_id, const WorkerEnd& end);
-  // A parameter server has come (back) with this version of the model, 0 for
-  // none; what it said since.
+  // Of parameter servers, see ServerTraining. Only for jobs that have some.
   void OnServerAttached(absl::Time now, int server, int64_t version);
-  // Its stream is broken.
-  void OnServerDetached(int server);
-  // Does a server that comes back with this version have what it acknowledged?
-  bool ServerVersionFits(int server, int64_t version) const;
-  // --ps_backup: who has which part of the model, for a master after this one;
-  // what this one and those before have recorded.
-  void RecordPart(const v1::PsPartRecord& record);
-  const std::map<int, v1::PsPartRecord>& parts() const { return parts_; }
+  void OnServerDetached(int server) { servers_->OnDetached(server); }
+  bool ServerVersionFits(int server, int64_t version) const {
+    return servers_->VersionFits(server, version);
+  }
+  void RecordPart(const v1::PsPartRecord& record) {
+    servers_->RecordPart(record);
+  }
+  const std::map<int, v1::PsPartRecord>& parts() const {
+    return servers_->parts();
+  }
   void OnPartChange(const PartChange& change) { observer_.OnPart(change); }
   void OnServerTelemetry(absl::Time now, int server,
                          const v1::Telemetry& telemetry) {
@@ -180,7 +181,7 @@ class JobController {
   // leaves, that is why.
   void NoteRemoved(int64_t worker_id, const std::string& reason);
   // Fails the job: stops the workers and ends it.
-  void Fail(absl::Time now, const std::string& reason);
+  void Fail(absl::Time now, const std::string& reason) override;
   // Stops the job at a user's request; the outcome is a failure unless all work
   // was done. If there is a checkpoint directory, the workers save the model
   // first; a second call does not wait for that. With `suspend`, the journal
@@ -261,71 +262,21 @@ class JobController {
                   const v1::TaskDone& done);
   void OnEvaluationDue(absl::Time now, Worker& worker,
                        const v1::EvaluationDue& due);
-  void OnCheckpointBegin(ConnectionId connection,
-                         const v1::CheckpointBegin& begin);
   void OnCheckpointDone(const v1::CheckpointDone& done);
-  // job_controller_ps.cc: training with parameter servers.
-  // Asynchronous: every server has these records of the worker.
-  void OnPushed(absl::Time now, const Worker& worker,
-                const v1::Progress& progress);
-  // Synchronous: every server has staged this gradient.
-  void OnStaged(absl::Time now, ConnectionId connection, const Worker& worker,
-                const v1::Staged& staged);
-  void AdvanceServers(absl::Time now);
-  void DropFromServers(absl::Time now, int64_t worker_id);
-  void AdvanceServerSave(absl::Time now);
-  ServerCheckpoints::When SaveMoment() const;
-  // All attached workers want to leave.
-  bool NobodyStays() const;
-  void BeginServerSave(absl::Time now);
-  // Releases the leavers, except the one that saves the model.
-  void AdvanceLeavers(absl::Time now);
-  // The job is being stopped, and its model has been read.
-  bool BrokenOff() const;
-  // A job that is being stopped saves its model first. False: that is done, or
-  // no worker can do it.
-  bool AdvanceServerStop(absl::Time now);
-  // The worker has the model that it was told to save; it gets the ledger.
-  void OnServerModelRead(absl::Time now, ConnectionId connection,
-                         int64_t worker_id, const v1::CheckpointBegin& begin);
-  void EndServerSave(absl::Time now, int64_t worker_id, int64_t step);
-  void CancelServerSave(absl::Time now);
-  // The worker that reads the model does not get done.
-  void OnReadDeadline(absl::Time now);
-  void SendResume(absl::Time now);
-  // Workers wait for something that is not their fault: a lost server, a
-  // version that a server has not applied, a model that is being read.
+  // ServerTraining::Host
+  void BeginCommit(int64_t step) override;
+  void EndCommit(absl::Time now, int64_t step, int64_t records) override;
+  bool HasTrained() const override {
+    return tasks_.step() > first_ledger_.step();
+  }
+  bool IsStopping() const override { return stopping_.has_value(); }
+  void Grant(absl::Time now) override { granter_.Grant(now, WorldForTasks()); }
+  void SendLedger(ConnectionId connection,
+                  const v1::CheckpointBegin& begin) override;
+  void EvictCrashed(absl::Time now, int64_t worker_id,
+                    const std::string& reason) override;
+  // Workers wait for something that is not their fault.
   bool TasksStandStill() const;
-  // This one does: for others that have not come so far, for a model that is
-  // being restored.
-  bool IsExcused(int64_t worker_id);
-  // The servers get the model of a checkpoint, and nothing is trained yet.
-  bool IsRestoring() const;
-  // job_controller_move.cc: buckets that move between servers.
-  void AdvanceMoves(absl::Time now);
-  void SendStep(int server);
-  void OnServerMoved(absl::Time now, int server, const v1::ServerMoved& moved);
-  void RecordMoves();
-  void ReplayMoves(const v1::BucketState& state);
-  // The state of servers that is not in the journal.
-  void ResumeServers(absl::Time now);
-  // One worker restores the servers from the checkpoint; the others wait for
-  // it.
-  void WelcomeToServers(int64_t worker_id, v1::Welcome& welcome);
-  // Makes the next version if it is complete.
-  void AdvanceVersions(absl::Time now);
-  // All records of these gradients are in the model.
-  void CommitVersion(absl::Time now,
-                     const std::vector<VersionRounds::Gradient>& gradients);
-  void SendCommit(int server);
-  // Workers whose staged gradient is too old compute it again when every server
-  // has the newest version.
-  void SendStale();
-  void SendPushResult(int64_t worker_id, const v1::LedgerRange& range,
-                      int64_t version);
-  int64_t CountMinibatches(const std::vector<CommittedRange>& ranges) const;
-  void SendTrainingDone();
-  bool WorkersAtRest() const;
   // job_controller_world.cc: who trains together.
   void OnWorldMessage(absl::Time now, const Worker& worker,
                       const v1::WorkerMessage& message);
@@ -341,7 +292,7 @@ class JobController {
   void Prepare(absl::Time now, const rendezvous::MembershipDecision& decision);
   void SendPrepare(absl::Time now,
                    const rendezvous::MembershipDecision& decision);
-  void Release(absl::Time now, int64_t worker_id);
+  void Release(absl::Time now, int64_t worker_id) override;
   void Evict(absl::Time now, int64_t worker_id, WorkerLoss loss,
              const std::string& reason);
   void WakeIfData();
@@ -399,7 +350,7 @@ class JobController {
   void EndResumeIfComplete(absl::Time now);
   void OnResumeDeadline(absl::Time now);
   void EndResume(absl::Time now);
-  void Record(const v1::JournalRecord& record) const;
+  void Record(const v1::JournalRecord& record) const override;
   void RecordGone(int64_t worker_id);
   void AddDeparted(int64_t worker_id,
                    const DepartedWorkers::Departed& departed);
@@ -431,7 +382,7 @@ class JobController {
             int exit_code);
   bool IsTraining() const;
   // The model is on parameter servers.
-  bool HasServers() const;
+  bool HasServers() const { return servers_ != nullptr; }
   // Workers train one model together, as members of worlds.
   bool HasWorld() const;
   rendezvous::Membership& membership() { return world_.membership(); }
@@ -492,32 +443,8 @@ class JobController {
   std::optional<v1::Ready> shards_;
   std::set<int64_t> not_gone_;
   CheckpointHistory checkpoints_;
-  v1::Servers servers_;
-  VersionRounds versions_;
-  // Contributors to the open version; they are informed when every server has
-  // it.
-  std::vector<VersionRounds::Gradient> in_open_version_;
-  std::vector<VersionRounds::Gradient> stale_;
-  ServerCheckpoints saves_;
-  BucketMoves moves_;
-  // When its next step may begin.
-  absl::Time next_move_ = absl::InfiniteFuture();
-  // The last version before the last step.
-  int64_t moved_at_version_ = -1;
-  // The version that each server must have when it attaches: every push that
-  // was committed before its stream broke.
-  std::map<int, int64_t> least_version_;
-  // Servers that hold a part of the model and have no stream.
-  std::set<int> servers_away_;
-  // Those that can be reached.
-  std::set<int> servers_there_;
-  std::map<int, v1::PsPartRecord> parts_;
-  // The worker that restores the servers from the job's checkpoint; -1 = none.
-  int64_t restorer_ = -1;
-  // How often it was overdue.
-  int restorer_overdue_ = 0;
-  // When the worker that reads the model for a checkpoint must be done.
-  absl::Time read_deadline_ = absl::InfiniteFuture();
+  // Null: the job has no parameter servers.
+  std::unique_ptr<ServerTraining> servers_;
   // The ledger for a rollback without any checkpoint.
   v1::Ledger first_ledger_;
   // Why training stops early, as it was told.

@@ -62,6 +62,19 @@ absl::StatusOr<TaskManager> CreateTasks(const JobController::Options& options,
   return tasks;
 }
 
+ServerTraining::Options ServerOptions(const JobController::Options& options) {
+  const v1::JobSpec& job = options.job;
+  ServerTraining::Options result;
+  result.use_async = job.use_async();
+  result.versions = {job.grads_to_wait(), job.sync_version_tolerance(),
+                     job.num_ps_pods(), options.restore_step};
+  result.saves = {job.checkpoint_steps(), !job.checkpoint_dir().empty()};
+  result.minibatch_size = options.tasks.minibatch_size;
+  result.restore_from = options.restore_from;
+  result.restore_step = options.restore_step;
+  return result;
+}
+
 }  // namespace
 
 absl::StatusOr<std::unique_ptr<JobController>> JobController::Create(
@@ -113,17 +126,15 @@ JobController::JobController(Options options, TaskManager tasks,
       rounds_(evaluation_, tasks_, registry_, port_),
       checkpoints_(options_.run,
                    options_.restore_from.empty() ? -1 : options_.restore_step),
-      versions_({options_.job.grads_to_wait(),
-                 options_.job.sync_version_tolerance(),
-                 options_.job.num_ps_pods(), options_.restore_step}),
-      saves_({options_.job.checkpoint_steps(),
-              !options_.job.checkpoint_dir().empty()},
-             options_.restore_from.empty() ? 0 : options_.restore_step,
-             absl::ToUnixMicros(now)),
-      moves_(options_.job.num_ps_pods()),
       first_ledger_(tasks_.Snapshot()) {
+  if (!IsTraining() || options_.job.num_ps_pods() <= 0) return;
+  ServerTraining::Host& host = *this;
+  servers_ = std::make_unique<ServerTraining>(
+      ServerOptions(options_),
+      ServerTraining::Job{tasks_, registry_, checkpoints_, port_, observer_},
+      host, now);
   // Of worlds, each tells it. Servers never lose their model.
-  if (HasServers()) checkpoints_.SetLineage(1);
+  checkpoints_.SetLineage(1);
 }
 
 absl::Status JobController::LearnShards(const v1::Ready& ready) {

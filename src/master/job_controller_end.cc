@@ -155,8 +155,7 @@ JobResult JobController::WithLastCheckpoint(JobResult result) const {
 bool JobController::StopHasDeadline() const {
   return stopping_.has_value() && !ending_.has_value() &&
          !resumption_.waiting() && !membership().InLastWorld() &&
-         saves_.state() != ServerCheckpoints::State::kSaving &&
-         saves_.writer() < 0;
+         !(HasServers() && servers_->IsSaving());
 }
 
 }  // namespace elasticdl::master

@@ -72,7 +72,7 @@ void JobController::Depart(absl::Time now, int64_t worker_id,
   departed.reason = reason;
   departed.deadline = now + options_.end_grace;
   AddDeparted(worker_id, departed);
-  if (HasServers()) DropFromServers(now, worker_id);
+  if (HasServers()) servers_->OnLost(now, worker_id);
   if (!HasWorld()) {
     FinishDeparted(now);
     return;
@@ -132,7 +132,7 @@ void JobController::ReportQuarantined() {
     // Others were set aside by the run whose ledger this one has restored.
     if (bad.failures == 0) continue;
     blame_.OnQuarantined(bad.failures);
-    saves_.OnQuarantined(bad.range);
+    if (HasServers()) servers_->OnQuarantined(bad.range);
     observer_.OnQuarantined(bad);
   }
 }

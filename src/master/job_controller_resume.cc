@@ -109,13 +109,7 @@ std::vector<v1::JournalRecord> JobController::StateRecords() const {
   state.set_generation(world_.last_generation());
   *state.mutable_active() = world_.last_world();
   *state.mutable_checkpoints() = checkpoints_.ToProto();
-  if (versions_.open()) {
-    *state.mutable_version() = versions_.commit();
-  } else if (HasServers()) {
-    state.mutable_version()->set_version(versions_.version());
-  }
-  if (HasServers()) *state.mutable_buckets() = moves_.State();
-  for (const auto& [part, record] : parts_) *state.add_parts() = record;
+  if (HasServers()) servers_->SaveState(state);
   if (ending_.has_value() && !suspended_) {
     const JobResult result = WithLastCheckpoint(*ending_);
     state.mutable_outcome()->set_exit_code(result.exit_code);
@@ -143,12 +137,7 @@ absl::Status JobController::ReplayState(absl::Time now,
   world_.StartAfter(state.generation());
   world_.set_last_world(state.active());
   checkpoints_.FromProto(state.checkpoints());
-  if (state.has_version()) versions_.Resume(state.version());
-  if (state.has_buckets()) {
-    moves_.Resume(state.buckets());
-    versions_.SetServers(moves_.map().servers());
-  }
-  for (const auto& record : state.parts()) parts_[record.part()] = record;
+  if (HasServers()) servers_->LoadState(state);
   if (state.has_outcome()) {
     ending_ = JobResult{state.outcome().exit_code(), state.outcome().message()};
   }
@@ -239,13 +228,9 @@ absl::Status JobController::Replay(absl::Time now,
       break;
     }
     case v1::JournalRecord::kVersion:
-      versions_.Resume(record.version());
-      break;
     case v1::JournalRecord::kBuckets:
-      ReplayMoves(record.buckets());
-      break;
     case v1::JournalRecord::kPart:
-      parts_[record.part().part()] = record.part();
+      if (HasServers()) servers_->Replay(record);
       break;
     case v1::JournalRecord::kState:
       return ReplayState(now, record.state());
@@ -262,7 +247,7 @@ absl::Status JobController::Replay(absl::Time now,
 }
 
 void JobController::BeginResume(absl::Time now) {
-  if (HasServers()) ResumeServers(now);
+  if (HasServers()) servers_->Resume(now);
   reported_quarantined_ = tasks_.Summary().quarantined.size();
   if (ending_.has_value()) return;
   // Who trained has shards.

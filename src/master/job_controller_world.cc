@@ -167,8 +167,9 @@ std::string JobController::Activity() const {
   }
   const bool works =
       HasWorld() ? world_.generation() > 0 : registry_.num_ready() > 0;
-  if (works && !servers_away_.empty() && !ending_.has_value()) {
-    return absl::StrCat("waiting for server ", *servers_away_.begin());
+  const auto missing = HasServers() ? servers_->Missing() : std::nullopt;
+  if (works && missing.has_value() && !ending_.has_value()) {
+    return absl::StrCat("waiting for server ", *missing);
   }
   if (works || ending_.has_value()) return "";
   if (resumption_.waiting()) return "waiting for the workers to come back";
@@ -268,7 +269,7 @@ void JobController::Release(absl::Time now, int64_t worker_id) {
   AddDeparted(worker_id, departed);
   // Its stream ends by itself.
   registry_.Release(worker_id);
-  if (HasServers()) versions_.Drop(worker_id);
+  if (HasServers()) servers_->OnLeaving(worker_id);
   if (!HasWorld()) FinishDeparted(now);
 }
 
@@ -289,6 +290,11 @@ void JobController::Evict(absl::Time now, int64_t worker_id, WorkerLoss loss,
       absl::StrCat("worker ", worker_id, " is evicted: ", reason));
   port_.KillWorker(worker_id, reason);
   Depart(now, worker_id, loss, reason);
+}
+
+void JobController::EvictCrashed(absl::Time now, int64_t worker_id,
+                                 const std::string& reason) {
+  Evict(now, worker_id, WorkerLoss::kCrashed, reason);
 }
 
 void JobController::WakeIfData() {
