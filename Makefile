@@ -20,7 +20,7 @@ JOBS ?= $(shell nproc)
 DATA_DIR ?= $(or $(XDG_CACHE_HOME),$(HOME)/.cache)/elasticdl/data
 CMAKE_FLAGS ?=
 
-.PHONY: all deps deps-dev configure build demo test test-long test-gpu install deb lint format asan asan-ci tsan \
+.PHONY: all deps deps-dev configure build demo test test-long test-gpu install deb lint format asan asan-ci asan-ci-build tsan \
         bench bench-gpu chaos fuzz clean page-pictures testbed testbed-down test-kube
 
 all: build
@@ -86,9 +86,11 @@ asan: deps-dev
 # A shorter part of it, without libtorch: code that workers, servers and master
 # share memory, sockets and files with. CI runs it.
 ASAN_CI = checkpoint keep net ps rendezvous
-asan-ci: deps-dev
+asan-ci-build: deps-dev
 	@cmake --preset asan-ci > /dev/null
 	@cmake --build build-asan-ci -j $(JOBS) --target $(ASAN_CI:=_tests)
+
+asan-ci: asan-ci-build
 	@ELASTICDL_SEEDS=10 ctest --test-dir build-asan-ci -j $(JOBS) \
 	  --output-on-failure --no-tests=error \
 	  -R '^($(subst $(eval ) ,|,$(ASAN_CI)))/'
