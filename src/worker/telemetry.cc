@@ -2,6 +2,8 @@
 
 #include <utility>
 
+#include "elasticdl/common/clock.h"
+
 namespace elasticdl::worker {
 namespace {
 
@@ -30,6 +32,15 @@ void Telemetry::OnEcho(const v1::TraceEcho& echo) {
   const int64_t now = trace::NowNanoseconds();
   MutexLock lock(mu_);
   offset_.Add(echo.sent(), echo.received(), now);
+}
+
+void Telemetry::Flush(absl::Time now) {
+  {
+    MutexLock lock(mu_);
+    offset_.Assume(trace::NowNanoseconds(),
+                   absl::ToUnixNanos(Clock::Real().WallNow()));
+  }
+  Send(now);
 }
 
 void Telemetry::Send(absl::Time now) {

@@ -32,7 +32,7 @@ class Telemetry {
     if (now >= next_) Send(now);
   }
   // What is left, before the process ends.
-  void Flush(absl::Time now) { Send(now); }
+  void Flush(absl::Time now);
 
   // The answer of the master to the spans; any thread.
   void OnEcho(const v1::TraceEcho& echo);

@@ -50,8 +50,13 @@ class WatchTest : public JobTest {
   }
   // Two workers have trained for a while: it has reported where its time went.
   void WaitForStepTime(Job& job) {
-    job.WaitForEvent("progress", [](const Json& event) {
+    // Two train at this step, so both have trained the next one.
+    const auto two = [](const Json& event) {
       return event.contains("step_time") && event.value("workers", 0) == 2;
+    };
+    const Json first = job.WaitForEvent("progress", two);
+    job.WaitForEvent("progress", [&](const Json& event) {
+      return two(event) && event.at("step") > first.at("step");
     });
   }
   // Status 0: no answer.

@@ -138,6 +138,19 @@ TEST(DurationHistogramTest, CountsInBucketsAndTakesOnce) {
   EXPECT_EQ(histogram.Take().total(), 0);
 }
 
+TEST(ClockOffsetTest, WithoutAnEchoTheWallClockCounts) {
+  ClockOffset offset;
+  offset.Assume(/*now=*/1'000, /*wall=*/5'000);
+  EXPECT_TRUE(offset.known());
+  EXPECT_EQ(offset.offset(), 4'000);
+  EXPECT_GT(offset.ErrorAt(1'000), 0);
+  // An echo is better.
+  offset.Add(/*sent=*/2'000, /*there=*/7'010, /*received=*/2'020);
+  EXPECT_EQ(offset.offset(), 5'000);
+  offset.Assume(/*now=*/3'000, /*wall=*/5'000);
+  EXPECT_EQ(offset.offset(), 5'000);
+}
+
 TEST(ClockOffsetTest, TheQuickestEchoCounts) {
   ClockOffset offset;
   EXPECT_FALSE(offset.known());
