@@ -326,7 +326,10 @@ void JobController::OnServerMessage(absl::Time now, int server,
   }
   if (!message.has_server_committed()) return;
   const v1::ServerCommitted& committed = message.server_committed();
-  if (!committed.error().empty()) {
+  // Said again to a server that came back or took over: all have it by now.
+  const bool stale =
+      !versions_.open() || committed.version() != versions_.version();
+  if (!committed.error().empty() && !stale) {
     return Fail(
         now, absl::StrCat("parameter server ", server, " cannot apply version ",
                           committed.version(), ": ", committed.error()));

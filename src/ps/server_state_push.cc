@@ -171,14 +171,16 @@ absl::Status ServerState::CheckFinite(const v1::PsPush& push,
 }
 
 absl::Status ServerState::CheckCommit(const v1::PsCommit& commit) const {
-  ELASTICDL_RETURN_IF_ERROR(CheckReady(commit.map_version()));
-  if (commit.version() <= version_) {
+  // First: one that is said again may come when buckets have moved since, or
+  // are on their way.
+  if (initialized_ && commit.version() <= version_) {
     return absl::AlreadyExistsError(
         absl::StrCat("version ", commit.version(), " is in the model"));
   }
   if (commit.version() != version_ + 1) {
     return absl::NotFoundError(absl::StrCat("version ", version_ + 1,
                                             " must come before version ",
+  ELASTICDL_RETURN_IF_ERROR(CheckReady(commit.map_version()));
                                             commit.version()));
   }
   if (!IsRate(commit.learning_rate())) {
