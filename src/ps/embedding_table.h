@@ -1,6 +1,7 @@
 // One embedding table of a server: rows by id, over all buckets.
 #pragma once
 
+#include <algorithm>
 #include <array>
 #include <cstddef>
 #include <cstdint>
@@ -69,20 +70,34 @@ class EmbeddingTable {
   size_t dim() const { return options_.dim; }
   size_t slots() const { return slots_; }
   int64_t rows() const { return rows_; }
-  // How many of these ids have no row.
-  int64_t CountMissing(absl::Span<const int64_t> ids) const;
-  // By how many rows a push of these ids may make the table larger.
-  int64_t CountAdded(absl::Span<const int64_t> ids, bool grow) const;
-  // Memory of a row, index included (10 to 15 bytes); slabs that are not full
-  // come on top.
-  size_t bytes_per_row() const { return layout_.stride + 16; }
-  // Memory of rows and sightings.
+  // By how much a push of these ids may make the table larger.
+  struct Growth {
+    int64_t rows = 0;
+    size_t bytes = 0;
+  };
+  Growth GrowthBy(absl::Span<const int64_t> ids, bool grow) const;
+  // The same for Set of these ids, by which no row goes; `cleared`: after
+  // Clear.
+  Growth GrowthBySet(absl::Span<const int64_t> ids, bool cleared) const;
+  // A push of so many ids makes it larger by at most this.
+  size_t MostGrowth(size_t ids) const {
+    return ids * (layout_.stride + kIndexBytes) +
+           std::min<size_t>(ids, kBuckets) *
+               (RowTable::BytesFor(1, layout_) + layout_.slab_bytes()) +
+           SlabArena::Rest(1);
+  }
+  // Memory of rows and sightings, and what even an empty table takes. Follows
+  // from the rows that are there, not from how they came to be: servers decide
+  // by it which rows they evict, and a backup must decide the same.
   size_t bytes() const {
-    return static_cast<size_t>(rows_) * bytes_per_row() + sighting_bytes_;
+    return empty_bytes() + arenas_.bytes +
+           SlabArena::Rest(arenas_.rows.used_bytes()) +
+           static_cast<size_t>(rows_) * kIndexBytes + sighting_bytes_;
   }
 
   // ---- snapshots and checkpoints ----
   // HashName of its name.
+  static constexpr size_t empty_bytes() { return sizeof(EmbeddingTable); }
   uint64_t hash() const { return hash_; }
   // A row outside of the table: its id, and as many bytes as a row has.
   size_t record_bytes() const { return sizeof(int64_t) + layout_.stride; }
@@ -131,6 +146,8 @@ class EmbeddingTable {
   // Of one id, on its way through the stages.
   struct Lookup {
     uint64_t hash = 0;
+  // At most, of one row (row_index.h).
+  static constexpr size_t kIndexBytes = 16;
     // Of the row, in its bucket.
     uint32_t number = 0;
     // Null: it has none.
@@ -157,9 +174,16 @@ class EmbeddingTable {
   void FillInitial(uint64_t hash, float* values) const;
   float* MutableSlot(char* row, size_t slot) const {
     return const_cast<float*>(Slot(row, slot));
+  // Adds those of the batch that are not there, and finds those again that have
+  // moved since `moves`.
+  absl::Status AddMissing(Lookup* lookups, size_t count, int64_t step,
+                          uint64_t moves);
+  enum class Room { kEmpty, kAny, kMayGrow, kMayNotGrow };
+  Growth CountGrowth(absl::Span<const int64_t> ids, Room room) const;
   }
-  absl::Status PushBatch(Lookup* lookups, size_t count, const float* grads,
-                         double learning_rate, int64_t step);
+  absl::Status PushBatch(const Lookup* lookups, size_t count,
+                         const float* grads, double learning_rate,
+                         int64_t step);
   absl::Status RestoreBucket(int bucket, absl::string_view records);
   absl::Status PushKept(absl::Span<const int64_t> ids, const float* grads,
                         double learning_rate, int64_t step);

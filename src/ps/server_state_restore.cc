@@ -114,17 +114,16 @@ absl::Status ServerState::CheckRestoreMemory(const v1::PsRestoreRows& rows,
                                              absl::string_view payload) const {
   if (options_.memory_limit == 0) return absl::OkStatus();
   const EmbeddingTable& table = *tables_[rows.table()];
-  size_t bytes = Bytes();
-  auto added = static_cast<int64_t>(rows.rows());
-  if (restoring_ == rows.version()) {
-    added = table.CountMissing({Ids(payload, 0), rows.rows()});
-  } else {
-    // The rows that are there make room.
-    bytes = dense_.size() * DenseValues() * sizeof(float);
+  // Rows of another version make room.
+  const bool cleared = restoring_ != rows.version();
+  const EmbeddingTable::Growth growth =
+      table.GrowthBySet({Ids(payload, 0), rows.rows()}, cleared);
+  const size_t bytes = (cleared ? EmptyBytes() : Bytes()) + growth.bytes;
+  if (growth.rows == 0 || bytes <= options_.memory_limit) {
+    return absl::OkStatus();
   }
-  bytes += static_cast<size_t>(added) * table.bytes_per_row();
-  if (added == 0 || bytes <= options_.memory_limit) return absl::OkStatus();
-  return TooLarge(absl::StrCat(added, " more rows of table ", table.name()));
+  return TooLarge(
+      absl::StrCat(growth.rows, " more rows of table ", table.name()));
 }
 
 absl::Status ServerState::RestoreRows(const v1::PsRestoreRows& rows,
