@@ -40,6 +40,7 @@
 #include "kept_states.h"
 #include "resumption.h"
 #include "server_checkpoints.h"
+#include "server_memory.h"
 #include "task_granter.h"
 #include "task_manager.h"
 #include "version_rounds.h"
@@ -112,6 +113,9 @@ class JobController {
     // Fences writers of older lineages from the checkpoint directory. May be
     // null.
     std::function<void(const checkpoint::Lineage& lineage)> fence;
+    // Learns what servers tell of their memory. Null = nobody does. Must
+    // outlive the controller.
+    ServerMemory* server_memory = nullptr;
     // Keeps the states of workers, which outlive them. Null = nobody does. Must
     // outlive the controller.
     KeptStates* kept_states = nullptr;
@@ -143,6 +147,9 @@ class JobController {
   // Another number of parameter servers is asked for: when those that are new
   // have attached, buckets move.
   void ScaleServers(absl::Time now, int servers);
+  // The number of servers that was asked for last, or that the job keeps
+  // because its model would not fit on fewer.
+  int server_target() const { return moves_.target(); }
   // Parameter servers 0 .. num_servers()-1 must exist.
   int num_servers() const { return HasServers() ? moves_.servers() : 0; }
   // Where parameter servers are, for each Welcome from now on.
@@ -170,6 +177,9 @@ class JobController {
   void OnPartChange(const PartChange& change) { observer_.OnPart(change); }
   void OnServerTelemetry(absl::Time now, int server,
                          const v1::Telemetry& telemetry) {
+    if (options_.server_memory != nullptr) {
+      options_.server_memory->OnTelemetry(server, telemetry);
+    }
     observer_.OnTelemetry(now, /*server=*/true, server, telemetry);
   }
   void OnServerMessage(absl::Time now, int server,
@@ -303,6 +313,7 @@ class JobController {
   bool IsRestoring() const;
   // job_controller_move.cc: buckets that move between servers.
   void AdvanceMoves(absl::Time now);
+  void KeepServersIfNeeded();
   void SendStep(int server);
   void OnServerMoved(absl::Time now, int server, const v1::ServerMoved& moved);
   void RecordMoves();

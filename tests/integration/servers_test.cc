@@ -154,6 +154,32 @@ TEST_F(ServersTest, EvictionKeepsAModelBelowTheLimit) {
       HasSubstr("tables with --embedding_max_rows grow no more"));
 }
 
+// A table takes 58 KB on each server before it has any row.
+TEST_F(ServersTest, FewerServersThanTheModelNeedsAreRefused) {
+  const auto job =
+      Train("needs", {"--distribution_strategy=ParameterServerStrategy",
+                      "--num_ps_pods=2", "--num_workers=1", "--use_async",
+                      "--model_def=tally.custom_model", "--num_epochs=0",
+                      "--model_params=dense=10", "--ps_memory_limit=120K"});
+  // Servers tell what they use as often.
+  for (int i = 0; i < 3; ++i) job->WaitForEvent("progress");
+  const auto scale = Run("scale", {Program("elasticdl"), "scale",
+                                   "--job_name=needs", "--num_ps_pods=1"});
+  EXPECT_EQ(scale->Wait(), 1);
+  EXPECT_THAT(scale->err(), HasSubstr("bytes on 2 parameter servers, and each "
+                                      "may use 120000 (--ps_memory_limit"));
+  EXPECT_THAT(scale->err(), HasSubstr("it needs at least 2, not 1"));
+  const auto more = Run("more", {Program("elasticdl"), "scale",
+                                 "--job_name=needs", "--num_ps_pods=3"});
+  EXPECT_EQ(more->Wait(), 0) << more->err();
+  job->WaitForEvent("ps_scaled");
+  const auto stop =
+      Run("stop", {Program("elasticdl"), "stop", "--job_name=needs"});
+  EXPECT_EQ(stop->Wait(), 0) << stop->err();
+  EXPECT_EQ(job->Wait(), 1) << job->Output();
+  EXPECT_THAT(job->Events("ps_scaling"), SizeIs(1));
+}
+
 TEST_F(ServersTest, RowsAreEvicted) {
   const auto job = Train(
       "evicts", {"--distribution_strategy=ParameterServerStrategy",
