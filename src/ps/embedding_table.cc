@@ -124,7 +124,8 @@ absl::Status EmbeddingTable::PushBatch(const Lookup* lookups, size_t count,
 }
 
 absl::Status EmbeddingTable::Set(int64_t id, const float* values,
-                                 absl::Span<const float* const> slots) {
+                                 absl::Span<const float* const> slots,
+                                 std::optional<uint64_t> rank) {
   const uint64_t hash = HashRow(hash_, id);
   char* row = BucketFor(hash).Find(hash, layout_);
   if (row == nullptr) {
@@ -142,6 +143,7 @@ absl::Status EmbeddingTable::Set(int64_t id, const float* values,
       std::memcpy(to, slots[s], dim * sizeof(float));
     }
   }
+  if (evicts()) SetRank(row, rank.value_or(0));
   return absl::OkStatus();
 }
 

@@ -5,6 +5,7 @@
 #include <array>
 #include <cstddef>
 #include <cstdint>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -60,9 +61,11 @@ class EmbeddingTable {
                     double learning_rate, int64_t step, bool grow = true);
 
   // Sets the row of an id; it is added unless it is there. `slots`: as many as
-  // the optimizer has, or none for its initial values. Same error as Push.
+  // the optimizer has, or none for its initial values. `rank`: of a table that
+  // evicts rows; absent: before all others. Same error as Push.
   absl::Status Set(int64_t id, const float* values,
-                   absl::Span<const float* const> slots);
+                   absl::Span<const float* const> slots,
+                   std::optional<uint64_t> rank = std::nullopt);
   // Removes all rows and sightings.
   void Clear();
 
@@ -94,10 +97,10 @@ class EmbeddingTable {
            SlabArena::Rest(arenas_.rows.used_bytes()) +
            static_cast<size_t>(rows_) * kIndexBytes + sighting_bytes_;
   }
+  static constexpr size_t empty_bytes() { return sizeof(EmbeddingTable); }
 
   // ---- snapshots and checkpoints ----
   // HashName of its name.
-  static constexpr size_t empty_bytes() { return sizeof(EmbeddingTable); }
   uint64_t hash() const { return hash_; }
   // A row outside of the table: its id, and as many bytes as a row has.
   size_t record_bytes() const { return sizeof(int64_t) + layout_.stride; }
@@ -127,6 +130,9 @@ class EmbeddingTable {
     return reinterpret_cast<const float*>(row + slots_at_) +
            slot * options_.dim;
   }
+  // Rows may be evicted; then they have ranks.
+  bool evicts() const { return options_.max_rows > 0; }
+  uint64_t RankOf(const char* row) const;
   // Sightings are counted.
   bool counts() const { return options_.min_count > 1; }
   // Empty unless `counts`.
@@ -140,14 +146,14 @@ class EmbeddingTable {
   std::string TakeBucket(int bucket);
 
  private:
+  // At most, of one row (row_index.h).
+  static constexpr size_t kIndexBytes = 16;
   // How many ids go through the stages of Visit together: enough to hide a
   // cache miss, few enough for the lines to stay in the first-level cache.
   static constexpr size_t kBatch = 16;
   // Of one id, on its way through the stages.
   struct Lookup {
     uint64_t hash = 0;
-  // At most, of one row (row_index.h).
-  static constexpr size_t kIndexBytes = 16;
     // Of the row, in its bucket.
     uint32_t number = 0;
     // Null: it has none.
@@ -168,18 +174,18 @@ class EmbeddingTable {
   absl::Status NoRoom() const;
   // Null: no room.
   char* Add(uint64_t hash);
-  // Sets values and slots of a new row.
-  void Initialize(uint64_t hash, char* row) const;
-  // The initial values, as they would be stored.
-  void FillInitial(uint64_t hash, float* values) const;
-  float* MutableSlot(char* row, size_t slot) const {
-    return const_cast<float*>(Slot(row, slot));
   // Adds those of the batch that are not there, and finds those again that have
   // moved since `moves`.
   absl::Status AddMissing(Lookup* lookups, size_t count, int64_t step,
                           uint64_t moves);
   enum class Room { kEmpty, kAny, kMayGrow, kMayNotGrow };
   Growth CountGrowth(absl::Span<const int64_t> ids, Room room) const;
+  // Sets values and slots of a new row.
+  void Initialize(uint64_t hash, char* row) const;
+  // The initial values, as they would be stored.
+  void FillInitial(uint64_t hash, float* values) const;
+  float* MutableSlot(char* row, size_t slot) const {
+    return const_cast<float*>(Slot(row, slot));
   }
   absl::Status PushBatch(const Lookup* lookups, size_t count,
                          const float* grads, double learning_rate,
@@ -189,14 +195,13 @@ class EmbeddingTable {
                         double learning_rate, int64_t step);
 
   // embedding_table_bounds.cc: for tables that count or evict.
-  bool evicts() const { return options_.max_rows > 0; }
   uint32_t MostIn(int bucket, bool grow) const;
   // Counts sightings and makes room for those ids that get a row. Returns the
   // positions of the ids that have one or get one.
   std::vector<uint32_t> Admit(absl::Span<const int64_t> ids, int64_t step,
                               bool grow);
   bool SeenEnough(uint64_t hash);
-  uint64_t RankOf(const char* row) const;
+  void SetRank(char* row, uint64_t rank) const;
   void Touch(char* row, int64_t step) const;
   void Evict(int bucket, uint32_t added, int64_t step, bool grow);
 

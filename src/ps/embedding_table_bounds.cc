@@ -43,6 +43,12 @@ uint64_t EmbeddingTable::RankOf(const char* row) const {
   return rank;
 }
 
+void EmbeddingTable::SetRank(char* row, uint64_t rank) const {
+  // Where it was saved, pushes may have counted.
+  if (options_.eviction == Eviction::kAge) rank &= kStepMask;
+  std::memcpy(row + rank_at_, &rank, sizeof(rank));
+}
+
 void EmbeddingTable::Touch(char* row, int64_t step) const {
   uint64_t pushes = 0;
   if (options_.eviction == Eviction::kFrequency) {

@@ -180,10 +180,10 @@ absl::Status ServerState::CheckCommit(const v1::PsCommit& commit) const {
     return absl::AlreadyExistsError(
         absl::StrCat("version ", commit.version(), " is in the model"));
   }
+  ELASTICDL_RETURN_IF_ERROR(CheckReady(commit.map_version()));
   if (commit.version() != version_ + 1) {
     return absl::NotFoundError(absl::StrCat("version ", version_ + 1,
                                             " must come before version ",
-  ELASTICDL_RETURN_IF_ERROR(CheckReady(commit.map_version()));
                                             commit.version()));
   }
   if (!IsRate(commit.learning_rate())) {
