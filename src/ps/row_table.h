@@ -2,6 +2,7 @@
 // stored in slabs.
 #pragma once
 
+#include <atomic>
 #include <cstddef>
 #include <cstdint>
 #include <vector>
@@ -18,10 +19,11 @@ struct RowArenas {
       : rows(slab_bytes), index(RowIndex::kPageBytes) {}
   SlabArena rows;
   SlabArena index;
+  // Atomic: several threads may add rows, each to buckets of its own.
   // RowTable::BytesFor of all buckets together.
-  size_t bytes = 0;
-  // Grows whenever rows have moved to a larger piece of memory.
-  uint64_t moves = 0;
+  std::atomic<size_t> bytes = 0;
+  // Grows whenever rows have moved to another piece of memory.
+  std::atomic<uint64_t> moves = 0;
 };
 
 struct RowLayout {

@@ -2,6 +2,7 @@
 // back with huge pages, which makes random access much cheaper.
 #pragma once
 
+#include <atomic>
 #include <cstddef>
 #include <vector>
 
@@ -45,7 +46,7 @@ class SlabArena {
   const size_t slab_bytes_;
   std::vector<Piece> pieces_;
   std::vector<char*> free_;
-  size_t used_bytes_ = 0;
+  std::atomic<size_t> used_bytes_ = 0;
   char* next_ = nullptr;
   size_t left_ = 0;
 };
