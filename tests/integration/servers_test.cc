@@ -161,7 +161,9 @@ TEST_F(ServersTest, FewerServersThanTheModelNeedsAreRefused) {
                       "--num_ps_pods=2", "--num_workers=1", "--use_async",
                       "--model_def=tally.custom_model", "--num_epochs=0",
                       "--model_params=dense=10", "--ps_memory_limit=120K"});
-  // Servers tell what they use as often.
+  // From then on servers have their part, and tell what they use as often as
+  // there is progress.
+  job->WaitForEvent("first_step");
   for (int i = 0; i < 3; ++i) job->WaitForEvent("progress");
   const auto scale = Run("scale", {Program("elasticdl"), "scale",
                                    "--job_name=needs", "--num_ps_pods=1"});
