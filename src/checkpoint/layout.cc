@@ -114,7 +114,8 @@ std::optional<ShardName> ParseShardName(absl::string_view name) {
   if (!absl::ConsumeSuffix(&name, ".ckpt")) return std::nullopt;
   const std::vector<absl::string_view> parts = absl::StrSplit(name, '-');
   if (parts.size() != 4 || parts[2] != "of" ||
-      (parts[0] != kVariables && parts[0] != kOptimizer)) {
+      (parts[0] != kVariables && parts[0] != kOptimizer &&
+       parts[0] != kRanks)) {
     return std::nullopt;
   }
   const std::optional<int64_t> index = ParseCount(parts[1]);

@@ -20,6 +20,9 @@ inline constexpr char kLedgerName[] = "ledger.pb";
 inline constexpr char kFenceName[] = "fence.json";
 inline constexpr char kVariables[] = "variables";
 inline constexpr char kOptimizer[] = "optimizer";
+// Newer than the others: older programs ignore files of kinds that they do not
+// know.
+inline constexpr char kRanks[] = "ranks";
 // Folders that are being written or deleted. Readers ignore them.
 inline constexpr char kTemporaryPrefix[] = ".tmp-";
 

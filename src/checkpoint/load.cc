@@ -96,9 +96,15 @@ void MoveAll(std::vector<T>& from, std::vector<T>& to) {
   for (T& item : from) to.push_back(std::move(item));
 }
 
+// Of tables, until they are put together with their rows.
+struct TableParts {
+  std::vector<EmbeddingRows> slots;
+  std::vector<EmbeddingRows> ranks;
+};
+
 absl::Status AddModel(const std::string& bytes, const std::string& path,
-                      bool slots, bool first, Loaded& loaded,
-                      std::vector<EmbeddingRows>& table_slots) {
+                      const std::string& kind, bool first, Loaded& loaded,
+                      TableParts& parts) {
   ELASTICDL_ASSIGN_OR_RETURN(ModelView model,
                              internal::ParseModel(bytes, path));
   // Files of different steps in one version are a mixture that was never a
@@ -109,21 +115,24 @@ absl::Status AddModel(const std::string& bytes, const std::string& path,
         absl::StrCat("read ", path, ": holds version ", model.version,
                      ", the other files version ", loaded.version));
   }
+  if (kind == internal::kRanks) {
+    MoveAll(model.embedding_tables, parts.ranks);
+    return absl::OkStatus();
+  }
+  const bool slots = kind == internal::kOptimizer;
   MoveAll(model.dense_parameters, slots ? loaded.slots : loaded.variables);
   MoveAll(model.embedding_tables,
-          slots ? table_slots : loaded.embedding_tables);
+          slots ? parts.slots : loaded.embedding_tables);
   return absl::OkStatus();
 }
 
 absl::Status AddFile(const std::string& bytes, const std::string& name,
-                     bool first, Loaded& loaded,
-                     std::vector<EmbeddingRows>& table_slots) {
+                     bool first, Loaded& loaded, TableParts& parts) {
   const std::string path = JoinPath(loaded.path, name);
   const std::optional<internal::ShardName> shard =
       internal::ParseShardName(name);
   if (shard.has_value()) {
-    return AddModel(bytes, path, shard->kind == internal::kOptimizer, first,
-                    loaded, table_slots);
+    return AddModel(bytes, path, shard->kind, first, loaded, parts);
   }
   if (name == internal::kLedgerName) {
     v1::Ledger ledger;
@@ -162,13 +171,15 @@ absl::StatusOr<Loaded> Load(const std::string& path,
     before += file.bytes;
     loaded.storage.push_back(std::move(bytes));
   }
-  std::vector<EmbeddingRows> table_slots;
+  TableParts parts;
   for (size_t i = 0; i < found.files.size(); ++i) {
-    ELASTICDL_RETURN_IF_ERROR(AddFile(loaded.storage[i], found.files[i].name,
-                                      i == 0, loaded, table_slots));
+    ELASTICDL_RETURN_IF_ERROR(
+        AddFile(loaded.storage[i], found.files[i].name, i == 0, loaded, parts));
   }
-  ELASTICDL_RETURN_IF_ERROR(internal::JoinSlots(std::move(table_slots),
+  ELASTICDL_RETURN_IF_ERROR(internal::JoinSlots(std::move(parts.slots),
                                                 loaded.embedding_tables, path));
+  ELASTICDL_RETURN_IF_ERROR(
+      internal::JoinRanks(parts.ranks, loaded.embedding_tables, path));
   if (checked) {
     const Manifest& manifest = *found.manifest;
     loaded.version = manifest.version;

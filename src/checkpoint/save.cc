@@ -69,13 +69,30 @@ struct Item {
   const NamedTensor* tensor = nullptr;
   const TablePiece* piece = nullptr;
   // Of the table; absent: the values.
-  std::optional<size_t> slot;
+  std::optional<size_t> slot = {};
+  // Its ranks instead.
+  bool ranks = false;
 
   int64_t bytes() const {
     return tensor != nullptr ? static_cast<int64_t>(tensor->bytes.size())
                              : piece->bytes;
   }
 };
+
+// Of the rows of a segment.
+absl::Span<const char> Content(const Item& item,
+                               const TablePiece::Segment& segment) {
+  const TableRows& part = *segment.part;
+  if (item.ranks) {
+    return {reinterpret_cast<const char*>(part.ranks.data() + segment.begin),
+            segment.count * sizeof(int64_t)};
+  }
+  const absl::Span<const float> values =
+      item.slot.has_value() ? part.slots[*item.slot].values : part.values;
+  const auto dim = static_cast<size_t>(part.dim);
+  return {reinterpret_cast<const char*>(values.data() + segment.begin * dim),
+          segment.count * dim * sizeof(float)};
+}
 
 void WritePiece(const Item& item, FileWriter& writer) {
   const TableRows& table = *item.piece->table;
@@ -87,16 +104,12 @@ void WritePiece(const Item& item, FileWriter& writer) {
   const std::string name =
       item.slot.has_value() ? SlotName(table.name, table.slots[*item.slot].name)
                             : table.name;
-  writer.Append(
-      internal::EncodeRowsHeader(name, item.piece->rows, table.dim, id_bytes));
-  const auto dim = static_cast<size_t>(table.dim);
+  writer.Append(internal::EncodeRowsHeader(
+      name, item.piece->rows, item.ranks ? 1 : table.dim, id_bytes,
+      item.ranks ? v1::DT_INT64 : v1::DT_FLOAT));
   for (const TablePiece::Segment& segment : item.piece->segments) {
-    const absl::Span<const float> values =
-        item.slot.has_value() ? segment.part->slots[*item.slot].values
-                              : segment.part->values;
-    writer.Append(
-        {reinterpret_cast<const char*>(values.data() + segment.begin * dim),
-         segment.count * dim * sizeof(float)});
+    const absl::Span<const char> content = Content(item, segment);
+    writer.Append({content.data(), content.size()});
   }
   writer.Append(internal::EncodeIdsHeader(id_bytes));
   for (const TablePiece::Segment& segment : item.piece->segments) {
@@ -167,6 +180,7 @@ absl::Status WriteModel(const std::string& folder, const Snapshot& snapshot,
       internal::CutTables(snapshot.tables, max_bytes);
   std::vector<Item> variables = TensorItems(snapshot.variables);
   std::vector<Item> slots = TensorItems(snapshot.slots);
+  std::vector<Item> ranks;
   std::string infos;
   for (const std::vector<TablePiece>& pieces : tables) {
     const TableRows& table = *pieces[0].table;
@@ -179,12 +193,18 @@ absl::Status WriteModel(const std::string& folder, const Snapshot& snapshot,
         slots.push_back({nullptr, &piece, slot});
       }
     }
+    for (const TablePiece& piece : pieces) {
+      if (!table.ranks.empty()) ranks.push_back({nullptr, &piece, {}, true});
+    }
   }
   ELASTICDL_RETURN_IF_ERROR(WriteItems(folder, internal::kVariables, variables,
                                        infos, max_bytes, manifest));
-  if (slots.empty()) return absl::OkStatus();
-  return WriteItems(folder, internal::kOptimizer, slots, "", max_bytes,
-                    manifest);
+  if (!slots.empty()) {
+    ELASTICDL_RETURN_IF_ERROR(WriteItems(folder, internal::kOptimizer, slots,
+                                         "", max_bytes, manifest));
+  }
+  if (ranks.empty()) return absl::OkStatus();
+  return WriteItems(folder, internal::kRanks, ranks, "", max_bytes, manifest);
 }
 
 // Gives the snapshot its ledger and run, if they were not known before.

@@ -125,6 +125,7 @@ OwnedSnapshot OwnedSnapshot::Copy(const Snapshot& snapshot) {
       copy.slots.push_back(
           {slot.name, {slot.values.begin(), slot.values.end()}});
     }
+    copy.ranks.assign(rows.ranks.begin(), rows.ranks.end());
     owned.AddTable(std::move(copy));
   }
   return owned;
@@ -151,6 +152,8 @@ void OwnedSnapshot::AddTable(OwnedTableRows rows) {
     arrays.push_back(std::move(slot.values));
     view.slots.push_back({std::move(slot.name), arrays.back()});
   }
+  ids.push_back(std::move(rows.ranks));
+  view.ranks = ids.back();
   snapshot.tables.push_back(std::move(view));
 }
 

@@ -46,6 +46,10 @@ absl::Status CheckTable(const TableRows& table) {
     }
     checked = check(slot.values, absl::StrCat("values of slot ", slot.name));
   }
+  if (!table.ranks.empty() && table.ranks.size() != table.ids.size()) {
+    return bad(absl::StrCat("has ", table.ids.size(), " ids and ",
+                            table.ranks.size(), " ranks"));
+  }
   return checked;
 }
 
@@ -64,11 +68,13 @@ absl::Status CheckTables(absl::Span<const TableRows> tables) {
           absl::StrCat("save checkpoint: parts of table '", tables[i].name,
                        "' do not follow each other"));
     }
-    if (before != nullptr && (before->dim != tables[i].dim ||
-                              SlotNames(*before) != SlotNames(tables[i]))) {
+    if (before != nullptr &&
+        (before->dim != tables[i].dim ||
+         before->ranks.empty() != tables[i].ranks.empty() ||
+         SlotNames(*before) != SlotNames(tables[i]))) {
       return absl::InvalidArgumentError(
           absl::StrCat("save checkpoint: parts of table '", tables[i].name,
-                       "' differ in dim or slots"));
+                       "' differ in dim, slots or ranks"));
     }
   }
   return absl::OkStatus();
@@ -99,6 +105,31 @@ std::vector<std::vector<TablePiece>> CutTables(
     }
   }
   return cut;
+}
+
+absl::Status JoinRanks(const std::vector<EmbeddingRows>& ranks,
+                       std::vector<EmbeddingRows>& tables,
+                       const std::string& path) {
+  // By table, in the order of the files; so are the parts of the table.
+  std::map<std::string, std::vector<const EmbeddingRows*>> parts;
+  for (const EmbeddingRows& part : ranks) parts[part.name].push_back(&part);
+  std::map<std::string, size_t> seen;
+  for (EmbeddingRows& table : tables) {
+    const auto found = parts.find(table.name);
+    if (found == parts.end()) continue;
+    const size_t part = seen[table.name]++;
+    const std::vector<int64_t> shape = {static_cast<int64_t>(table.ids.size()),
+                                        1};
+    if (part >= found->second.size() || found->second[part]->ids != table.ids ||
+        found->second[part]->rows.dtype != v1::DT_INT64 ||
+        found->second[part]->rows.shape != shape) {
+      return absl::DataLossError(
+          absl::StrCat("read ", path, ": the ranks of table ", table.name,
+                       " are not those of its rows"));
+    }
+    table.ranks = found->second[part]->rows.bytes.data();
+  }
+  return absl::OkStatus();
 }
 
 absl::Status JoinSlots(std::vector<EmbeddingRows> slots,

@@ -38,6 +38,12 @@ absl::Status CheckTables(absl::Span<const TableRows> tables);
 std::vector<std::vector<TablePiece>> CutTables(
     absl::Span<const TableRows> tables, int64_t max_bytes);
 
+// Gives the tables their ranks, which were read from files of their own.
+// DATA_LOSS when ids or parts do not match. A table may have none.
+absl::Status JoinRanks(const std::vector<EmbeddingRows>& ranks,
+                       std::vector<EmbeddingRows>& tables,
+                       const std::string& path);
+
 // Gives the tables their slots, which were read from files of their own.
 // DATA_LOSS when ids, shapes or parts do not match.
 absl::Status JoinSlots(std::vector<EmbeddingRows> slots,

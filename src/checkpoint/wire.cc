@@ -307,14 +307,14 @@ std::string EncodeTableInfo(const TableRows& table) {
 }
 
 std::string EncodeRowsHeader(absl::string_view name, int64_t rows, int64_t dim,
-                             int64_t id_bytes) {
-  const size_t content =
-      static_cast<size_t>(rows) * static_cast<size_t>(dim) * sizeof(float);
+                             int64_t id_bytes, v1::DataType dtype) {
+  const size_t content = static_cast<size_t>(rows) * static_cast<size_t>(dim) *
+                         static_cast<size_t>(ElementBytes(dtype));
   const size_t ids =
       EncodeIdsHeader(id_bytes).size() + static_cast<size_t>(id_bytes);
   // From the inside out, as above.
   std::string tensor;
-  AppendInt(tensor, 1, v1::DT_FLOAT);
+  AppendInt(tensor, 1, dtype);
   AppendBytes(tensor, 2, EncodeShape({rows, dim}));
   AppendBytesHeader(tensor, 4, content);
   std::string slices;

@@ -28,7 +28,8 @@ std::string EncodeTableInfo(const TableRows& table);
 // ids take `id_bytes` (EncodedIdBytes). The rows follow it, then
 // EncodeIdsHeader, then the ids (AppendIds).
 std::string EncodeRowsHeader(absl::string_view name, int64_t rows, int64_t dim,
-                             int64_t id_bytes);
+                             int64_t id_bytes,
+                             v1::DataType dtype = v1::DT_FLOAT);
 int64_t EncodedIdBytes(absl::Span<const int64_t> ids);
 std::string EncodeIdsHeader(int64_t id_bytes);
 void AppendIds(absl::Span<const int64_t> ids, std::string& out);

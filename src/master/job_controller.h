@@ -38,6 +38,7 @@
 #include "kept_heirs.h"
 #include "kept_states.h"
 #include "resumption.h"
+#include "server_memory.h"
 #include "server_training.h"
 #include "task_granter.h"
 #include "task_manager.h"
@@ -110,6 +111,9 @@ class JobController : private ServerTraining::Host {
     // Fences writers of older lineages from the checkpoint directory. May be
     // null.
     std::function<void(const checkpoint::Lineage& lineage)> fence;
+    // Learns what servers tell of their memory. Null = nobody does. Must
+    // outlive the controller.
+    ServerMemory* server_memory = nullptr;
     // Keeps the states of workers, which outlive them. Null = nobody does. Must
     // outlive the controller.
     KeptStates* kept_states = nullptr;
@@ -141,6 +145,9 @@ class JobController : private ServerTraining::Host {
   // Another number of parameter servers is asked for: when those that are new
   // have attached, buckets move.
   void ScaleServers(absl::Time now, int servers);
+  // The number of servers that was asked for last, or that the job keeps
+  // because its model would not fit on fewer.
+  int server_target() const { return HasServers() ? servers_->target() : 0; }
   // Parameter servers 0 .. num_servers()-1 must exist.
   int num_servers() const { return HasServers() ? servers_->num_servers() : 0; }
   // Where parameter servers are, for each Welcome from now on.
@@ -171,6 +178,9 @@ class JobController : private ServerTraining::Host {
   void OnPartChange(const PartChange& change) { observer_.OnPart(change); }
   void OnServerTelemetry(absl::Time now, int server,
                          const v1::Telemetry& telemetry) {
+    if (options_.server_memory != nullptr) {
+      options_.server_memory->OnTelemetry(server, telemetry);
+    }
     observer_.OnTelemetry(now, /*server=*/true, server, telemetry);
   }
   void OnServerMessage(absl::Time now, int server,

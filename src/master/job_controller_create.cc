@@ -72,6 +72,7 @@ ServerTraining::Options ServerOptions(const JobController::Options& options) {
   result.minibatch_size = options.tasks.minibatch_size;
   result.restore_from = options.restore_from;
   result.restore_step = options.restore_step;
+  result.memory = options.server_memory;
   return result;
 }
 

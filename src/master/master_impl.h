@@ -147,6 +147,7 @@ class MasterImpl : public Master,
   const jobdir::JobDir jobdir_;
   // Own synchronisation.
   Queue<Task> posted_;
+  ServerMemory server_memory_;
 
   // Used on the loop's thread only.
   std::unique_ptr<Journal> journal_;
@@ -154,7 +155,6 @@ class MasterImpl : public Master,
   absl::Time next_shortening_ = absl::InfinitePast();
   // What was asked for last.
   int64_t num_workers_ = options_.num_workers;
-  int64_t num_servers_ = options_.num_ps_pods;
   // Where workers find this master.
   std::string worker_master_addr_;
   // Its own pod, in a cluster.

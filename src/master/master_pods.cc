@@ -21,10 +21,14 @@ namespace {
 // than there are cores.
 constexpr int64_t kLocalServers = 16;
 constexpr int64_t kLocalServersPerCore = 8;
+// Of a server's memory limit, when there are to be fewer servers: from here on
+// servers slow pushes down, and the model grows while buckets move.
+constexpr double kUsableMemory = 0.9;
 
 }  // namespace
 
-// Called on the status page's threads: reads options only.
+// Called on the status page's threads: reads only what is constant or
+// thread-safe.
 absl::Status MasterImpl::CheckScale(const ScaleRequest& request) const {
   if (request.num_servers.has_value()) {
     ELASTICDL_RETURN_IF_ERROR(CheckServers(*request.num_servers));
@@ -48,6 +52,9 @@ absl::Status MasterImpl::CheckServers(int64_t num_servers) const {
     return absl::OutOfRangeError(absl::StrCat(
         "num_ps_pods must be at least 1 and at most ", kMaxParameterServers));
   }
+  const auto why_not =
+      server_memory_.WhyNot(static_cast<int>(num_servers), kUsableMemory);
+  if (why_not.has_value()) return absl::FailedPreconditionError(*why_not);
   // They would all start at once, on this machine.
   const bool here = options_.start_pods && !options_.cluster.has_value() &&
                     !options_.slurm.has_value();
@@ -90,10 +97,10 @@ absl::Status MasterImpl::CheckWorkers(int64_t num_workers) const {
 
 void MasterImpl::Scale(absl::Time now, const ScaleRequest& request) {
   if (controller_->ending()) return;
-  if (request.num_servers.has_value() && *request.num_servers != num_servers_) {
-    const int64_t before = std::exchange(num_servers_, *request.num_servers);
-    controller_->ScaleServers(now, static_cast<int>(num_servers_));
-    reporter_->ScalingServers(before, num_servers_);
+  const int servers = controller_->server_target();
+  if (request.num_servers.has_value() && *request.num_servers != servers) {
+    controller_->ScaleServers(now, static_cast<int>(*request.num_servers));
+    reporter_->ScalingServers(servers, *request.num_servers);
   }
   if (request.num_workers.has_value()) {
     ScaleWorkers(now, *request.num_workers);
@@ -105,6 +112,7 @@ void MasterImpl::FollowServers(absl::Time now) {
   if (controller_->ending()) return;
   const int before = servers_->count();
   servers_->SetCount(now, controller_->num_servers());
+  server_memory_.SetCount(servers_->count());
   if (pods_ == nullptr || servers_->count() == before) return;
   const auto decisions = pods_->SetTarget(servers_->count(), now, PodType::kPs);
   if (decisions.ok()) Execute(*decisions);

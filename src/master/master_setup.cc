@@ -55,6 +55,7 @@ absl::Status MasterImpl::SetUp() {
     options_.job.set_keep_state(false);
   }
   ELASTICDL_ASSIGN_OR_RETURN(JobController::Options plan, PlanJob(options_));
+  plan.server_memory = &server_memory_;
   if (options_.job.keep_state()) {
     keeper_ = std::make_unique<StateKeeper>();
     plan.kept_states = keeper_.get();
@@ -130,10 +131,6 @@ absl::Status MasterImpl::OpenJournal(JobController::Options& plan) {
   plan.record = [this](const v1::JournalRecord& record) { Record(record); };
   for (const v1::JournalRecord& record : plan.replay) {
     if (record.has_target()) num_workers_ = record.target();
-    if (record.has_buckets()) num_servers_ = record.buckets().target();
-    if (record.state().has_buckets()) {
-      num_servers_ = record.state().buckets().target();
-    }
   }
   plan.replay_incomplete = !journal_->complete();
   if (plan.replay.empty()) return absl::OkStatus();

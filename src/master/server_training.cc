@@ -255,7 +255,10 @@ bool ServerTraining::OnMessage(absl::Time now, int server,
   }
   if (!message.has_server_committed()) return false;
   const v1::ServerCommitted& committed = message.server_committed();
-  if (!committed.error().empty()) {
+  // Said again to a server that came back or took over: all have it by now.
+  const bool stale =
+      !versions_.open() || committed.version() != versions_.version();
+  if (!committed.error().empty() && !stale) {
     host_.Fail(
         now, absl::StrCat("parameter server ", server, " cannot apply version ",
                           committed.version(), ": ", committed.error()));

@@ -36,6 +36,7 @@
 #include "elasticdl/v1/master.pb.h"
 #include "job_output.h"
 #include "server_checkpoints.h"
+#include "server_memory.h"
 #include "task_manager.h"
 #include "version_rounds.h"
 #include "worker_registry.h"
@@ -55,6 +56,9 @@ class ServerTraining {
     // The version-V folder that the servers begin with; empty = none.
     std::string restore_from;
     int64_t restore_step = 0;
+    // What the servers tell of their memory. Null = nobody knows. Must outlive
+    // this.
+    const ServerMemory* memory = nullptr;
   };
   // What it needs of the job. All must outlive it.
   struct Job {
@@ -94,6 +98,9 @@ class ServerTraining {
   // Asks for another number of servers: when those that are new have attached,
   // buckets move. False: nothing changes.
   bool Scale(int servers);
+  // The number of servers that was asked for last, or that the job keeps
+  // because its model would not fit on fewer.
+  int target() const { return moves_.target(); }
   // Servers 0 .. num_servers()-1 must exist.
   int num_servers() const { return moves_.servers(); }
   // Where they are, for each Welcome from now on.
@@ -198,6 +205,7 @@ class ServerTraining {
   bool IsRestoring() const;
   // ---- server_training_move.cc ----
   void AdvanceMoves(absl::Time now);
+  void KeepServersIfNeeded();
   void SendStep(int server);
   bool OnMoved(absl::Time now, int server, const v1::ServerMoved& moved);
   void RecordMoves();

@@ -33,6 +33,7 @@ void ServerTraining::AdvanceMoves(absl::Time now) {
   if (versions_.has_waiting() && versions_.version() == moved_at_version_) {
     return;
   }
+  KeepServersIfNeeded();
   const auto is_there = [this](int server) {
     return there_.count(server) != 0;
   };
@@ -54,6 +55,23 @@ void ServerTraining::AdvanceMoves(absl::Time now) {
   for (int server = 0; server < moves_.participants(); ++server) {
     SendStep(server);
   }
+}
+
+// The model may have grown since fewer servers were asked for. Between two
+// steps it is complete, and buckets can go back to where they were.
+void ServerTraining::KeepServersIfNeeded() {
+  const int servers = moves_.map().servers();
+  if (options_.memory == nullptr || moves_.open() ||
+      moves_.target() >= servers) {
+    return;
+  }
+  const auto why = options_.memory->WhyNot(moves_.target(), 1.0);
+  if (!why.has_value()) return;
+  observer_.OnMessage(absl::StrCat(
+      "the job stays on ", Count(servers, "parameter server"), ": ", *why));
+  moves_.SetTarget(servers);
+  RecordMoves();
+  if (!moves_.moving()) observer_.OnServersScaled(servers);
 }
 
 void ServerTraining::SendStep(int server) {

@@ -65,7 +65,10 @@ std::vector<VersionRounds::Gradient> VersionRounds::TakeWaiting() {
 }
 
 bool VersionRounds::Applied(int server, int64_t version) {
-  if (!open() || version != version_) return false;
+  if (!open() || version != version_ || server < 0 ||
+      server >= options_.servers) {
+    return false;
+  }
   applied_.insert(server);
   if (applied_.size() < static_cast<size_t>(options_.servers)) return false;
   open_.reset();

@@ -369,6 +369,7 @@ void PsProcess::TellUsage() {
       telemetry.set_pushes(telemetry.pushes() + stats.pushes);
       // All parts have the same limit.
       telemetry.set_limit_bytes(stats.limit_bytes);
+      (*telemetry.mutable_part_bytes())[part->part()] = stats.limited_bytes;
       telemetry.set_limited_bytes(
           std::max(telemetry.limited_bytes(), stats.limited_bytes));
     }

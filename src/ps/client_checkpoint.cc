@@ -69,7 +69,8 @@ absl::Status Client::SetInitialValues(const float* values,
 absl::Status Client::RestoreRows(int64_t version, uint32_t table,
                                  absl::Span<const int64_t> ids,
                                  const void* values,
-                                 absl::Span<const void* const> slots) {
+                                 absl::Span<const void* const> slots,
+                                 const void* ranks) {
   if (table >= static_cast<uint32_t>(definition_.tables_size())) {
     return absl::InvalidArgumentError(
         absl::StrCat("restore rows of table number ", table, " of ",
@@ -86,9 +87,11 @@ absl::Status Client::RestoreRows(int64_t version, uint32_t table,
     for (const void* slot : slots) {
       some.push_back(static_cast<const char*>(slot) + from * bytes);
     }
-    ELASTICDL_RETURN_IF_ERROR(
-        RestoreSome(version, table, ids.subspan(from, rows_at_a_time),
-                    static_cast<const char*>(values) + from * bytes, some));
+    const auto* rank = static_cast<const char*>(ranks);
+    if (rank != nullptr) rank += from * sizeof(int64_t);
+    ELASTICDL_RETURN_IF_ERROR(RestoreSome(
+        version, table, ids.subspan(from, rows_at_a_time),
+        static_cast<const char*>(values) + from * bytes, some, rank));
   }
   return absl::OkStatus();
 }
@@ -96,7 +99,8 @@ absl::Status Client::RestoreRows(int64_t version, uint32_t table,
 absl::Status Client::RestoreSome(int64_t version, uint32_t table,
                                  absl::Span<const int64_t> ids,
                                  const char* values,
-                                 const std::vector<const char*>& slots) {
+                                 const std::vector<const char*>& slots,
+                                 const char* ranks) {
   const auto dim =
       static_cast<size_t>(definition_.tables(static_cast<int>(table)).dim());
   std::vector<std::vector<uint32_t>> positions;
@@ -115,9 +119,16 @@ absl::Status Client::RestoreSome(int64_t version, uint32_t table,
     entry.set_table(table);
     entry.set_rows(positions[i].size());
     entry.set_slots(!slots.empty());
+    entry.set_ranks(ranks != nullptr);
     std::vector<int64_t>& mine = call.ids.emplace_back();
-    mine.reserve(positions[i].size());
+    mine.reserve(positions[i].size() * (ranks == nullptr ? 1 : 2));
     for (const uint32_t position : positions[i]) mine.push_back(ids[position]);
+    for (const uint32_t position : positions[i]) {
+      if (ranks == nullptr) break;
+      int64_t rank = 0;
+      std::memcpy(&rank, ranks + position * sizeof(rank), sizeof(rank));
+      mine.push_back(rank);
+    }
     std::vector<float>& floats =
         call.floats.emplace_back(positions[i].size() * dim * arrays.size());
     float* to = floats.data();
@@ -197,24 +208,27 @@ absl::StatusOr<int64_t> Client::ReadDenseOnce(
   return version;
 }
 
-absl::Status Client::HandOver(size_t server, uint32_t table, uint64_t rows,
-                              const RowSink& sink) {
+absl::Status Client::HandOver(size_t server, uint32_t table,
+                              const v1::PsReply& reply, const RowSink& sink) {
+  const uint64_t rows = reply.rows();
   Buffer& answer = lanes_[server]->answer;
   const auto dim =
       static_cast<size_t>(definition_.tables(static_cast<int>(table)).dim());
-  const size_t row_bytes = sizeof(int64_t) + dim * (1 + slots_) * sizeof(float);
+  const size_t numbers = reply.ranks() ? 2 : 1;
+  const size_t row_bytes =
+      numbers * sizeof(int64_t) + dim * (1 + slots_) * sizeof(float);
   if (answer.size() % row_bytes != 0 || answer.size() / row_bytes != rows) {
     return WrongSize(server, answer.size(), rows * row_bytes);
   }
   if (rows == 0) return absl::OkStatus();
-  const auto* values =
-      reinterpret_cast<const float*>(answer.data() + rows * sizeof(int64_t));
+  const auto* ids = reinterpret_cast<const int64_t*>(answer.data());
+  const auto* values = reinterpret_cast<const float*>(ids + numbers * rows);
   std::vector<const float*> slots;
   for (size_t s = 1; s <= slots_; ++s) {
     slots.push_back(values + s * rows * dim);
   }
-  ELASTICDL_RETURN_IF_ERROR(sink(
-      {reinterpret_cast<const int64_t*>(answer.data()), rows}, values, slots));
+  ELASTICDL_RETURN_IF_ERROR(
+      sink({ids, rows}, values, slots, {ids + rows, (numbers - 1) * rows}));
   answer.Trim();
   return absl::OkStatus();
 }
@@ -265,7 +279,7 @@ absl::StatusOr<int64_t> Client::ReadTable(uint32_t table, const RowSink& sink) {
                          next[i], " to ", reply.next_bucket()));
       }
       next[i] = reply.next_bucket();
-      ELASTICDL_RETURN_IF_ERROR(HandOver(i, table, reply.rows(), sink));
+      ELASTICDL_RETURN_IF_ERROR(HandOver(i, table, reply, sink));
     }
   }
   return version;

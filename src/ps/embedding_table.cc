@@ -65,7 +65,9 @@ absl::Status EmbeddingTable::PushKept(absl::Span<const int64_t> ids,
                                       const float* grads, double learning_rate,
                                       int64_t step) {
   absl::Status status;
+  const uint64_t moves = arenas_.moves;
   Visit(ids, layout_.stride, [&](size_t from, Lookup* lookups, size_t count) {
+    if (status.ok()) status = AddMissing(lookups, count, step, moves);
     if (!status.ok()) return;
     status = PushBatch(lookups, count, grads + from * options_.dim,
                        learning_rate, step);
@@ -73,7 +75,25 @@ absl::Status EmbeddingTable::PushKept(absl::Span<const int64_t> ids,
   return status;
 }
 
-absl::Status EmbeddingTable::PushBatch(Lookup* lookups, size_t count,
+absl::Status EmbeddingTable::AddMissing(Lookup* lookups, size_t count,
+                                        int64_t step, uint64_t moves) {
+  for (size_t i = 0; i < count; ++i) {
+    if (lookups[i].row != nullptr) continue;
+    char* row = Add(lookups[i].hash);
+    if (row == nullptr) return NoRoom();
+    Initialize(lookups[i].hash, row);
+    if (evicts()) Touch(row, step);
+    lookups[i].row = row;
+    lookups[i].number = BucketFor(lookups[i].hash).rows() - 1;
+  }
+  if (arenas_.moves == moves) return absl::OkStatus();
+  for (size_t i = 0; i < count; ++i) {
+    lookups[i].row = BucketFor(lookups[i].hash).row(lookups[i].number, layout_);
+  }
+  return absl::OkStatus();
+}
+
+absl::Status EmbeddingTable::PushBatch(const Lookup* lookups, size_t count,
                                        const float* grads, double learning_rate,
                                        int64_t step) {
   const size_t dim = options_.dim;
@@ -84,12 +104,6 @@ absl::Status EmbeddingTable::PushBatch(Lookup* lookups, size_t count,
   float* slots[kBatch][kMaxSlots];
   for (size_t i = 0; i < count; ++i) {
     rows[i] = const_cast<char*>(lookups[i].row);
-    if (rows[i] == nullptr) {
-      rows[i] = Add(lookups[i].hash);
-      if (rows[i] == nullptr) return NoRoom();
-      Initialize(lookups[i].hash, rows[i]);
-      if (evicts()) Touch(rows[i], step);
-    }
     auto* values = reinterpret_cast<float*>(rows[i]);
     if (!stored_as_float) {
       values = floats_.data() + i * dim;
@@ -110,7 +124,8 @@ absl::Status EmbeddingTable::PushBatch(Lookup* lookups, size_t count,
 }
 
 absl::Status EmbeddingTable::Set(int64_t id, const float* values,
-                                 absl::Span<const float* const> slots) {
+                                 absl::Span<const float* const> slots,
+                                 std::optional<uint64_t> rank) {
   const uint64_t hash = HashRow(hash_, id);
   char* row = BucketFor(hash).Find(hash, layout_);
   if (row == nullptr) {
@@ -128,11 +143,12 @@ absl::Status EmbeddingTable::Set(int64_t id, const float* values,
       std::memcpy(to, slots[s], dim * sizeof(float));
     }
   }
+  if (evicts()) SetRank(row, rank.value_or(0));
   return absl::OkStatus();
 }
 
 void EmbeddingTable::Clear() {
-  for (RowTable& bucket : buckets_) bucket.Clear(arenas_);
+  for (RowTable& bucket : buckets_) bucket.Clear(layout_, arenas_);
   rows_ = 0;
   for (Sightings& sightings : sightings_) sightings = Sightings();
   sighting_bytes_ = 0;
@@ -216,7 +232,7 @@ std::string EmbeddingTable::TakeBucket(int bucket) {
     bytes.append(row, layout_.stride);
   });
   rows_ -= rows.rows();
-  rows.Clear(arenas_);
+  rows.Clear(layout_, arenas_);
   if (counts()) RestoreSightings(bucket, "");
   return bytes;
 }
@@ -225,14 +241,6 @@ char* EmbeddingTable::Add(uint64_t hash) {
   char* row = BucketFor(hash).Add(hash, layout_, arenas_);
   if (row != nullptr) ++rows_;
   return row;
-}
-
-int64_t EmbeddingTable::CountMissing(absl::Span<const int64_t> ids) const {
-  int64_t missing = 0;
-  Visit(ids, 0, [&](size_t, const Lookup* lookups, size_t count) {
-    for (size_t i = 0; i < count; ++i) missing += lookups[i].row == nullptr;
-  });
-  return missing;
 }
 
 }  // namespace elasticdl::ps

@@ -1,9 +1,11 @@
 // One embedding table of a server: rows by id, over all buckets.
 #pragma once
 
+#include <algorithm>
 #include <array>
 #include <cstddef>
 #include <cstdint>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -59,9 +61,11 @@ class EmbeddingTable {
                     double learning_rate, int64_t step, bool grow = true);
 
   // Sets the row of an id; it is added unless it is there. `slots`: as many as
-  // the optimizer has, or none for its initial values. Same error as Push.
+  // the optimizer has, or none for its initial values. `rank`: of a table that
+  // evicts rows; absent: before all others. Same error as Push.
   absl::Status Set(int64_t id, const float* values,
-                   absl::Span<const float* const> slots);
+                   absl::Span<const float* const> slots,
+                   std::optional<uint64_t> rank = std::nullopt);
   // Removes all rows and sightings.
   void Clear();
 
@@ -69,17 +73,31 @@ class EmbeddingTable {
   size_t dim() const { return options_.dim; }
   size_t slots() const { return slots_; }
   int64_t rows() const { return rows_; }
-  // How many of these ids have no row.
-  int64_t CountMissing(absl::Span<const int64_t> ids) const;
-  // By how many rows a push of these ids may make the table larger.
-  int64_t CountAdded(absl::Span<const int64_t> ids, bool grow) const;
-  // Memory of a row, index included (10 to 15 bytes); slabs that are not full
-  // come on top.
-  size_t bytes_per_row() const { return layout_.stride + 16; }
-  // Memory of rows and sightings.
-  size_t bytes() const {
-    return static_cast<size_t>(rows_) * bytes_per_row() + sighting_bytes_;
+  // By how much a push of these ids may make the table larger.
+  struct Growth {
+    int64_t rows = 0;
+    size_t bytes = 0;
+  };
+  Growth GrowthBy(absl::Span<const int64_t> ids, bool grow) const;
+  // The same for Set of these ids, by which no row goes; `cleared`: after
+  // Clear.
+  Growth GrowthBySet(absl::Span<const int64_t> ids, bool cleared) const;
+  // A push of so many ids makes it larger by at most this.
+  size_t MostGrowth(size_t ids) const {
+    return ids * (layout_.stride + kIndexBytes) +
+           std::min<size_t>(ids, kBuckets) *
+               (RowTable::BytesFor(1, layout_) + layout_.slab_bytes()) +
+           SlabArena::Rest(1);
   }
+  // Memory of rows and sightings, and what even an empty table takes. Follows
+  // from the rows that are there, not from how they came to be: servers decide
+  // by it which rows they evict, and a backup must decide the same.
+  size_t bytes() const {
+    return empty_bytes() + arenas_.bytes +
+           SlabArena::Rest(arenas_.rows.used_bytes()) +
+           static_cast<size_t>(rows_) * kIndexBytes + sighting_bytes_;
+  }
+  static constexpr size_t empty_bytes() { return sizeof(EmbeddingTable); }
 
   // ---- snapshots and checkpoints ----
   // HashName of its name.
@@ -112,6 +130,9 @@ class EmbeddingTable {
     return reinterpret_cast<const float*>(row + slots_at_) +
            slot * options_.dim;
   }
+  // Rows may be evicted; then they have ranks.
+  bool evicts() const { return options_.max_rows > 0; }
+  uint64_t RankOf(const char* row) const;
   // Sightings are counted.
   bool counts() const { return options_.min_count > 1; }
   // Empty unless `counts`.
@@ -125,6 +146,8 @@ class EmbeddingTable {
   std::string TakeBucket(int bucket);
 
  private:
+  // At most, of one row (row_index.h).
+  static constexpr size_t kIndexBytes = 16;
   // How many ids go through the stages of Visit together: enough to hide a
   // cache miss, few enough for the lines to stay in the first-level cache.
   static constexpr size_t kBatch = 16;
@@ -151,6 +174,12 @@ class EmbeddingTable {
   absl::Status NoRoom() const;
   // Null: no room.
   char* Add(uint64_t hash);
+  // Adds those of the batch that are not there, and finds those again that have
+  // moved since `moves`.
+  absl::Status AddMissing(Lookup* lookups, size_t count, int64_t step,
+                          uint64_t moves);
+  enum class Room { kEmpty, kAny, kMayGrow, kMayNotGrow };
+  Growth CountGrowth(absl::Span<const int64_t> ids, Room room) const;
   // Sets values and slots of a new row.
   void Initialize(uint64_t hash, char* row) const;
   // The initial values, as they would be stored.
@@ -158,21 +187,21 @@ class EmbeddingTable {
   float* MutableSlot(char* row, size_t slot) const {
     return const_cast<float*>(Slot(row, slot));
   }
-  absl::Status PushBatch(Lookup* lookups, size_t count, const float* grads,
-                         double learning_rate, int64_t step);
+  absl::Status PushBatch(const Lookup* lookups, size_t count,
+                         const float* grads, double learning_rate,
+                         int64_t step);
   absl::Status RestoreBucket(int bucket, absl::string_view records);
   absl::Status PushKept(absl::Span<const int64_t> ids, const float* grads,
                         double learning_rate, int64_t step);
 
   // embedding_table_bounds.cc: for tables that count or evict.
-  bool evicts() const { return options_.max_rows > 0; }
   uint32_t MostIn(int bucket, bool grow) const;
   // Counts sightings and makes room for those ids that get a row. Returns the
   // positions of the ids that have one or get one.
   std::vector<uint32_t> Admit(absl::Span<const int64_t> ids, int64_t step,
                               bool grow);
   bool SeenEnough(uint64_t hash);
-  uint64_t RankOf(const char* row) const;
+  void SetRank(char* row, uint64_t rank) const;
   void Touch(char* row, int64_t step) const;
   void Evict(int bucket, uint32_t added, int64_t step, bool grow);
 

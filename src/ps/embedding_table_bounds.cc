@@ -3,6 +3,7 @@
 // pushes alone: it does not matter which server holds the bucket, nor in which
 // order its rows lie in memory.
 #include <algorithm>
+#include <array>
 #include <cstring>
 #include <map>
 #include <tuple>
@@ -40,6 +41,12 @@ uint64_t EmbeddingTable::RankOf(const char* row) const {
   uint64_t rank = 0;
   std::memcpy(&rank, row + rank_at_, sizeof(rank));
   return rank;
+}
+
+void EmbeddingTable::SetRank(char* row, uint64_t rank) const {
+  // Where it was saved, pushes may have counted.
+  if (options_.eviction == Eviction::kAge) rank &= kStepMask;
+  std::memcpy(row + rank_at_, &rank, sizeof(rank));
 }
 
 void EmbeddingTable::Touch(char* row, int64_t step) const {
@@ -110,27 +117,53 @@ void EmbeddingTable::Evict(int bucket, uint32_t added, int64_t step,
   rows_ -= static_cast<int64_t>(evicted);
 }
 
-int64_t EmbeddingTable::CountAdded(absl::Span<const int64_t> ids,
-                                   bool grow) const {
-  if (!evicts()) return CountMissing(ids);
+EmbeddingTable::Growth EmbeddingTable::GrowthBy(absl::Span<const int64_t> ids,
+                                                bool grow) const {
+  if (!evicts()) return CountGrowth(ids, Room::kAny);
+  return CountGrowth(ids, grow ? Room::kMayGrow : Room::kMayNotGrow);
+}
+
+EmbeddingTable::Growth EmbeddingTable::GrowthBySet(
+    absl::Span<const int64_t> ids, bool cleared) const {
+  return CountGrowth(ids, cleared ? Room::kEmpty : Room::kAny);
+}
+
+EmbeddingTable::Growth EmbeddingTable::CountGrowth(
+    absl::Span<const int64_t> ids, Room room) const {
   // By bucket: how many of the ids it has, and has not.
-  std::map<int, std::pair<int64_t, int64_t>> counts;
-  for (const int64_t id : ids) {
-    const uint64_t hash = HashRow(hash_, id);
-    auto& [there, missing] = counts[BucketOf(hash)];
-    const bool found = BucketFor(hash).index().Find(hash) != RowTable::kNoRow;
-    ++(found ? there : missing);
+  std::array<uint32_t, kBuckets> there{};
+  std::array<uint32_t, kBuckets> missing{};
+  Visit(ids, 0, [&](size_t, const Lookup* lookups, size_t count) {
+    for (size_t i = 0; i < count; ++i) {
+      const bool found = lookups[i].row != nullptr && room != Room::kEmpty;
+      ++(found ? there
+               : missing)[static_cast<size_t>(BucketOf(lookups[i].hash))];
+    }
+  });
+  Growth growth;
+  const size_t used = room == Room::kEmpty ? 0 : arenas_.rows.used_bytes();
+  size_t slabs = used;
+  for (int bucket = 0; bucket < kBuckets; ++bucket) {
+    const auto b = static_cast<size_t>(bucket);
+    uint32_t added = missing[b];
+    if (added == 0) continue;
+    const uint32_t now = room == Room::kEmpty ? 0 : rows_in(bucket);
+    if (room == Room::kMayGrow || room == Room::kMayNotGrow) {
+      // What the push touches stays, and no more than the bucket's share.
+      const uint32_t most =
+          std::max(MostIn(bucket, room == Room::kMayGrow), there[b] + added);
+      added = std::min(added, most - std::min(most, now));
+    }
+    growth.rows += added;
+    growth.bytes += RowTable::BytesFor(now + added, layout_) -
+                    RowTable::BytesFor(now, layout_) + added * kIndexBytes;
+    slabs += RowTable::SlabBytesFor(now + added, layout_) -
+             RowTable::SlabBytesFor(now, layout_);
   }
-  int64_t added = 0;
-  for (const auto& [bucket, count] : counts) {
-    const auto& [there, missing] = count;
-    // What the push touches stays, and no more than the bucket's share.
-    const int64_t most =
-        std::max<int64_t>(MostIn(bucket, grow), there + missing);
-    const int64_t now = rows_in(bucket);
-    added += std::min(missing, std::max<int64_t>(0, most - now));
-  }
-  return added;
+  // Rows that move to slabs may fit into what is left of a page.
+  growth.bytes += SlabArena::Rest(slabs);
+  growth.bytes -= std::min(growth.bytes, SlabArena::Rest(used));
+  return growth;
 }
 
 absl::string_view EmbeddingTable::sightings(int bucket) const {

@@ -2,6 +2,7 @@
 // stored in slabs.
 #pragma once
 
+#include <atomic>
 #include <cstddef>
 #include <cstdint>
 #include <vector>
@@ -18,6 +19,11 @@ struct RowArenas {
       : rows(slab_bytes), index(RowIndex::kPageBytes) {}
   SlabArena rows;
   SlabArena index;
+  // Atomic: several threads may add rows, each to buckets of its own.
+  // RowTable::BytesFor of all buckets together.
+  std::atomic<size_t> bytes = 0;
+  // Grows whenever rows have moved to another piece of memory.
+  std::atomic<uint64_t> moves = 0;
 };
 
 struct RowLayout {
@@ -31,11 +37,21 @@ struct RowLayout {
   size_t slab_bytes() const { return stride << slab_shift; }
 };
 
-// Thread-compatible. Rows move only by Remove.
+// Rows lie in slabs. While they fill less than half of one, they lie in a
+// smaller piece of memory: a model may have hundreds of tables with a few rows
+// in each bucket.
+//
+// Thread-compatible. Rows keep their numbers until Remove, and their addresses
+// until RowArenas::moves grows.
 class RowTable {
  public:
   static constexpr uint32_t kMaxRows = RowIndex::kMaxRows;
   static constexpr uint32_t kNoRow = RowIndex::kNone;
+
+  RowTable() = default;
+  ~RowTable();
+  RowTable(const RowTable&) = delete;
+  RowTable& operator=(const RowTable&) = delete;
 
   // `layout` is the same in every call; `hash`: HashRow of the id.
   const char* Find(uint64_t hash, const RowLayout& layout) const {
@@ -55,7 +71,7 @@ class RowTable {
   void Remove(absl::Span<const uint32_t> numbers, const RowLayout& layout,
               RowArenas& arenas);
   // Removes all rows.
-  void Clear(RowArenas& arenas);
+  void Clear(const RowLayout& layout, RowArenas& arenas);
 
   const RowIndex& index() const { return index_; }
   // Before many rows are added: the index need not grow step by step.
@@ -66,6 +82,12 @@ class RowTable {
   void PrefetchSlab(uint32_t i, const RowLayout& layout) const {
     __builtin_prefetch(slabs_.data() + (i >> layout.slab_shift));
   }
+
+  // Memory of so many rows, without what their index takes per row. Follows
+  // from the number alone, so that two servers with the same rows agree on it.
+  static size_t BytesFor(uint32_t rows, const RowLayout& layout);
+  // Of that, in slabs.
+  static size_t SlabBytesFor(uint32_t rows, const RowLayout& layout);
 
   uint32_t rows() const { return rows_; }
   const char* row(uint32_t i, const RowLayout& layout) const {
@@ -81,9 +103,17 @@ class RowTable {
   char* at(uint32_t i, const RowLayout& layout) {
     return const_cast<char*>(row(i, layout));
   }
+  // For one more. False: no memory.
+  bool MakeRoom(const RowLayout& layout, RowArenas& arenas);
+  // Puts the rows of the first slab into another piece of memory, with room for
+  // so many: a slab's, or fewer.
+  bool Resize(uint32_t room, const RowLayout& layout, RowArenas& arenas);
+  void FreeFirst(RowArenas& arenas);
 
   RowIndex index_;
   uint32_t rows_ = 0;
+  // The first slab is a smaller piece of memory.
+  bool small_ = false;
   std::vector<char*> slabs_;
 };
 

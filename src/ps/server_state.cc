@@ -15,7 +15,7 @@ namespace {
 
 // Wider rows are dense parameters by another name.
 constexpr int64_t kMaxDim = 1 << 16;
-// Each costs some 50 KB, however few rows it has.
+// Each costs some 60 KB, however few rows it has.
 constexpr int kMaxTables = 4096;
 
 absl::StatusOr<EmbeddingTable::Options> TableOptions(
@@ -180,15 +180,19 @@ absl::Status ServerState::CheckReady(int64_t map_version) const {
   return absl::OkStatus();
 }
 
-absl::Status ServerState::CheckDenseMemory(const BucketMap& map) const {
-  if (options_.memory_limit == 0) return absl::OkStatus();
+uint64_t ServerState::DenseValuesIn(const BucketMap& map) const {
   uint64_t values = 0;
   for (const DenseChunk& chunk :
        DenseChunks(definition_, map, options_.server)) {
     values += static_cast<uint64_t>(chunk.size);
   }
-  const uint64_t bytes =
-      values * sizeof(float) * (1 + optimizer_->slot_names().size());
+  return values;
+}
+
+absl::Status ServerState::CheckDenseMemory(const BucketMap& map) const {
+  if (options_.memory_limit == 0) return absl::OkStatus();
+  const uint64_t bytes = DenseValuesIn(map) * sizeof(float) *
+                         (1 + optimizer_->slot_names().size());
   if (bytes <= options_.memory_limit) return absl::OkStatus();
   return TooLarge(absl::StrCat("dense values of ", bytes, " bytes"));
 }
@@ -292,6 +296,11 @@ absl::Status ServerState::Pull(const v1::PsPull& pull,
 }
 
 // ---- what it holds ----
+
+size_t ServerState::EmptyBytes() const {
+  return dense_.size() * DenseValues() * sizeof(float) +
+         tables_.size() * EmbeddingTable::empty_bytes();
+}
 
 size_t ServerState::Bytes() const {
   size_t bytes = dense_.size() * DenseValues() * sizeof(float);
@@ -428,8 +437,11 @@ absl::StatusOr<ServerState> ServerState::FromHeader(
         const BucketMap checked,
         BucketMap::Make(map.version(), map.servers(),
                         {map.owners().begin(), map.owners().end()}));
-    // Not CheckMap: it may be a map that servers were scaled to.
-    ELASTICDL_RETURN_IF_ERROR(state.CheckDenseMemory(checked));
+    // Before memory is taken for them. Not CheckMap: it may be a map that
+    // servers were scaled to.
+    if (state.DenseValuesIn(checked) != header.dense_values()) {
+      return absl::DataLossError("a snapshot that contradicts itself");
+    }
     ELASTICDL_RETURN_IF_ERROR(state.SetMap(map));
   }
   state.initialized_ = header.initialized();

@@ -47,7 +47,7 @@ class ServerState {
  public:
   struct Options {
     int server = 0;
-    // Bytes of values, rows and slots; 0 = as much as there is.
+    // Of Bytes; 0 = as much as there is.
     size_t memory_limit = 0;
   };
   explicit ServerState(Options options) : options_(options) {}
@@ -92,6 +92,12 @@ class ServerState {
   void FillStatus(v1::PsStatus& status) const;
   // What counts for the memory limit.
   size_t Bytes() const;
+  // The same without rows.
+  size_t EmptyBytes() const;
+  // Bytes if there is a limit, otherwise anything: many tables take time.
+  size_t LimitedBytes() const {
+    return options_.memory_limit > 0 ? Bytes() : 0;
+  }
   // Nine tenths of the memory limit are in use.
   bool NearlyFull() const;
   // Of everything that Pull and later entries depend on. Does not depend on the
@@ -163,6 +169,8 @@ class ServerState {
 
   // server_state.cc
   absl::Status CheckDefinition(const v1::PsDefinition& definition) const;
+  // How many dense values this server has with this map.
+  uint64_t DenseValuesIn(const BucketMap& map) const;
   // Would the dense arrays of this map fit?
   absl::Status CheckDenseMemory(const BucketMap& map) const;
   absl::Status CheckMapVersion(int64_t version) const;
@@ -211,6 +219,9 @@ class ServerState {
   void ForgetBefore(int32_t epoch);
   // To all buckets, or to those that do not have it yet.
   absl::Status Update(const Gradient& gradient, double rate);
+  // `bytes`: Bytes() before, and after.
+  absl::Status PushTo(EmbeddingTable& table, absl::Span<const int64_t> ids,
+                      const float* gradients, double rate, size_t& bytes);
   absl::Status UpdateMissing(const Gradient& gradient, double rate,
                              const Presence& presence);
   // The optimizer's. A bucket that catches up may do so before the first

@@ -6,6 +6,7 @@
 #include "absl/strings/str_cat.h"
 #include "elasticdl/common/status.h"
 #include "floats.h"
+#include "memory_pressure.h"
 #include "server_state.h"
 
 namespace elasticdl::ps {
@@ -130,21 +131,23 @@ absl::Status ServerState::CheckMemory(const v1::PsPush& push,
   size_t bytes = Bytes();
   size_t most = push.stage() ? payload.size() : 0;
   for (const v1::PsTablePart& part : push.parts()) {
-    most += part.rows() * tables_[part.table()]->bytes_per_row();
+    most += tables_[part.table()]->MostGrowth(part.rows());
   }
   if (bytes + most <= options_.memory_limit) return absl::OkStatus();
   // Near the limit it counts that rows which are there cost nothing.
+  const bool grow = !IsNearlyFull(bytes, options_.memory_limit);
   if (push.stage()) bytes += payload.size();
   size_t at = 0;
   for (const v1::PsTablePart& part : push.parts()) {
     const EmbeddingTable& table = *tables_[part.table()];
-    const auto added = static_cast<size_t>(
-        table.CountAdded({Ids(payload, at), part.rows()}, !NearlyFull()));
-    bytes += added * table.bytes_per_row();
+    const EmbeddingTable::Growth growth =
+        table.GrowthBy({Ids(payload, at), part.rows()}, grow);
+    bytes += growth.bytes;
     at += part.rows() * sizeof(int64_t);
-    if (added > 0 && bytes > options_.memory_limit) {
-      return TooLarge(absl::StrCat(added, " more rows of table ", table.name(),
-                                   ", which has ", table.rows(), " there,"));
+    if (growth.rows > 0 && bytes > options_.memory_limit) {
+      return TooLarge(absl::StrCat(growth.rows, " more rows of table ",
+                                   table.name(), ", which has ", table.rows(),
+                                   " there,"));
     }
   }
   return absl::OkStatus();
@@ -171,11 +174,13 @@ absl::Status ServerState::CheckFinite(const v1::PsPush& push,
 }
 
 absl::Status ServerState::CheckCommit(const v1::PsCommit& commit) const {
-  ELASTICDL_RETURN_IF_ERROR(CheckReady(commit.map_version()));
-  if (commit.version() <= version_) {
+  // First: one that is said again may come when buckets have moved since, or
+  // are on their way.
+  if (initialized_ && commit.version() <= version_) {
     return absl::AlreadyExistsError(
         absl::StrCat("version ", commit.version(), " is in the model"));
   }
+  ELASTICDL_RETURN_IF_ERROR(CheckReady(commit.map_version()));
   if (commit.version() != version_ + 1) {
     return absl::NotFoundError(absl::StrCat("version ", version_ + 1,
                                             " must come before version ",
@@ -285,11 +290,23 @@ absl::Status ServerState::Update(const Gradient& gradient, double rate) {
   if (gradient.dense != nullptr) {
     UpdateDense(0, DenseValues(), gradient.dense, rate);
   }
+  size_t bytes = LimitedBytes();
   for (const Gradient::Rows& rows : gradient.rows) {
-    ELASTICDL_RETURN_IF_ERROR(tables_[rows.table]->Push(
-        rows.ids, rows.values, rate, step(), !NearlyFull()));
+    ELASTICDL_RETURN_IF_ERROR(
+        PushTo(*tables_[rows.table], rows.ids, rows.values, rate, bytes));
   }
   return absl::OkStatus();
+}
+
+absl::Status ServerState::PushTo(EmbeddingTable& table,
+                                 absl::Span<const int64_t> ids,
+                                 const float* gradients, double rate,
+                                 size_t& bytes) {
+  const bool grow = !IsNearlyFull(bytes, options_.memory_limit);
+  bytes -= std::min(bytes, table.bytes());
+  absl::Status pushed = table.Push(ids, gradients, rate, step(), grow);
+  bytes += table.bytes();
+  return pushed;
 }
 
 absl::Status ServerState::UpdateMissing(const Gradient& gradient, double rate,
@@ -302,6 +319,7 @@ absl::Status ServerState::UpdateMissing(const Gradient& gradient, double rate,
     }
     at += size;
   }
+  size_t bytes = LimitedBytes();
   for (const Gradient::Rows& rows : gradient.rows) {
     EmbeddingTable& table = *tables_[rows.table];
     std::vector<int64_t> ids;
@@ -313,8 +331,7 @@ absl::Status ServerState::UpdateMissing(const Gradient& gradient, double rate,
       const float* from = rows.values + i * table.dim();
       values.insert(values.end(), from, from + table.dim());
     }
-    ELASTICDL_RETURN_IF_ERROR(
-        table.Push(ids, values.data(), rate, step(), !NearlyFull()));
+    ELASTICDL_RETURN_IF_ERROR(PushTo(table, ids, values.data(), rate, bytes));
   }
   return absl::OkStatus();
 }
@@ -381,6 +398,7 @@ absl::Status ServerState::ApplyCommit(const v1::PsCommit& commit) {
     }
   }
   if (!dense.empty()) UpdateDense(0, dense.size(), dense.data(), rate);
+  size_t bytes = LimitedBytes();
   for (size_t t = 0; t < rows.size(); ++t) {
     std::vector<int64_t> ids;
     std::vector<float> values;
@@ -389,7 +407,7 @@ absl::Status ServerState::ApplyCommit(const v1::PsCommit& commit) {
       values.insert(values.end(), sum.begin(), sum.end());
     }
     ELASTICDL_RETURN_IF_ERROR(
-        tables_[t]->Push(ids, values.data(), rate, step(), !NearlyFull()));
+        PushTo(*tables_[t], ids, values.data(), rate, bytes));
   }
   return absl::OkStatus();
 }

@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <cstring>
 #include <limits>
+#include <optional>
 #include <utility>
 
 #include "absl/strings/str_cat.h"
@@ -82,7 +83,8 @@ absl::Status ServerState::CheckRestoreRows(const v1::PsRestoreRows& rows,
         absl::StrCat("restore rows of table ", table.name(), ": ", why));
   };
   const uint64_t floats = table.dim() * (rows.slots() ? 1 + table.slots() : 1);
-  const uint64_t row_bytes = sizeof(int64_t) + floats * sizeof(float);
+  const uint64_t row_bytes =
+      sizeof(int64_t) * (rows.ranks() ? 2 : 1) + floats * sizeof(float);
   // Divided, because the product may overflow.
   if (payload.size() % row_bytes != 0 ||
       payload.size() / row_bytes != rows.rows()) {
@@ -103,7 +105,8 @@ absl::Status ServerState::CheckRestoreRows(const v1::PsRestoreRows& rows,
   if (twice != sorted.end()) {
     return bad(absl::StrCat("row ", *twice, " is there twice"));
   }
-  if (!AllFinite(Floats(payload, rows.rows() * sizeof(int64_t)),
+  if (!AllFinite(Floats(payload,
+                        payload.size() - rows.rows() * floats * sizeof(float)),
                  rows.rows() * floats)) {
     return bad("a value is not finite");
   }
@@ -114,17 +117,16 @@ absl::Status ServerState::CheckRestoreMemory(const v1::PsRestoreRows& rows,
                                              absl::string_view payload) const {
   if (options_.memory_limit == 0) return absl::OkStatus();
   const EmbeddingTable& table = *tables_[rows.table()];
-  size_t bytes = Bytes();
-  auto added = static_cast<int64_t>(rows.rows());
-  if (restoring_ == rows.version()) {
-    added = table.CountMissing({Ids(payload, 0), rows.rows()});
-  } else {
-    // The rows that are there make room.
-    bytes = dense_.size() * DenseValues() * sizeof(float);
+  // Rows of another version make room.
+  const bool cleared = restoring_ != rows.version();
+  const EmbeddingTable::Growth growth =
+      table.GrowthBySet({Ids(payload, 0), rows.rows()}, cleared);
+  const size_t bytes = (cleared ? EmptyBytes() : Bytes()) + growth.bytes;
+  if (growth.rows == 0 || bytes <= options_.memory_limit) {
+    return absl::OkStatus();
   }
-  bytes += static_cast<size_t>(added) * table.bytes_per_row();
-  if (added == 0 || bytes <= options_.memory_limit) return absl::OkStatus();
-  return TooLarge(absl::StrCat(added, " more rows of table ", table.name()));
+  return TooLarge(
+      absl::StrCat(growth.rows, " more rows of table ", table.name()));
 }
 
 absl::Status ServerState::RestoreRows(const v1::PsRestoreRows& rows,
@@ -133,13 +135,18 @@ absl::Status ServerState::RestoreRows(const v1::PsRestoreRows& rows,
   restoring_ = rows.version();
   EmbeddingTable& table = *tables_[rows.table()];
   const int64_t* const ids = Ids(payload, 0);
-  const float* const values = Floats(payload, rows.rows() * sizeof(int64_t));
+  const int64_t* const ranks =
+      rows.ranks() ? Ids(payload, rows.rows() * sizeof(int64_t)) : nullptr;
+  const float* const values =
+      Floats(payload, rows.rows() * sizeof(int64_t) * (rows.ranks() ? 2 : 1));
   const size_t all = rows.rows() * table.dim();
   std::vector<const float*> slots(rows.slots() ? table.slots() : 0);
   for (size_t i = 0; i < rows.rows(); ++i) {
     const float* const row = values + i * table.dim();
     for (size_t s = 0; s < slots.size(); ++s) slots[s] = row + (1 + s) * all;
-    ELASTICDL_RETURN_IF_ERROR(table.Set(ids[i], row, slots));
+    std::optional<uint64_t> rank;
+    if (ranks != nullptr) rank = static_cast<uint64_t>(ranks[i]);
+    ELASTICDL_RETURN_IF_ERROR(table.Set(ids[i], row, slots, rank));
   }
   return absl::OkStatus();
 }
@@ -183,7 +190,8 @@ absl::Status ServerState::ReadRows(const v1::PsRead::Rows& read,
   }
   const EmbeddingTable& table = *tables_[read.table()];
   const size_t floats = table.dim() * (1 + table.slots());
-  const size_t row_bytes = sizeof(int64_t) + floats * sizeof(float);
+  const size_t row_bytes =
+      sizeof(int64_t) * (table.evicts() ? 2 : 1) + floats * sizeof(float);
   const uint64_t most = std::min(read.max_bytes(), kMaxReadBytes) / row_bytes;
   std::vector<std::pair<int64_t, const char*>> rows;
   int bucket = read.begin();
@@ -197,6 +205,7 @@ absl::Status ServerState::ReadRows(const v1::PsRead::Rows& read,
     std::sort(rows.begin() + before, rows.end());
   }
   reply.set_rows(rows.size());
+  reply.set_ranks(table.evicts());
   reply.set_next_bucket(bucket);
   if (rows.empty()) return absl::OkStatus();
   char* to = out.Resize(rows.size() * row_bytes);
@@ -208,7 +217,13 @@ absl::Status ServerState::ReadRows(const v1::PsRead::Rows& read,
     std::memcpy(to, &id, sizeof(id));
     to += sizeof(id);
   }
-  // Always floats, whatever they are stored as. Ids have 8 bytes.
+  for (const auto& [id, row] : rows) {
+    if (!table.evicts()) break;
+    const uint64_t rank = table.RankOf(row);
+    std::memcpy(to, &rank, sizeof(rank));
+    to += sizeof(rank);
+  }
+  // Always floats, whatever they are stored as. Ids and ranks have 8 bytes.
   auto* floats_to = reinterpret_cast<float*>(to);
   for (const auto& [id, row] : rows) {
     table.CopyValues(row, floats_to);

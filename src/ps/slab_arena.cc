@@ -7,7 +7,6 @@
 namespace elasticdl::ps {
 namespace {
 
-constexpr size_t kHugePage = size_t{2} << 20;
 // Each piece is a mapping, of which a process may have some ten thousands.
 constexpr size_t kMostBytes = size_t{64} << 20;
 
@@ -21,9 +20,11 @@ char* SlabArena::Allocate() {
   if (!free_.empty()) {
     char* slab = free_.back();
     free_.pop_back();
+    used_bytes_ += slab_bytes_;
     return slab;
   }
   if (left_ < slab_bytes_ && !AddPiece()) return nullptr;
+  used_bytes_ += slab_bytes_;
   char* slab = next_;
   next_ += slab_bytes_;
   left_ -= slab_bytes_;

@@ -166,6 +166,9 @@ absl::StatusOr<ServerState> ReadSnapshot(const std::string& path,
     claimed += leaving.bytes();
   }
   if (claimed > rest.size()) return bad("payloads are missing");
+  if (header.dense_values() > rest.size() / sizeof(float)) {
+    return bad("values are missing");
+  }
   absl::StatusOr<ServerState> state = ServerState::FromHeader(options, header);
   if (!state.ok()) return Annotate(state.status(), path);
   for (std::vector<float>& array : state->mutable_dense()) {

@@ -71,7 +71,8 @@ absl::Status RowSpool::Write(const void* data, size_t bytes) {
 }
 
 absl::Status RowSpool::Add(absl::Span<const int64_t> ids, const float* values,
-                           absl::Span<const float* const> slots) {
+                           absl::Span<const float* const> slots,
+                           absl::Span<const int64_t> ranks) {
   const checkpoint::TableRows& table = tables_.back();
   const size_t bytes =
       ids.size() * static_cast<size_t>(table.dim) * sizeof(float);
@@ -81,8 +82,10 @@ absl::Status RowSpool::Add(absl::Span<const int64_t> ids, const float* values,
   if (beyond > 0) {
     ELASTICDL_RETURN_IF_ERROR(Write(kZeros, sizeof(int64_t) - beyond));
   }
-  batches_.push_back({tables_.size() - 1, bytes_, ids.size()});
+  batches_.push_back({tables_.size() - 1, bytes_, ids.size(), ranks.size()});
   ELASTICDL_RETURN_IF_ERROR(Write(ids.data(), ids.size() * sizeof(int64_t)));
+  ELASTICDL_RETURN_IF_ERROR(
+      Write(ranks.data(), ranks.size() * sizeof(int64_t)));
   ELASTICDL_RETURN_IF_ERROR(Write(values, bytes));
   for (const float* slot : slots) {
     ELASTICDL_RETURN_IF_ERROR(Write(slot, bytes));
@@ -105,10 +108,11 @@ absl::StatusOr<std::shared_ptr<const void>> RowSpool::AddTo(
       const Batch& batch = batches_[next];
       const size_t values = batch.rows * static_cast<size_t>(tables_[t].dim);
       checkpoint::TableRows part = tables_[t];
-      part.ids = {reinterpret_cast<const int64_t*>(data + batch.at),
-                  batch.rows};
-      const auto* floats = reinterpret_cast<const float*>(
-          data + batch.at + batch.rows * sizeof(int64_t));
+      const auto* ids = reinterpret_cast<const int64_t*>(data + batch.at);
+      part.ids = {ids, batch.rows};
+      part.ranks = {ids + batch.rows, batch.ranks};
+      const auto* floats =
+          reinterpret_cast<const float*>(ids + batch.rows + batch.ranks);
       part.values = {floats, values};
       for (checkpoint::TableRows::Slot& slot : part.slots) {
         floats += values;

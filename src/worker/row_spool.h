@@ -29,8 +29,10 @@ class RowSpool {
   void BeginTable(const std::string& name, int64_t dim,
                   const std::string& initializer,
                   const std::vector<std::string>& slots);
+  // `ranks`: as many as ids, or none in all parts of a table.
   absl::Status Add(absl::Span<const int64_t> ids, const float* values,
-                   absl::Span<const float* const> slots);
+                   absl::Span<const float* const> slots,
+                   absl::Span<const int64_t> ranks = {});
 
   // Adds all tables to `into`. They look at what is returned.
   absl::StatusOr<std::shared_ptr<const void>> AddTo(
@@ -38,11 +40,13 @@ class RowSpool {
 
  private:
   class File;
-  // Rows that were added together: ids, values, then each slot, at `at`.
+  // Rows that were added together: ids, ranks, values, then each slot, at
+  // `at`.
   struct Batch {
     size_t table = 0;
     size_t at = 0;
     size_t rows = 0;
+    size_t ranks = 0;
   };
   explicit RowSpool(std::unique_ptr<File> file);
   absl::Status Write(const void* data, size_t bytes);

@@ -53,16 +53,17 @@ absl::Status FillTable(const ServerModel& served, uint32_t number,
   }
   ELASTICDL_RETURN_IF_ERROR(
       served.client
-          .ReadTable(number,
-                     [&](absl::Span<const int64_t> ids, const float* rows,
-                         absl::Span<const float* const>) {
-                       for (size_t i = 0; i < ids.size(); ++i) {
-                         if (ids[i] < 0 || ids[i] >= table.input_dim) continue;
-                         std::memcpy(values + static_cast<size_t>(ids[i]) * dim,
-                                     rows + i * dim, dim * sizeof(float));
-                       }
-                       return absl::OkStatus();
-                     })
+          .ReadTable(
+              number,
+              [&](absl::Span<const int64_t> ids, const float* rows,
+                  absl::Span<const float* const>, absl::Span<const int64_t>) {
+                for (size_t i = 0; i < ids.size(); ++i) {
+                  if (ids[i] < 0 || ids[i] >= table.input_dim) continue;
+                  std::memcpy(values + static_cast<size_t>(ids[i]) * dim,
+                              rows + i * dim, dim * sizeof(float));
+                }
+                return absl::OkStatus();
+              })
           .status());
   if (!whole.is_same(parameter)) parameter.copy_(whole);
   return absl::OkStatus();
@@ -144,11 +145,11 @@ absl::Status ExportRows(const std::string& dir, const ServerModel& served,
         tables[i].dim);
     ELASTICDL_RETURN_IF_ERROR(
         served.client
-            .ReadTable(static_cast<uint32_t>(i),
-                       [&](absl::Span<const int64_t> ids, const float* rows,
-                           absl::Span<const float* const>) {
-                         return files.Add(ids, rows);
-                       })
+            .ReadTable(
+                static_cast<uint32_t>(i),
+                [&](absl::Span<const int64_t> ids, const float* rows,
+                    absl::Span<const float* const>,
+                    absl::Span<const int64_t>) { return files.Add(ids, rows); })
             .status());
     if (files.pending()) ELASTICDL_RETURN_IF_ERROR(files.Write());
     LogInfo("exported ", files.total(), " rows of ", tables[i].name);

@@ -93,8 +93,9 @@ absl::StatusOr<int64_t> ServerSaver::ReadTable(uint32_t table, RowSpool& into) {
                   deps_.replica.slot_names());
   return deps_.client.ReadTable(
       table, [&](absl::Span<const int64_t> ids, const float* values,
-                 absl::Span<const float* const> slots) {
-        return into.Add(ids, values, slots);
+                 absl::Span<const float* const> slots,
+                 absl::Span<const int64_t> ranks) {
+        return into.Add(ids, values, slots, ranks);
       });
 }
 
@@ -173,8 +174,9 @@ absl::Status ServerSaver::RestoreTable(const checkpoint::Loaded& loaded,
     }
     // Of another optimizer: its own initial values.
     if (slots.size() != deps_.replica.slot_names().size()) slots.clear();
-    ELASTICDL_RETURN_IF_ERROR(deps_.client.RestoreRows(
-        loaded.version, table, part.ids, part.rows.bytes.data(), slots));
+    ELASTICDL_RETURN_IF_ERROR(
+        deps_.client.RestoreRows(loaded.version, table, part.ids,
+                                 part.rows.bytes.data(), slots, part.ranks));
   }
   return absl::OkStatus();
 }

@@ -108,6 +108,75 @@ OwnedSnapshot MakeSnapshot(int64_t version) {
   return owned;
 }
 
+std::vector<int64_t> RanksOf(const Loaded& loaded, const std::string& name) {
+  std::vector<int64_t> ranks;
+  for (const EmbeddingRows& rows : loaded.embedding_tables) {
+    if (rows.name != name || rows.ranks == nullptr) continue;
+    for (size_t i = 0; i < rows.ids.size(); ++i) {
+      int64_t rank = 0;
+      std::memcpy(&rank, rows.ranks + i * sizeof(rank), sizeof(rank));
+      ranks.push_back(rank);
+    }
+  }
+  return ranks;
+}
+
+// Of tables whose rows may be evicted.
+TEST(CheckpointTableTest, RanksAreInFilesOfTheirOwn) {
+  OwnedSnapshot owned = OwnedSnapshot::Copy(TestSnapshot(7).get());
+  std::vector<int64_t> expected;
+  for (int64_t from = 0; from < 100; from += 50) {
+    OwnedTableRows rows = MakeRows("items", 3, from, from + 50, {"m"});
+    for (int64_t i = from; i < from + 50; ++i) {
+      rows.ranks.push_back((i * 977) << (i % 50));
+    }
+    expected.insert(expected.end(), rows.ranks.begin(), rows.ranks.end());
+    owned.AddTable(std::move(rows));
+  }
+  owned.AddTable(MakeRows("users", 1, 0, 30, {"m"}));
+  for (const int64_t max_bytes : {1, 200, 1 << 30}) {
+    MemoryDir dir;
+    SaveOptions options;
+    options.max_file_bytes = max_bytes;
+    const auto path =
+        Save(dir.path(), OwnedSnapshot::Copy(owned.snapshot).snapshot, options);
+    ASSERT_TRUE(path.ok()) << path.status();
+    const auto loaded = Load(*path);
+    ASSERT_TRUE(loaded.ok()) << loaded.status();
+    EXPECT_TRUE(Tables(*loaded) == Tables(owned.snapshot));
+    EXPECT_EQ(RanksOf(*loaded, "items"), expected);
+    EXPECT_THAT(RanksOf(*loaded, "users"), ElementsAre());
+    const auto names = ListDirectory(*path);
+    ASSERT_TRUE(names.ok());
+    EXPECT_EQ(std::count_if(names->begin(), names->end(),
+                            [](const std::string& name) {
+                              return name.rfind("ranks-0-of-", 0) == 0;
+                            }),
+              1);
+  }
+}
+
+TEST(CheckpointTableTest, RanksThatDoNotFitAreRefused) {
+  OwnedSnapshot owned;
+  owned.snapshot.version = 7;
+  OwnedTableRows rows = MakeRows("items", 3, 0, 50, {});
+  rows.ranks.assign(49, 1);
+  owned.AddTable(std::move(rows));
+  MemoryDir dir;
+  EXPECT_THAT(
+      std::string(Save(dir.path(), owned.snapshot, {}).status().message()),
+      HasSubstr("has 50 ids and 49 ranks"));
+  OwnedSnapshot mixed;
+  mixed.snapshot.version = 7;
+  rows = MakeRows("items", 3, 0, 50, {});
+  rows.ranks.assign(50, 1);
+  mixed.AddTable(std::move(rows));
+  mixed.AddTable(MakeRows("items", 3, 50, 60, {}));
+  EXPECT_THAT(
+      std::string(Save(dir.path(), mixed.snapshot, {}).status().message()),
+      HasSubstr("differ in dim, slots or ranks"));
+}
+
 TEST(CheckpointTableTest, RoundTripsWhateverTheFilesHold) {
   const OwnedSnapshot owned = MakeSnapshot(7);
   for (const int64_t max_bytes : {1, 50, 200, 1000, 5000, 1 << 30}) {
@@ -239,10 +308,10 @@ TEST(CheckpointTableTest, RefusesTablesThatAreWrong) {
   EXPECT_THAT(refused(owned), HasSubstr("do not follow each other"));
   owned = MakeSnapshot(1);
   owned.AddTable(MakeRows("users", 1, 100, 110, {"m"}));
-  EXPECT_THAT(refused(owned), HasSubstr("differ in dim or slots"));
+  EXPECT_THAT(refused(owned), HasSubstr("differ in dim, slots or ranks"));
   owned = MakeSnapshot(1);
   owned.AddTable(MakeRows("users", 2, 100, 110, {"m", "v"}));
-  EXPECT_THAT(refused(owned), HasSubstr("differ in dim or slots"));
+  EXPECT_THAT(refused(owned), HasSubstr("differ in dim, slots or ranks"));
   owned = MakeSnapshot(1);
   owned.snapshot.tables[0].values.remove_suffix(1);
   EXPECT_THAT(refused(owned),

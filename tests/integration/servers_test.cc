@@ -94,11 +94,11 @@ TEST_F(ServersTest, AModelThatDoesNotFitFailsTheJob) {
               {"--distribution_strategy=ParameterServerStrategy",
                "--num_ps_pods=1", "--num_workers=2", mode,
                "--model_def=tally.custom_model", "--model_params=dense=10",
-               "--minibatch_size=8", "--ps_memory_limit=5Ki"});
+               "--minibatch_size=8", "--ps_memory_limit=100Ki"});
     EXPECT_EQ(job->Wait(), 1) << job->Output();
     const std::string reason = job->End().at("reason");
     EXPECT_THAT(reason, HasSubstr("more rows of table seen")) << job->Output();
-    EXPECT_THAT(reason, HasSubstr("5120 bytes"));
+    EXPECT_THAT(reason, HasSubstr("102400 bytes"));
     EXPECT_THAT(reason, HasSubstr("--ps_memory_limit"));
     // One server all the time.
     int servers = 0;
@@ -109,36 +109,36 @@ TEST_F(ServersTest, AModelThatDoesNotFitFailsTheJob) {
     EXPECT_THAT(
         Contents(absl::StrCat(JobFolder(job->name()), "/logs/elasticdl-ps-",
                               job->name(), "-0.log")),
-        HasSubstr("of the 5120 bytes that it may use"));
+        HasSubstr("of the 102400 bytes that it may use"));
   }
 }
 
-// Before that the user hears of it, and has time: 320 rows of 24 bytes, and 40
-// bytes of dense parameters.
+// Before that the user hears of it, and has time: an empty table, 320 rows of
+// 24 bytes in some 280 buckets of 256, and 40 bytes of dense parameters.
 TEST_F(ServersTest, AModelThatNearlyDoesNotFitIsToldOnce) {
   const auto job =
       Train("nearly", {"--distribution_strategy=ParameterServerStrategy",
                        "--num_ps_pods=1", "--num_workers=1", "--use_async",
                        "--model_def=tally.custom_model", "--num_epochs=0",
-                       "--model_params=dense=10", "--ps_memory_limit=8K"});
+                       "--model_params=dense=10", "--ps_memory_limit=145K"});
   const Json told = job->WaitForEvent("ps_nearly_full");
   EXPECT_EQ(told.value("server", -1), 0) << job->Output();
-  EXPECT_GT(told.value("bytes", 0), 7200);
-  EXPECT_EQ(told.value("limit", 0), 8000);
+  EXPECT_GT(told.value("bytes", 0), 130500);
+  EXPECT_EQ(told.value("limit", 0), 145000);
   const auto stop =
       Run("stop", {Program("elasticdl"), "stop", "--job_name=nearly"});
   EXPECT_EQ(stop->Wait(), 0) << stop->err();
   EXPECT_EQ(job->Wait(), 1) << job->Output();
   EXPECT_THAT(job->Events("ps_nearly_full"), SizeIs(1));
   EXPECT_THAT(job->process().out(),
-              HasSubstr("of the 8000 bytes that it may use: pushes that add "
+              HasSubstr("of the 145000 bytes that it may use: pushes that add "
                         "rows are slowed down"));
   EXPECT_THAT(job->process().out(),
               HasSubstr("elasticdl scale --job_name=nearly --num_ps_pods=N"));
 }
 
-// Tables that evict stop growing instead: 20,000 rows of 32 bytes do not fit,
-// but as many are allowed.
+// Tables that evict stop growing instead: 20,000 rows of 32 bytes, with their
+// buckets 1.1 MB, do not fit, but as many are allowed.
 TEST_F(ServersTest, EvictionKeepsAModelBelowTheLimit) {
   WriteCsv(Path("many.csv"), 20000);
   const auto job = Train(
@@ -147,11 +147,39 @@ TEST_F(ServersTest, EvictionKeepsAModelBelowTheLimit) {
        "--num_workers=1", "--use_async", "--model_def=tally.custom_model",
        "--training_data=" + Path("many.csv"), "--minibatch_size=500",
        "--model_params=dense=10", "--embedding_max_rows=4194304",
-       "--ps_memory_limit=400K"});
+       "--ps_memory_limit=800K"});
   EXPECT_EQ(job->Wait(), 0) << job->Output();
   EXPECT_THAT(
       Contents(JobFolder("evicting") + "/logs/elasticdl-ps-evicting-0.log"),
       HasSubstr("tables with --embedding_max_rows grow no more"));
+}
+
+// A table takes 58 KB on each server before it has any row.
+TEST_F(ServersTest, FewerServersThanTheModelNeedsAreRefused) {
+  const auto job =
+      Train("needs", {"--distribution_strategy=ParameterServerStrategy",
+                      "--num_ps_pods=2", "--num_workers=1", "--use_async",
+                      "--model_def=tally.custom_model", "--num_epochs=0",
+                      "--model_params=dense=10", "--ps_memory_limit=120K"});
+  // From then on servers have their part, and tell what they use as often as
+  // there is progress.
+  job->WaitForEvent("first_step");
+  for (int i = 0; i < 3; ++i) job->WaitForEvent("progress");
+  const auto scale = Run("scale", {Program("elasticdl"), "scale",
+                                   "--job_name=needs", "--num_ps_pods=1"});
+  EXPECT_EQ(scale->Wait(), 1);
+  EXPECT_THAT(scale->err(), HasSubstr("bytes on 2 parameter servers, and each "
+                                      "may use 120000 (--ps_memory_limit"));
+  EXPECT_THAT(scale->err(), HasSubstr("it needs at least 2, not 1"));
+  const auto more = Run("more", {Program("elasticdl"), "scale",
+                                 "--job_name=needs", "--num_ps_pods=3"});
+  EXPECT_EQ(more->Wait(), 0) << more->err();
+  job->WaitForEvent("ps_scaled");
+  const auto stop =
+      Run("stop", {Program("elasticdl"), "stop", "--job_name=needs"});
+  EXPECT_EQ(stop->Wait(), 0) << stop->err();
+  EXPECT_EQ(job->Wait(), 1) << job->Output();
+  EXPECT_THAT(job->Events("ps_scaling"), SizeIs(1));
 }
 
 TEST_F(ServersTest, RowsAreEvicted) {

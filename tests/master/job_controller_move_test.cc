@@ -164,6 +164,60 @@ TEST_F(JobControllerMoveTest, NoVersionIsMadeMeanwhile) {
   EXPECT_THAT(Results(1), ElementsAre(2));
 }
 
+// What a server says of a version that all have already.
+TEST_F(JobControllerMoveTest, AnErrorThatComesTooLateFailsNothing) {
+  StartWithServers();
+  const auto tasks = Tasks(1);
+  Stage(1, tasks[0], 0, 0);
+  v1::WorkerMessage late;
+  late.mutable_server_committed()->set_version(1);
+  late.mutable_server_committed()->set_error("made for another map");
+  Applied(0, 1);
+  Applied(1, 1);
+  controller_->OnServerMessage(now_, 1, late);
+  EXPECT_FALSE(controller_->ending());
+  Stage(1, tasks[0], 10, 1);
+  controller_->OnServerMessage(now_, 1, late);
+  EXPECT_FALSE(controller_->ending());
+  late.mutable_server_committed()->set_version(2);
+  controller_->OnServerMessage(now_, 1, late);
+  EXPECT_TRUE(controller_->ending());
+}
+
+// The model has grown since fewer servers were asked for.
+TEST_F(JobControllerMoveTest, AModelThatDoesNotFitStaysWhereItIs) {
+  ServerMemory memory;
+  options_.server_memory = &memory;
+  options_.job.set_use_async(true);
+  StartWithServers();
+  Pushed(1, 0, 10);
+  const auto tell = [&](int64_t bytes) {
+    for (int server = 0; server < 2; ++server) {
+      v1::Telemetry telemetry;
+      telemetry.set_limit_bytes(1000);
+      (*telemetry.mutable_part_bytes())[server] = bytes;
+      controller_->OnServerTelemetry(now_, server, telemetry);
+    }
+  };
+  tell(400);
+  controller_->ScaleServers(now_, 1);
+  const auto steps = Steps(0);
+  ASSERT_THAT(steps, SizeIs(1));
+  Steps(1);
+  tell(501);
+  Moved(0, steps[0]);
+  Moved(1, steps[0]);
+  MoveAll();
+  EXPECT_EQ(controller_->server_target(), 2);
+  EXPECT_EQ(controller_->num_servers(), 2);
+  EXPECT_THAT(output_.scaled, ElementsAre(2));
+  EXPECT_FALSE(controller_->ending());
+  tell(400);
+  controller_->ScaleServers(now_, 1);
+  MoveAll();
+  EXPECT_THAT(output_.scaled, ElementsAre(2, 1));
+}
+
 TEST_F(JobControllerMoveTest, AWorkerThatComesLaterIsToldTheMap) {
   options_.job.set_use_async(true);
   StartWithServers();

@@ -9,6 +9,7 @@
 #include <map>
 #include <memory>
 #include <random>
+#include <set>
 #include <string>
 #include <utility>
 #include <vector>
@@ -102,9 +103,12 @@ struct Contents {
   std::vector<std::vector<float>> dense;
   // By table and id: the values, then each slot's.
   std::vector<std::map<int64_t, std::vector<float>>> tables;
+  // By table and id; none of tables that evict no rows.
+  std::vector<std::map<int64_t, int64_t>> ranks;
 
   friend bool operator==(const Contents& a, const Contents& b) {
-    return a.version == b.version && a.dense == b.dense && a.tables == b.tables;
+    return a.version == b.version && a.dense == b.dense &&
+           a.tables == b.tables && a.ranks == b.ranks;
   }
 };
 
@@ -116,10 +120,12 @@ Contents ReadAll(Client& client, const v1::PsDefinition& definition) {
   for (int t = 0; t < definition.tables_size(); ++t) {
     const auto dim = static_cast<size_t>(definition.tables(t).dim());
     auto& rows = contents.tables.emplace_back();
+    auto& all_ranks = contents.ranks.emplace_back();
     const auto read = client.ReadTable(
         static_cast<uint32_t>(t),
         [&](absl::Span<const int64_t> ids, const float* values,
-            absl::Span<const float* const> slots) {
+            absl::Span<const float* const> slots,
+            absl::Span<const int64_t> ranks) {
           for (size_t i = 0; i < ids.size(); ++i) {
             std::vector<float>& row = rows[ids[i]];
             EXPECT_TRUE(row.empty()) << "twice: " << ids[i];
@@ -127,6 +133,7 @@ Contents ReadAll(Client& client, const v1::PsDefinition& definition) {
             for (const float* slot : slots) {
               row.insert(row.end(), slot + i * dim, slot + (i + 1) * dim);
             }
+            if (!ranks.empty()) all_ranks[ids[i]] = ranks[i];
           }
           return absl::OkStatus();
         });
@@ -174,8 +181,10 @@ std::string SaveServers(Client& client, const v1::PsDefinition& definition,
     const auto read = client.ReadTable(
         static_cast<uint32_t>(t),
         [&](absl::Span<const int64_t> ids, const float* values,
-            absl::Span<const float* const> slots) {
+            absl::Span<const float* const> slots,
+            absl::Span<const int64_t> ranks) {
           checkpoint::OwnedTableRows part;
+          part.ranks.assign(ranks.begin(), ranks.end());
           part.name = definition.tables(t).name();
           part.dim = definition.tables(t).dim();
           part.ids.assign(ids.begin(), ids.end());
@@ -214,7 +223,7 @@ absl::Status RestoreRows(const checkpoint::Loaded& loaded,
     }
     const absl::Status restored =
         client.RestoreRows(version, static_cast<uint32_t>(t), part.ids,
-                           part.rows.bytes.data(), slots);
+                           part.rows.bytes.data(), slots, part.ranks);
     if (!restored.ok()) return restored;
   }
   return absl::OkStatus();
@@ -253,6 +262,56 @@ struct Case {
   int from;
   int to;
 };
+
+// A restored job evicts the same rows as one that has gone on.
+TEST(PsCheckpointRanksTest, RowsAreEvictedInTheSameOrder) {
+  for (const char* eviction : {"age", "frequency"}) {
+    SCOPED_TRACE(eviction);
+    v1::PsDefinition definition = TestDefinition("Adagrad(lr=0.1)");
+    for (auto& table : *definition.mutable_tables()) {
+      table.set_max_rows(2 * kBuckets);
+      table.set_eviction(eviction);
+    }
+    const auto push = [&](Client& client, int64_t number, uint64_t seed) {
+      std::mt19937_64 random(seed + static_cast<uint64_t>(number));
+      Gradient gradient = RandomGradient(definition, number, random);
+      for (size_t t = 0; t < gradient.ids.size(); ++t) {
+        std::set<int64_t> ids;
+        while (ids.size() < 400) {
+          ids.insert(static_cast<int64_t>(random() % 6000));
+        }
+        gradient.ids[t].assign(ids.begin(), ids.end());
+        gradient.rows[t].assign(
+            ids.size() * static_cast<size_t>(
+                             definition.tables(static_cast<int>(t)).dim()),
+            0.5f);
+      }
+      ASSERT_TRUE(Push(client, gradient).ok());
+    };
+    Cluster before(2, definition);
+    auto old_client = before.MakeClient();
+    ASSERT_TRUE(
+        old_client->SetInitialValues(InitialDense(definition).data()).ok());
+    for (int64_t i = 0; i < 20; ++i) push(*old_client, i, 1);
+    test::TempDir dir;
+    const std::string path =
+        SaveServers(*old_client, definition, dir.Path("ckpt"));
+    const auto loaded = checkpoint::Load(path);
+    ASSERT_TRUE(loaded.ok()) << loaded.status();
+    Cluster after(3, definition);
+    auto new_client = after.MakeClient();
+    ASSERT_TRUE(Restore(*loaded, definition, *new_client).ok());
+    const Contents restored = ReadAll(*new_client, definition);
+    EXPECT_EQ(restored.ranks[0].size(), restored.tables[0].size());
+    EXPECT_TRUE(restored == ReadAll(*old_client, definition));
+    for (int64_t i = 20; i < 40; ++i) {
+      push(*old_client, i, 1);
+      push(*new_client, i, 1);
+    }
+    EXPECT_TRUE(ReadAll(*new_client, definition) ==
+                ReadAll(*old_client, definition));
+  }
+}
 
 class PsCheckpointTest : public testing::TestWithParam<Case> {};
 
@@ -447,7 +506,9 @@ TEST_F(PsRestoreTest, RefusesWhatIsWrong) {
   EXPECT_TRUE(
       absl::IsInvalidArgument(client->SetInitialValues(dense.data(), {}, -2)));
   EXPECT_TRUE(absl::IsInvalidArgument(
-      client->ReadTable(2, [](auto, auto, auto) { return absl::OkStatus(); })
+      client
+          ->ReadTable(2,
+                      [](auto, auto, auto, auto) { return absl::OkStatus(); })
           .status()));
   std::vector<std::vector<float>> arrays;
   EXPECT_TRUE(absl::IsNotFound(client->ReadDense(arrays).status()));
@@ -471,15 +532,17 @@ TEST_F(PsRestoreTest, ReadingNeedsOneVersion) {
   EXPECT_THAT(std::string(read.message()),
               HasSubstr("parameter server 0 has version 6, parameter server 1 "
                         "version 5"));
-  EXPECT_TRUE(absl::IsAborted(
-      reader->ReadTable(0, [](auto, auto, auto) { return absl::OkStatus(); })
-          .status()));
+  EXPECT_TRUE(
+      absl::IsAborted(reader
+                          ->ReadTable(0, [](auto, auto, auto,
+                                            auto) { return absl::OkStatus(); })
+                          .status()));
   ASSERT_TRUE(Push(*reader, gradient).ok());
   EXPECT_EQ(ReadAll(*reader, definition_).version, 6);
   // An error of whoever reads ends it.
   EXPECT_EQ(
       reader
-          ->ReadTable(0, [](auto, auto,
+          ->ReadTable(0, [](auto, auto, auto,
                             auto) { return absl::CancelledError("enough"); })
           .status(),
       absl::CancelledError("enough"));

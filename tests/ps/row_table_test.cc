@@ -84,6 +84,54 @@ TEST(RowTableTest, AgreesWithAMap) {
   }
 }
 
+// The memory of few rows is small, and follows from their number alone.
+TEST(RowTableTest, FewRowsTakeLittle) {
+  for (const size_t stride : {8, 136, 384, 4096, 10000}) {
+    const RowLayout layout = RowLayout::Make(stride);
+    RowArenas arenas(layout.slab_bytes());
+    RowTable table;
+    std::vector<uint64_t> values;
+    const auto check = [&] {
+      ASSERT_EQ(arenas.bytes, RowTable::BytesFor(table.rows(), layout));
+      ASSERT_EQ(arenas.rows.used_bytes(),
+                RowTable::SlabBytesFor(table.rows(), layout));
+      ASSERT_GE(arenas.bytes, table.rows() * stride);
+      ASSERT_LE(arenas.bytes,
+                table.rows() * stride +
+                    std::min(table.rows() * stride, layout.slab_bytes()) + 256);
+      for (uint32_t i = 0; i < table.rows(); ++i) {
+        ASSERT_EQ(std::memcmp(table.row(i, layout), &values[i], 8), 0);
+      }
+    };
+    std::mt19937_64 random(stride);
+    for (int round = 0; round < 40; ++round) {
+      while (table.rows() < (1u << layout.slab_shift) * 5 / 2 + 1) {
+        const uint64_t value = random();
+        char* row = table.Add(random() & kHashMask, layout, arenas);
+        ASSERT_NE(row, nullptr);
+        std::memcpy(row, &value, 8);
+        values.push_back(value);
+        check();
+        if (random() % 16 == 0) break;
+      }
+      std::vector<uint32_t> gone;
+      const uint64_t share = random() % 20;
+      for (uint32_t i = 0; i < table.rows(); ++i) {
+        if (random() % 20 < share) gone.push_back(i);
+      }
+      table.Remove(gone, layout, arenas);
+      // The last ones take the places of those that go, as there.
+      for (auto it = gone.rbegin(); it != gone.rend(); ++it) {
+        values[*it] = values.back();
+        values.pop_back();
+      }
+      check();
+    }
+    table.Clear(layout, arenas);
+    EXPECT_EQ(arenas.bytes, 0u);
+  }
+}
+
 // Nobody's ids have such hashes by chance. Rows that were there stay.
 TEST(RowTableTest, RefusesWhatHasNoPlace) {
   RowTable table;

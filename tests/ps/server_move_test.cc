@@ -345,6 +345,24 @@ TEST_F(CommitTest, OnlyWhatIsStagedIsCommitted) {
   for (TestServer& server : servers_) server.Restart();
 }
 
+// The master repeats it to whoever takes over or comes back, and by then
+// buckets may have moved.
+TEST_F(CommitTest, AVersionThatIsThereIsKnownWhateverTheMapIs) {
+  std::mt19937_64 random(1);
+  const Gradient a = RandomGradient(definition_, 0, random);
+  ASSERT_TRUE(Stage(a, 0).ok());
+  ASSERT_TRUE(Commit(1, {a}).ok());
+  v1::PsEntry entry;
+  *entry.mutable_map() = ToProto(map_.Rebalanced(1));
+  entry.mutable_map()->set_moves(true);
+  for (TestServer& server : servers_) {
+    ASSERT_TRUE(server.Accept(entry, "").ok());
+  }
+  ASSERT_FALSE(servers_[0].state->awaited().empty());
+  EXPECT_TRUE(absl::IsAlreadyExists(Commit(1, {a})));
+  EXPECT_FALSE(absl::IsAlreadyExists(Commit(2, {a})));
+}
+
 TEST_F(CommitTest, AFresherGradientTakesThePlaceOfAnOlderOne) {
   std::mt19937_64 random(1);
   const Gradient old = RandomGradient(definition_, 0, random);

@@ -220,9 +220,12 @@ TEST_F(ServerRestoreTest, AnotherMapBeginsAgain) {
 }
 
 TEST_F(ServerRestoreTest, MemoryIsLimited) {
-  const size_t per_row = state_.tables()[0]->bytes_per_row();
-  const size_t dense = state_.dense().size() * state_.dense()[0].size() * 4;
-  ServerState small = Prepared(dense + 300 * per_row);
+  const EmbeddingTable::Growth growth =
+      state_.tables()[0]->GrowthBySet(ids_, /*cleared=*/true);
+  EXPECT_EQ(growth.rows, 300);
+  EXPECT_GT(growth.bytes, 300 * state_.tables()[0]->row_bytes());
+  // The others are in other buckets and need a little more or less.
+  ServerState small = Prepared(state_.EmptyBytes() + growth.bytes * 11 / 10);
   ASSERT_TRUE(Accept(small, RowsEntry(map_, ids_, 5)).ok());
   // The same rows again, and others in their place, need no more.
   EXPECT_TRUE(Accept(small, RowsEntry(map_, ids_, 5)).ok());

@@ -380,7 +380,7 @@ TEST(ServerStateLimitTest, RowsAboveTheLimitAreRefused) {
   const BucketMap map = BucketMap::Even(1);
   const size_t dense =
       static_cast<size_t>(DenseCount(definition)) * sizeof(float);
-  ServerState state({0, dense + 10000});
+  ServerState state({0, dense + 2 * EmbeddingTable::empty_bytes() + 150000});
   v1::PsEntry entry;
   *entry.mutable_definition() = definition;
   ASSERT_TRUE(Feed(state, {entry, ""}).ok());
@@ -391,12 +391,14 @@ TEST(ServerStateLimitTest, RowsAboveTheLimitAreRefused) {
   absl::Status status;
   int64_t number = 0;
   Gradient last;
-  for (; status.ok() && number < 100; ++number) {
+  for (; status.ok() && number < 1000; ++number) {
     last = RandomGradient(definition, number, random);
     status = Feed(state, PartOf(last, definition, map, 0));
   }
   EXPECT_TRUE(absl::IsResourceExhausted(status)) << status;
+  EXPECT_GT(number, 1);
   EXPECT_THAT(std::string(status.message()), HasSubstr("more rows of table"));
+  EXPECT_LE(state.Bytes(), dense + 2 * EmbeddingTable::empty_bytes() + 150000);
   // Rows that are there still learn.
   Gradient known = last;
   known.ids = {{}, {}};

@@ -38,6 +38,8 @@ struct EmbeddingRows {
   // Named by SlotName(), with the type and shape of `rows`; sorted by name. All
   // parts of a table have the same ones.
   std::vector<NamedTensor> slots;
+  // Which rows are evicted first: int64, one for each; null: not known.
+  const char* ranks = nullptr;
 };
 
 // Rows of an embedding table to be saved, which live elsewhere: row i is
@@ -55,6 +57,8 @@ struct TableRows {
   absl::Span<const int64_t> ids;
   absl::Span<const float> values;
   std::vector<Slot> slots;
+  // Of a table whose rows may be evicted: as many as ids.
+  absl::Span<const int64_t> ranks;
 };
 
 // The same with its memory.
@@ -69,6 +73,7 @@ struct OwnedTableRows {
   std::vector<int64_t> ids;
   std::vector<float> values;
   std::vector<Slot> slots;
+  std::vector<int64_t> ranks;
 };
 
 // Size of one element in bytes; 0 for a type that checkpoints do not support.
@@ -144,6 +149,7 @@ struct OwnedSnapshot {
   // Whatever keeps the bytes alive.
   std::unique_ptr<char[]> buffer;
   std::vector<std::vector<float>> arrays;
+  // And ranks.
   std::vector<std::vector<int64_t>> ids;
 };
 

@@ -33,11 +33,11 @@ struct PushRows {
 };
 
 // Some rows of a table, with the slots of the optimizer in its order: row i is
-// values[i * dim, (i + 1) * dim), and so in each slot. Only valid during the
-// call.
+// values[i * dim, (i + 1) * dim), and so in each slot. `ranks`: which rows are
+// evicted first; none if the table evicts no rows. Only valid during the call.
 using RowSink = std::function<absl::Status(
     absl::Span<const int64_t> ids, const float* values,
-    absl::Span<const float* const> slots)>;
+    absl::Span<const float* const> slots, absl::Span<const int64_t> ranks)>;
 
 // Thread-compatible, except Cancel.
 class Client {
@@ -72,11 +72,12 @@ class Client {
   // Rows of the checkpoint of this version, before SetInitialValues; in any
   // order, none twice. May be repeated, also after a restore that was broken
   // off. Does nothing on servers that have initial values. `values` and
-  // `slots` (all or none, as above) are floats at any address, because those of
-  // a file may lie anywhere.
+  // `slots` (all or none, as above) are floats, and `ranks` int64 (null: none),
+  // at any address, because those of a file may lie anywhere.
   absl::Status RestoreRows(int64_t version, uint32_t table,
                            absl::Span<const int64_t> ids, const void* values,
-                           absl::Span<const void* const> slots);
+                           absl::Span<const void* const> slots,
+                           const void* ranks = nullptr);
 
   // Rows of the tables, and dense values into `values` where a server has newer
   // ones than this client has seen (null: no dense values). Returns the lowest
@@ -155,9 +156,10 @@ class Client {
   absl::Status DefineOnce();
   absl::Status RestoreSome(int64_t version, uint32_t table,
                            absl::Span<const int64_t> ids, const char* values,
-                           const std::vector<const char*>& slots);
+                           const std::vector<const char*>& slots,
+                           const char* ranks);
   // Gives the rows of a server's last answer to `sink`.
-  absl::Status HandOver(size_t server, uint32_t table, uint64_t rows,
+  absl::Status HandOver(size_t server, uint32_t table, const v1::PsReply& reply,
                         const RowSink& sink);
   // The version of all answers.
   absl::StatusOr<int64_t> CommonVersion(const std::vector<Call>& calls) const;
