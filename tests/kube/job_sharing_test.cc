@@ -70,9 +70,9 @@ class JobSharingTest : public KubeJobTest {
   std::map<std::string, Json> Results() const {
     std::map<std::string, Json> results;
     const std::string text = ReadFile(Path("results/runs.jsonl")).value_or("");
-    for (const std::string line :
+    for (const absl::string_view line :
          absl::StrSplit(text, '\n', absl::SkipEmpty())) {
-      const Json result = ParseJson(line);
+      const Json result = ParseJson(std::string(line));
       if (result.is_object()) results[result.value("policy", "")] = result;
     }
     return results;
