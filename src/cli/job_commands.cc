@@ -48,18 +48,34 @@ std::string Text(const Json& json, const char* key) {
   return it != json.end() && it->is_string() ? it->get<std::string>() : "";
 }
 
+// Of a pod that has reported it, else "-".
+std::string Used(const Json& pod, const char* key, double unit) {
+  const auto usage = pod.find("usage");
+  const double value =
+      usage != pod.end() && usage->is_object() ? Number(*usage, key) : 0;
+  return value > 0 ? absl::StrFormat("%.0f", value / unit) : "-";
+}
+
 void FormatPods(const Json& pods, std::string* text) {
-  absl::StrAppendFormat(text, "%-40s %-8s %8s  %s\n", "POD", "TYPE", "PID",
-                        "STATE");
+  constexpr char kLine[] = "%-40s %-8s %8s %7s %7s %8s  %s\n";
+  absl::StrAppendFormat(text, kLine, "POD", "TYPE", "PID", "MB", "REC/S",
+                        "STEP MS", "STATE");
   for (const Json& pod : pods) {
     const int64_t pid = Whole(pod, "pid");
     const std::string message = Text(pod, "message");
-    // Only processes on this machine have one.
-    absl::StrAppendFormat(text, "%-40s %-8s %8s  %s%s%s\n", Text(pod, "name"),
-                          Text(pod, "type"), pid == 0 ? "-" : absl::StrCat(pid),
-                          Text(pod, "state"), message.empty() ? "" : ": ",
-                          message);
+    absl::StrAppendFormat(
+        text, kLine, Text(pod, "name"), Text(pod, "type"),
+        // Only processes on this machine have one.
+        pid == 0 ? "-" : absl::StrCat(pid), Used(pod, "memory_bytes", 1e6),
+        Used(pod, "records_per_s", 1), Used(pod, "step_ms", 1),
+        absl::StrCat(Text(pod, "state"), message.empty() ? "" : ": ", message));
   }
+}
+
+// Before the first step there is no speed, but something to wait for.
+bool IsStarting(const Json& status) {
+  return Text(status, "state") == "running" && Whole(status, "workers") == 0 &&
+         Whole(status, "step") == 0;
 }
 
 // As the master prints them.
@@ -78,11 +94,17 @@ std::string FormatMetrics(const Json& metrics) {
 // The response of /api/status as text.
 std::string FormatStatus(const Json& status) {
   const double rate = Number(status, "records_per_s");
-  std::string text = absl::StrFormat(
-      "%s: %s, epoch %d, step %d, %s records/s", Text(status, "job"),
-      Text(status, "state"), Whole(status, "epoch"), Whole(status, "step"),
-      rate < 10 ? absl::StrFormat("%.2g", rate)
-                : absl::StrFormat("%.0f", rate));
+  std::string text =
+      absl::StrCat(Text(status, "job"), ": ", Text(status, "state"));
+  if (IsStarting(status)) {
+    absl::StrAppend(&text,
+                    ", starting workers (they compile or load the model)");
+  } else {
+    absl::StrAppendFormat(&text, ", epoch %d, step %d, %s records/s",
+                          Whole(status, "epoch"), Whole(status, "step"),
+                          rate < 10 ? absl::StrFormat("%.2g", rate)
+                                    : absl::StrFormat("%.0f", rate));
+  }
   if (status.contains("loss") && status["loss"].is_number()) {
     absl::StrAppendFormat(&text, ", loss %.4g", Number(status, "loss"));
   }
@@ -282,8 +304,8 @@ int LogsCommand(const std::vector<std::string>& args, const JobFinder& find) {
   set.Add("pod", &request.pod,
           flags::Info(kGroup, "The same as POD.").Value("POD"));
   set.AddPositional("POD", &pods, 0,
-                    "master, a pod's name or its end (0, worker-j-0, ps-j-0); "
-                    "default: all.",
+                    "master, worker-0, ps-0, a number (a worker) or the name "
+                    "of a pod; default: all.",
                     1);
   if (const int code = set.ParseOrExitCode(args); code >= 0) return code;
   const auto job = find(choice);

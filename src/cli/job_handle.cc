@@ -15,6 +15,7 @@ namespace {
 using Json = nlohmann::json;
 
 constexpr char kPsPrefix[] = "elasticdl-ps-";
+constexpr char kWorkerPrefix[] = "elasticdl-worker-";
 
 // The name of the first pod of a server's slot.
 absl::string_view WithoutAttempt(absl::string_view pod) {
@@ -54,9 +55,12 @@ bool MatchesPod(absl::string_view pod, absl::string_view wanted) {
     return false;
   }
   if (absl::EndsWith(pod, absl::StrCat("-", wanted))) return true;
-  // ps-1 is elasticdl-ps-<job>-1 and its successors: …-1-r2.
-  return absl::ConsumePrefix(&wanted, "ps-") && absl::SimpleAtoi(wanted, &id) &&
-         absl::StartsWith(pod, kPsPrefix) &&
+  // worker-1 is elasticdl-worker-<job>-1; ps-1 is elasticdl-ps-<job>-1 and its
+  // successors: …-1-r2.
+  const bool worker = absl::ConsumePrefix(&wanted, "worker-");
+  if (!worker && !absl::ConsumePrefix(&wanted, "ps-")) return false;
+  return absl::SimpleAtoi(wanted, &id) &&
+         absl::StartsWith(pod, worker ? kWorkerPrefix : kPsPrefix) &&
          absl::EndsWith(WithoutAttempt(pod), absl::StrCat("-", wanted));
 }
 

@@ -18,7 +18,7 @@ struct JobEnd {
 };
 
 struct LogRequest {
-  // master, a pod's name or its end (0, worker-j-0); "" = all.
+  // master, worker-0, ps-0, 0 (a worker) or the name of a pod; "" = all.
   std::string pod;
   // Continue until the job (or the requested pod) has ended.
   bool follow = false;

@@ -94,7 +94,7 @@ int KillCommand(const std::vector<std::string>& args, const JobFinder& find,
                       "Print the name of each pod and the time of its kill in "
                       "seconds since 1970, as JSON."));
   set.AddPositional("POD", &wanted, 1,
-                    "A pod's name or its end (0, worker-j-0, ps-j-0)");
+                    "worker-0, ps-0, a number (a worker) or the name of a pod");
   if (const int code = set.ParseOrExitCode(args); code >= 0) return code;
   const auto job = find(choice);
   if (!job.ok()) return Fail(set, job.status());

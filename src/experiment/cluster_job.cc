@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <cstddef>
+#include <set>
 
 #include "absl/strings/ascii.h"
 #include "absl/strings/match.h"
@@ -15,6 +16,8 @@ namespace {
 // Names of pods are "elasticdl-worker-<job>-<id>" and have at most 63 letters
 // (flags::kMaxJobName); the run's id must fit whole.
 constexpr size_t kMostPlanLetters = 29;
+// Of a job that shares the cluster with others; it is in the same name.
+constexpr size_t kMostJobLetters = 12;
 // What a log may take from the master to here. A larger difference between the
 // clocks is one of the clocks.
 constexpr double kSlowestLog = 1;
@@ -35,6 +38,25 @@ std::string PodLetters(const std::string& text, size_t most) {
   return name;
 }
 
+absl::Status CheckSharing(const Sharing& sharing) {
+  std::set<std::string> names;
+  for (const SharedJob& job : sharing.jobs) {
+    const std::string name = PodLetters(job.name, kMostJobLetters);
+    if (name.empty() || !names.insert(name).second) {
+      return absl::InvalidArgumentError(absl::StrCat(
+          "on a cluster, jobs need names that differ in their first ",
+          kMostJobLetters, " letters or digits: '", job.name, "'"));
+    }
+    if (job.min_workers > 1 && sharing.service.empty()) {
+      return absl::InvalidArgumentError(absl::StrCat(
+          "job ", job.name,
+          ": min_workers has no effect on a cluster, whose scheduler starts "
+          "as many workers of an elastic job as fit"));
+    }
+  }
+  return absl::OkStatus();
+}
+
 }  // namespace
 
 bool OnCluster(const Settings& flags) {
@@ -45,25 +67,25 @@ bool OnCluster(const Settings& flags) {
   return false;
 }
 
-std::string ClusterJobName(const std::string& plan, const std::string& run) {
-  std::string name = PodLetters(plan, kMostPlanLetters);
+std::string ClusterJobName(const std::string& plan, const std::string& run,
+                           const std::string& job) {
+  const std::string suffix =
+      job.empty() ? "" : absl::StrCat("-", PodLetters(job, kMostJobLetters));
+  std::string name = PodLetters(plan, kMostPlanLetters - suffix.size());
   // A name of a Service begins with a letter.
   if (name.empty() || !absl::ascii_isalpha(static_cast<unsigned char>(name[0])))
     name = absl::StrCat("exp", name.empty() ? "" : "-", name);
-  return absl::StrCat(name, "-", run);
+  return absl::StrCat(name, "-", run, suffix);
 }
 
-absl::Status CheckOnCluster(const Run& run) {
+absl::Status CheckOnCluster(const Plan& plan, const Run& run) {
   if (run.peer != kElasticdl) {
     return absl::InvalidArgumentError(
         absl::StrCat("peer ", run.peer,
-                     " runs on this machine only: a plan with --image has no "
-                     "peers"));
+                     " runs on this machine only: leave out --image, or the "
+                     "peer"));
   }
-  if (!run.policy.empty()) {
-    return absl::InvalidArgumentError(
-        "shared jobs run on this machine only: leave out --image");
-  }
+  if (plan.shared()) return CheckSharing(plan.sharing);
   for (const Action& action : run.actions) {
     if (action.kind != ActionKind::kStop) continue;
     return absl::InvalidArgumentError(

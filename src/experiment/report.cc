@@ -8,6 +8,7 @@
 #include "absl/strings/str_format.h"
 #include "absl/time/time.h"
 #include "chart.h"
+#include "elasticdl/experiment/sharing.h"
 
 namespace elasticdl::experiment {
 namespace {
@@ -161,17 +162,31 @@ std::string ClusterNotes(const Plan& plan,
     least = std::min(least, it->second.clock_offset);
     most = std::max(most, it->second.clock_offset);
   }
-  std::string notes =
-      "<h2>On a cluster</h2>\n<p>A kill is the deletion of a pod without "
-      "grace, a preemption its ordinary deletion; recovery counts from the "
-      "request to the API server. Events and audit came through the log of the "
-      "master, and a ledger counts as exact only if no line of it is missing. "
-      "Not measured: CPU time of the pods, load of the nodes.";
+  std::string notes = "<h2>On a cluster</h2>\n<p>";
+  if (!plan.shared()) {
+    notes +=
+        "A kill is the deletion of a pod without grace, a preemption its "
+        "ordinary deletion; recovery counts from the request to the API "
+        "server.";
+  } else if (DividerOf(plan.sharing, true) == Divider::kCluster) {
+    notes +=
+        "An elastic job asks for all its workers when it arrives, and the "
+        "cluster's scheduler starts those that fit; the others wait as pending "
+        "pods. A gang is submitted when all its workers fit.";
+  } else {
+    notes +=
+        "The service is a number of slots: the experiment scales the elastic "
+        "jobs to what it leaves.";
+  }
+  notes +=
+      " Events and audit came through the log of the master, and a ledger "
+      "counts as exact only if no line of it is missing. Not measured: CPU "
+      "time of the pods, load of the nodes.";
   if (least < 0 || most > 0) {
     absl::StrAppendFormat(
         &notes,
         " The clock of the master differed from the one of this machine by "
-        "%.1f s to %.1f s; times of kills are corrected by that, to within a "
+        "%.1f s to %.1f s; times are corrected by that, to within a "
         "second.",
         least, most);
   }

@@ -47,6 +47,14 @@ std::vector<int64_t> Gang(const Sharing& sharing,
   return workers;
 }
 
+std::vector<TimelinePoint> InOrder(std::vector<TimelinePoint> points) {
+  std::stable_sort(points.begin(), points.end(),
+                   [](const TimelinePoint& a, const TimelinePoint& b) {
+                     return a.at < b.at;
+                   });
+  return points;
+}
+
 }  // namespace
 
 int64_t ServiceSlots(const Sharing& sharing, double at) {
@@ -57,10 +65,22 @@ int64_t ServiceSlots(const Sharing& sharing, double at) {
   return slots;
 }
 
+Divider DividerOf(const Sharing& sharing, bool on_cluster) {
+  return on_cluster && sharing.service.empty() ? Divider::kCluster
+                                               : Divider::kExperiment;
+}
+
 std::vector<int64_t> Allocate(const Sharing& sharing, const std::string& policy,
-                              double at, const std::vector<SharedState>& jobs) {
+                              Divider divider, double at,
+                              const std::vector<SharedState>& jobs) {
   if (policy == kGang) return Gang(sharing, jobs);
   std::vector<int64_t> workers(jobs.size(), 0);
+  if (divider == Divider::kCluster) {
+    for (const size_t i : Present(sharing, jobs)) {
+      workers[i] = sharing.jobs[i].workers;
+    }
+    return workers;
+  }
   int64_t left = sharing.slots - ServiceSlots(sharing, at);
   for (const size_t i : Present(sharing, jobs)) {
     const SharedJob& job = sharing.jobs[i];
@@ -75,14 +95,27 @@ std::vector<int64_t> Allocate(const Sharing& sharing, const std::string& policy,
   return workers;
 }
 
+int64_t MostAtOnce(const std::vector<TimelinePoint>& timeline, double seconds) {
+  std::map<std::string, int64_t> workers;
+  // Since when at least so many were in use, without a break.
+  std::map<int64_t, double> since;
+  int64_t most = 0;
+  for (const TimelinePoint& point : InOrder(timeline)) {
+    for (const auto& [used, from] : since) {
+      if (point.at - from >= seconds) most = std::max(most, used);
+    }
+    workers[point.job] = point.workers;
+    int64_t used = 0;
+    for (const auto& [job, count] : workers) used += count;
+    since.erase(since.upper_bound(used), since.end());
+    for (int64_t i = 1; i <= used; ++i) since.emplace(i, point.at);
+  }
+  return most;
+}
+
 double SlotUtilisation(const std::vector<TimelinePoint>& timeline,
                        int64_t slots, double from, double to) {
   if (to <= from || slots <= 0) return 0;
-  std::vector<TimelinePoint> points = timeline;
-  std::stable_sort(points.begin(), points.end(),
-                   [](const TimelinePoint& a, const TimelinePoint& b) {
-                     return a.at < b.at;
-                   });
   std::map<std::string, int64_t> workers;
   double sum = 0;
   double before = from;
@@ -93,7 +126,7 @@ double SlotUtilisation(const std::vector<TimelinePoint>& timeline,
     sum += (until - before) * static_cast<double>(used);
     before = until;
   };
-  for (const TimelinePoint& point : points) {
+  for (const TimelinePoint& point : InOrder(timeline)) {
     add(point.at);
     workers[point.job] = point.workers;
   }

@@ -94,7 +94,8 @@ absl::StatusOr<std::string> ReadLogEnd(const jobdir::JobDir& jobdir,
 
 }  // namespace
 
-JobReporter::JobReporter(const MasterOptions& options) : options_(options) {}
+JobReporter::JobReporter(const MasterOptions& options)
+    : options_(options), rate_(Phase() == "train") {}
 JobReporter::~JobReporter() = default;
 
 absl::StatusOr<std::unique_ptr<JobReporter>> JobReporter::Create(
@@ -375,7 +376,7 @@ void JobReporter::OnServersScaled(int servers) {
 
 void JobReporter::OnProgress(const v1::Progress& progress, int64_t records) {
   const absl::Time now = Clock::Real().Now();
-  rate_.Add(now, records);
+  rate_.OnTrained(now, records);
   status_.loss = progress.loss();
   status_.learning_rate = progress.learning_rate();
   TensorBoard::TrainingPoint point;
@@ -444,7 +445,7 @@ void JobReporter::OnPart(const PartChange& change) {
 }
 
 void JobReporter::OnTaskDone(int64_t records) {
-  rate_.Add(Clock::Real().Now(), records);
+  rate_.OnTaskDone(Clock::Real().Now(), records);
 }
 
 void JobReporter::OnMessage(const std::string& text) { Say(text); }

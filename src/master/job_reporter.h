@@ -137,7 +137,9 @@ class JobReporter : public JobObserver {
   std::unique_ptr<trace::TimelineFile> timeline_;
   TelemetryBook telemetry_;
   std::unique_ptr<ProgressDisplay> display_;
-  RateMeter rate_;
+  JobRate rate_;
+  // Of an evaluation.
+  double tasks_per_s_ = 0;
   int64_t target_workers_ = 0;
   ActivityLine activity_;
   CheckpointLines checkpoint_lines_;

@@ -73,6 +73,7 @@ void JobReporter::UpdateStatus(absl::Time now, const TaskProgress& tasks,
   status_.records_done = tasks.committed_records + tasks.predicted_records;
   status_.records_total = std::max<int64_t>(0, tasks.total_records);
   status_.records_per_s = rate_.PerSecond(now);
+  tasks_per_s_ = rate_.TasksPerSecond(now);
   status_.workers = ready_workers;
   status_.target_workers = target_workers_;
   status_.step_time = telemetry_.Breakdown(now);
@@ -108,6 +109,7 @@ master::Progress JobReporter::Shown(
   shown.generation = status_.generation;
   if (evaluation.has_value()) {
     shown.phase = "evaluate";
+    shown.records_per_s = tasks_per_s_;
     shown.records_done = evaluation->done_records;
     shown.records_total = evaluation->total_records;
   }

@@ -154,11 +154,11 @@ void Describe(int64_t id, const TimelineSummary::Worker& worker,
   const double whole = worker.end - worker.begin;
   absl::StrAppendFormat(&text, "worker %d: %s in %.1f s\n", id,
                         Count(worker.steps, "step"), whole);
-  absl::StrAppendFormat(&text, "  %-16s %9s  %7s", "kind of work", "seconds",
+  absl::StrAppendFormat(&text, "  %-18s %9s  %7s", "kind of work", "seconds",
                         "share");
   text += worker.steps > 0 ? "    ms/step\n" : "\n";
   const auto line = [&](const std::string& name, double seconds) {
-    absl::StrAppendFormat(&text, "  %-16s %9.3f  %5.1f %%", name, seconds,
+    absl::StrAppendFormat(&text, "  %-18s %9.3f  %5.1f %%", name, seconds,
                           whole > 0 ? 100 * seconds / whole : 0);
     if (worker.steps > 0) {
       absl::StrAppendFormat(&text, "  %9.3f",

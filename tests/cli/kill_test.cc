@@ -77,6 +77,8 @@ TEST_F(KillTest, KillsByNameOrNumber) {
   EXPECT_EQ(Kill({"0"}), 0);
   EXPECT_THAT(killed_, ElementsAre("elasticdl-worker-j-0 100"));
   EXPECT_EQ(out_, "elasticdl-worker-j-0: killed\n");
+  EXPECT_EQ(Kill({"worker-0"}), 0);
+  EXPECT_THAT(killed_, ElementsAre("elasticdl-worker-j-0 100"));
   EXPECT_EQ(Kill({"--notice", "ps-0", "elasticdl-worker-j-10"}), 0);
   EXPECT_THAT(killed_, ElementsAre("elasticdl-ps-j-0-r1 102 notice",
                                    "elasticdl-worker-j-10 101 notice"));

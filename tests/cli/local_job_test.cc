@@ -411,7 +411,8 @@ class JobCommandsTest : public LocalJobTest {
   std::string body_ = R"({"job":"j","state":"running","generation":2,"step":5,
     "epoch":1,"records_per_s":10.5,"loss":0.5,"workers":1,"target_workers":2,
     "pods":[{"name":"elasticdl-worker-j-0","id":0,"type":"worker","pid":42,
-    "state":"Running"}],"evaluations":[{"step":5,"metrics":{"auc":0.75}}]})";
+    "state":"Running","usage":{"memory_bytes":123400000,"records_per_s":900.5,
+    "step_ms":7.2}}],"evaluations":[{"step":5,"metrics":{"auc":0.75}}]})";
   std::vector<std::string> requests_;
 };
 
@@ -429,7 +430,21 @@ TEST_F(JobCommandsTest, TopIsReadableAndFindsTheOnlyJob) {
   EXPECT_THAT(text, HasSubstr("j: running, epoch 1, step 5, 10 records/s, "
                               "loss 0.5, workers 1/2, generation 2"));
   EXPECT_THAT(text, HasSubstr("elasticdl-worker-j-0"));
+  EXPECT_THAT(text, testing::ContainsRegex(
+                        "j-0 +worker +42 +123 +90[01] +7  Running\n"));
   EXPECT_THAT(text, HasSubstr("evaluation at step 5: auc=0.75\n"));
+}
+
+TEST_F(JobCommandsTest, TopSaysThatWorkersAreStarting) {
+  body_ = R"({"job":"j","state":"running","generation":0,"step":0,"epoch":1,
+    "workers":0,"target_workers":2,"pods":[{"name":"elasticdl-worker-j-0",
+    "id":0,"type":"worker","pid":42,"state":"Running","usage":null}]})";
+  ::testing::internal::CaptureStdout();
+  EXPECT_EQ(RunTop(Args()), 0);
+  const std::string text = ::testing::internal::GetCapturedStdout();
+  EXPECT_THAT(text, HasSubstr("j: running, starting workers (they compile or "
+                              "load the model), workers 0/2\n"));
+  EXPECT_THAT(text, testing::ContainsRegex("42 +- +- +-  Running\n"));
 }
 
 TEST_F(JobCommandsTest, TopOfAJobWithServersHasNoGeneration) {

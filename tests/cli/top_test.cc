@@ -119,13 +119,33 @@ TEST(RenderTopTest, ShowsWhatMatters) {
   EXPECT_THAT(text, HasSubstr(" 52 %"));
   EXPECT_THAT(text, HasSubstr("step 488  epoch 1/2  12.4k records/s"));
   EXPECT_THAT(text, HasSubstr("lost 1  paused 34 ms"));
-  EXPECT_THAT(text, HasSubstr("forward 40% backward 60%  slowest: worker 1"));
+  EXPECT_THAT(text,
+              HasSubstr("step 10 ms: slowest worker 1; forward 40% backward"));
   EXPECT_THAT(text, HasSubstr(">0       training     3.1k   12.3 250.0M  0.9"));
   EXPECT_THAT(text, HasSubstr("█"));
   EXPECT_THAT(text, HasSubstr("x"));
   EXPECT_THAT(text, Not(HasSubstr("\x1b")));
   view.unicode = false;
   EXPECT_THAT(absl::StrJoin(RenderTop(model, view), "\n"), Not(HasSubstr("█")));
+}
+
+TEST(RenderTopTest, ShowsNoNumbersThatAreNotThere) {
+  TopModel model;
+  Json update = Update(2);
+  Json& status = update["status"];
+  status["num_epochs"] = 0;
+  status["loss"] = nullptr;
+  ASSERT_TRUE(model.Add(update.dump()).ok());
+  EXPECT_THAT(absl::StrJoin(RenderTop(model, TopView()), "\n"),
+              HasSubstr("step 488  epoch 1  12.4k records/s  workers 2/2"));
+  status["step"] = 0;
+  status["workers"] = 0;
+  TopModel starting;
+  ASSERT_TRUE(starting.Add(update.dump()).ok());
+  const std::string text = absl::StrJoin(RenderTop(starting, TopView()), "\n");
+  EXPECT_THAT(text, HasSubstr("starting workers (they compile or load the "
+                              "model)  workers 0/2"));
+  EXPECT_THAT(text, Not(HasSubstr("loss ")));
 }
 
 TEST(RenderTopTest, NamesCannotMoveTheCursor) {

@@ -30,31 +30,53 @@ TEST(ClusterJobTest, AnImageMakesAJobOnACluster) {
 }
 
 TEST(ClusterJobTest, NamesOfJobsAreNamesOfPods) {
-  EXPECT_EQ(ClusterJobName("kills", "0123456789ab"), "kills-0123456789ab");
-  EXPECT_EQ(ClusterJobName("My_Plan.v2", "0123456789ab"),
-            "my-plan-v2-0123456789ab");
-  EXPECT_EQ(ClusterJobName("2nd", "0123456789ab"), "exp-2nd-0123456789ab");
-  EXPECT_EQ(ClusterJobName("__", "0123456789ab"), "exp-0123456789ab");
+  const std::string run = "0123456789ab";
+  EXPECT_EQ(ClusterJobName("kills", run, ""), "kills-0123456789ab");
+  EXPECT_EQ(ClusterJobName("My_Plan.v2", run, ""), "my-plan-v2-0123456789ab");
+  EXPECT_EQ(ClusterJobName("2nd", run, ""), "exp-2nd-0123456789ab");
+  EXPECT_EQ(ClusterJobName("__", run, ""), "exp-0123456789ab");
+  EXPECT_EQ(ClusterJobName("two", run, "Job_1"), "two-0123456789ab-job-1");
   // What flags::kMaxJobName allows.
-  EXPECT_LE(ClusterJobName(std::string(100, '1'), "0123456789ab").size(), 46u);
+  const std::string endless(100, '1');
+  EXPECT_LE(ClusterJobName(endless, run, "").size(), 46u);
+  EXPECT_LE(ClusterJobName(endless, run, endless).size(), 46u);
 }
 
 TEST(ClusterJobTest, RefusesWhatAClusterCannotDo) {
+  const Plan plan;
   experiment::Run run;
-  EXPECT_TRUE(CheckOnCluster(run).ok());
+  EXPECT_TRUE(CheckOnCluster(plan, run).ok());
   Action stop;
   stop.kind = ActionKind::kStop;
   run.actions = {Action(), stop};
-  EXPECT_THAT(std::string(CheckOnCluster(run).message()),
+  EXPECT_THAT(std::string(CheckOnCluster(plan, run).message()),
               HasSubstr("use kill or preempt"));
   run.actions.clear();
   run.peer = kTorchrun;
-  EXPECT_THAT(std::string(CheckOnCluster(run).message()),
+  EXPECT_THAT(std::string(CheckOnCluster(plan, run).message()),
               HasSubstr("peer torchrun runs on this machine only"));
-  run.peer = kElasticdl;
-  run.policy = kGang;
-  EXPECT_THAT(std::string(CheckOnCluster(run).message()),
-              HasSubstr("shared jobs run on this machine only"));
+}
+
+TEST(ClusterJobTest, JobsThatShareAClusterNeedNamesOfPods) {
+  Plan plan;
+  plan.sharing.slots = 3;
+  plan.sharing.jobs.resize(2);
+  experiment::Run run;
+  run.policy = kElastic;
+  plan.sharing.jobs[0].name = "first";
+  plan.sharing.jobs[1].name = "second";
+  EXPECT_TRUE(CheckOnCluster(plan, run).ok());
+  plan.sharing.jobs[0].name = "First";
+  plan.sharing.jobs[1].name = "first_";
+  EXPECT_THAT(
+      std::string(CheckOnCluster(plan, run).message()),
+      HasSubstr("differ in their first 12 letters or digits: 'first_'"));
+  plan.sharing.jobs[1].name = "second";
+  plan.sharing.jobs[1].min_workers = 2;
+  EXPECT_THAT(std::string(CheckOnCluster(plan, run).message()),
+              HasSubstr("job second: min_workers has no effect on a cluster"));
+  plan.sharing.service = {{0, 1}};
+  EXPECT_TRUE(CheckOnCluster(plan, run).ok());
 }
 
 TEST(ClusterJobTest, KnowsWhenAPodWasKilled) {

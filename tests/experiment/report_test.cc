@@ -190,6 +190,15 @@ TEST(ReportTest, SharedJobsHaveSlotsOverTime) {
   const auto charts = Charts(plan, Summarize(plan, results));
   ASSERT_THAT(charts, SizeIs(5));
   EXPECT_THAT(charts[0].svg, AllOf(HasSubstr("a&lt;"), HasSubstr("<rect")));
+  for (auto& [id, result] : results) result.on_cluster = true;
+  EXPECT_THAT(ReportHtml(plan, Summarize(plan, results), results),
+              HasSubstr("the cluster's scheduler starts those that fit"));
+  plan.sharing.service = {{0, 1}};
+  for (const experiment::Run& run : ListRuns(plan)) {
+    results[run.id].on_cluster = true;
+  }
+  EXPECT_THAT(ReportHtml(plan, Summarize(plan, results), results),
+              HasSubstr("The service is a number of slots"));
 }
 
 TEST(ReportTest, SaysWhatIsNotKnownOfACluster) {

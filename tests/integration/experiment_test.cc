@@ -178,6 +178,12 @@ TEST_F(ExperimentTest, BadPlansAreRefusedWithTheirLine) {
        "plan.yaml:9: a cluster cannot stop a process"},
       {"  image: x\nseconds: 3\nmatrix:\n  peer: [torchrun]\n",
        "plan.yaml:12: peer torchrun runs on this machine only"},
+      {"  image: x\nshared:\n  slots: 3\n  jobs:\n    - {workers: 2, "
+       "min_workers: 2}\n",
+       "plan.yaml:9: job job1: min_workers has no effect on a cluster"},
+      {"shared:\n  slots: 3\n  jobs:\n    - {workers: 2}\n    - {workers: 2, "
+       "flags: {image: x}}\n",
+       "plan.yaml:13: job job2 would run elsewhere than the others"},
       {"  event_log: x\n", "plan.yaml:9: --event_log is set by"},
       {"seconds: 3\nmatrix:\n  peer: [torchrun]\n",
        "plan.yaml:11: peer torchrun has no model"},

@@ -4,13 +4,16 @@
 #include <sys/stat.h>
 
 #include <algorithm>
+#include <cmath>
 #include <cstdio>
 #include <set>
 #include <utility>
 
 #include "absl/strings/match.h"
+#include "absl/strings/numbers.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_format.h"
+#include "absl/strings/strip.h"
 #include "elasticdl/common/file.h"
 #include "elasticdl/common/queue.h"
 
@@ -24,6 +27,22 @@ std::string Environment(const char* name) {
 
 // Records in a file of the data set, as `elasticdl data` writes it.
 constexpr int64_t kRecordsPerFile = 4096;
+
+// "2", "1500m" in thousandths of a CPU.
+int64_t Millicpu(absl::string_view text) {
+  double value = 0;
+  const bool milli = absl::ConsumeSuffix(&text, "m");
+  if (!absl::SimpleAtod(text, &value)) return 0;
+  return std::llround(milli ? value : value * 1000);
+}
+
+int64_t RequestOf(const Json& pod) {
+  int64_t sum = 0;
+  for (const Json& container : ListAt(pod, "/spec/containers")) {
+    sum += Millicpu(TextAt(container, "/resources/requests/cpu"));
+  }
+  return sum;
+}
 
 std::vector<std::string> Argv(const std::string& command,
                               const std::string& space, const Flags& flags) {
@@ -363,6 +382,38 @@ testing::AssertionResult KubeJobTest::KillContainer(const std::string& pod) {
 void KubeJobTest::GrantRights() {
   const Outcome granted = Elasticdl("rbac", {"--apply"});
   ASSERT_EQ(granted.exit_code, 0) << granted.err;
+}
+
+Json KubeJobTest::Node() {
+  const auto nodes = client().List({"", "v1", "nodes", false}, "");
+  if (!nodes.ok()) return nullptr;
+  for (const Json& node : ListAt(*nodes, "/items")) {
+    if (ListAt(node, "/spec/taints").empty()) return node;
+  }
+  return nullptr;
+}
+
+int64_t KubeJobTest::FreeMillicpu(const Json& node) {
+  int64_t free = Millicpu(TextAt(node, "/status/allocatable/cpu"));
+  const auto all = client().List({"", "v1", "pods", false}, "");
+  EXPECT_TRUE(all.ok()) << all.status();
+  if (!all.ok()) return 0;
+  for (const Json& pod : ListAt(*all, "/items")) {
+    if (TextAt(pod, "/spec/nodeName") == TextAt(node, "/metadata/name") &&
+        !HasPhase(pod, "Succeeded") && !HasPhase(pod, "Failed")) {
+      free -= RequestOf(pod);
+    }
+  }
+  return free;
+}
+
+Json KubeJobTest::OnNode(const Json& node) {
+  return {{"pod_spec",
+           {{"nodeSelector",
+             {{"kubernetes.io/hostname",
+               node.value(Json::json_pointer(
+                              "/metadata/labels/kubernetes.io~1hostname"),
+                          "")}}}}}};
 }
 
 }  // namespace elasticdl::kube::test

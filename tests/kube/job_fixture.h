@@ -185,6 +185,13 @@ class KubeJobTest : public ::testing::Test {
   // Grants the default account the rights of a master.
   void GrantRights();
 
+  // A node that takes pods; null if there is none, or it may not be seen.
+  Json Node();
+  // Thousandths of a CPU that others do not ask for there.
+  int64_t FreeMillicpu(const Json& node);
+  // A --cluster_spec_json that keeps all pods on this node.
+  static Json OnNode(const Json& node);
+
  private:
   TempDir dir_;
   std::string image_;

@@ -9,15 +9,12 @@
 #include <signal.h>
 #include <stdlib.h>
 
-#include <cmath>
 #include <cstdio>
 #include <memory>
 #include <string>
 
 #include "absl/strings/match.h"
-#include "absl/strings/numbers.h"
 #include "absl/strings/str_cat.h"
-#include "absl/strings/strip.h"
 #include "absl/time/clock.h"
 #include "kube/job_fixture.h"
 
@@ -30,22 +27,6 @@ using ::testing::Not;
 
 // Tens of epochs on a small machine.
 constexpr absl::Duration kWholeJob = absl::Minutes(5);
-
-// "2", "1500m" in thousandths of a CPU.
-int64_t Millicpu(absl::string_view text) {
-  double value = 0;
-  const bool milli = absl::ConsumeSuffix(&text, "m");
-  if (!absl::SimpleAtod(text, &value)) return 0;
-  return std::llround(milli ? value : value * 1000);
-}
-
-int64_t RequestOf(const Json& pod) {
-  int64_t sum = 0;
-  for (const Json& container : ListAt(pod, "/spec/containers")) {
-    sum += Millicpu(TextAt(container, "/resources/requests/cpu"));
-  }
-  return sum;
-}
 
 // Stops a process for a while.
 class Pause {
@@ -67,29 +48,6 @@ class JobNodeTest : public KubeJobTest {
     if (!IsSkipped() && !HasFailure()) GrantRights();
   }
 
-  // A node that takes pods.
-  Json Node() {
-    const auto nodes = client().List({"", "v1", "nodes", false}, "");
-    if (!nodes.ok()) return nullptr;
-    for (const Json& node : ListAt(*nodes, "/items")) {
-      if (ListAt(node, "/spec/taints").empty()) return node;
-    }
-    return nullptr;
-  }
-  // What is not asked for by others there.
-  int64_t FreeMillicpu(const Json& node) {
-    int64_t free = Millicpu(TextAt(node, "/status/allocatable/cpu"));
-    const auto all = client().List({"", "v1", "pods", false}, "");
-    EXPECT_TRUE(all.ok()) << all.status();
-    if (!all.ok()) return 0;
-    for (const Json& pod : ListAt(*all, "/items")) {
-      if (TextAt(pod, "/spec/nodeName") == TextAt(node, "/metadata/name") &&
-          !HasPhase(pod, "Succeeded") && !HasPhase(pod, "Failed")) {
-        free -= RequestOf(pod);
-      }
-    }
-    return free;
-  }
   // Of this name in this test; its whole name.
   std::string MakePriority(const std::string& name, int value) {
     const Resource classes = {"scheduling.k8s.io", "v1", "priorityclasses",
@@ -105,15 +63,6 @@ class JobNodeTest : public KubeJobTest {
       client().Delete(classes, whole).IgnoreError();
     });
     return whole;
-  }
-  // A --cluster_spec_json that keeps all pods on this node.
-  static Json OnNode(const Json& node) {
-    return {{"pod_spec",
-             {{"nodeSelector",
-               {{"kubernetes.io/hostname",
-                 node.value(Json::json_pointer(
-                                "/metadata/labels/kubernetes.io~1hostname"),
-                            "")}}}}}};
   }
   // Whether new pods may come to the node.
   absl::Status Cordon(const std::string& node, bool closed) {

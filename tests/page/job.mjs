@@ -148,7 +148,8 @@ export const fakeMaster = async (bin, folder, streams) => {
   await new Promise(done => server.listen(0, "127.0.0.1", done));
   return {
     url: `http://127.0.0.1:${server.address().port}/?token=t`, commands,
-    next() {
+    next(workers = update.status.target_workers) {
+      update.status.target_workers = workers;
       told = "now";
       for (const reply of followers) reply.write("data: " + JSON.stringify(news()) + "\n\n");
     },

@@ -132,6 +132,15 @@ test("zoom, move and keys change the view; hover says what is there", async () =
   assert.deepEqual(page.errors, []);
 });
 
+test("an evaluation says which metric it is", async () => {
+  const page = await browser.open();
+  const lines = manyWorkers("metric", 2, 60) + line(60, "evaluation", {step: 100, metrics: {accuracy: 0.975}, records: 10, ms: 5}) + "\n";
+  await page.go(report("metric", lines));
+  await ready(page);
+  await frame(page);
+  assert.equal(await page.run("return document.querySelector('.chart[aria-label=Evaluation] .now').innerText"), "accuracy 0.975");
+});
+
 test("events are filtered", async () => {
   const page = await browser.open();
   await page.go(report("filter", manyWorkers("filter", 4, 120)));
@@ -215,6 +224,16 @@ test("a page follows the stream, and asks where there is none", async () => {
       await page.run("document.getElementById('scale-to').value = '5'; document.querySelector('#scale button').click()");
       await page.until("document.getElementById('answer').textContent.includes('5 workers asked for')");
       assert.deepEqual(master.commands, ["/api/v1/scale?num_workers=5"]);
+      // The field follows what others ask for, but never what somebody types.
+      const field = "document.getElementById('scale-to').value";
+      master.next(5);
+      await page.until("document.querySelectorAll('#cards .value')[3].innerText.endsWith('/ 5')");
+      master.next(4);
+      await page.until(field + " === '4'");
+      await page.run(field + " = '7'");
+      master.next(6);
+      await page.until("document.querySelectorAll('#cards .value')[3].innerText.endsWith('/ 6')");
+      assert.equal(await page.run("return " + field), "7");
       assert.deepEqual(page.errors.filter(text => !/503/.test(text)), []);
     } finally {
       await master.close();

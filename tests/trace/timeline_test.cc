@@ -102,9 +102,9 @@ TEST_F(TimelineTest, TheSummarySaysForWhomTheOthersWaited) {
   EXPECT_NEAR(summary->workers.at(0).beside.at("all-reduce"), 20 * 0.004, 1e-9);
   const std::string text = DescribeTimeline(*summary);
   EXPECT_THAT(text, HasSubstr("the others waited longest for worker 1\n"));
-  EXPECT_THAT(text, HasSubstr("  kind of work       seconds    share    "
+  EXPECT_THAT(text, HasSubstr("  kind of work         seconds    share    "
                               "ms/step\n"));
-  EXPECT_THAT(text, HasSubstr("  forward              0.080"));
+  EXPECT_THAT(text, HasSubstr("  forward                0.080"));
 }
 
 TEST_F(TimelineTest, AFileWithoutItsEndIsRead) {

@@ -96,7 +96,8 @@ class JobOnCluster : public LiveJob {
       : LiveJob(options, std::move(process)), outputs_(std::move(outputs)) {}
   ~JobOnCluster() override {
     if (!reaped()) kill(process_.pid, SIGKILL);
-    JobOnCluster::Reap().IgnoreError();
+    JobOnCluster::Reap();
+    JobOnCluster::CleanUp().IgnoreError();
   }
 
   int events_fd() const override { return outputs_.log.fd(); }
@@ -154,10 +155,9 @@ class JobOnCluster : public LiveJob {
     }
   }
 
-  absl::Status Reap() override {
-    if (removed_) return absl::OkStatus();
-    removed_ = true;
-    ELASTICDL_RETURN_IF_ERROR(LiveJob::Reap());
+  void Reap() override {
+    if (reaped()) return;
+    LiveJob::Reap();
     if (stopper_.has_value()) {
       // The job has ended; it only waits to see that.
       kill(stopper_->pid, SIGKILL);
@@ -165,6 +165,10 @@ class JobOnCluster : public LiveJob {
       }
     }
     ReadEvents();
+  }
+
+  absl::Status CleanUp() override {
+    if (std::exchange(removed_, true)) return absl::OkStatus();
     // They go with their pods.
     if (exit_code() != 0 && !asked_) KeepLogs();
     ELASTICDL_RETURN_IF_ERROR(

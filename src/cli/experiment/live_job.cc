@@ -92,11 +92,11 @@ LiveJob::LiveJob(LiveJobOptions options, process::Process process)
 LiveJob::~LiveJob() {
   if (reaped_) return;
   kill(process_.pid, SIGKILL);
-  LiveJob::Reap().IgnoreError();
+  LiveJob::Reap();
 }
 
-absl::Status LiveJob::Reap() {
-  if (reaped_) return absl::OkStatus();
+void LiveJob::Reap() {
+  if (reaped_) return;
   int status = 0;
   rusage usage = {};
   while (wait4(process_.pid, &status, 0, &usage) < 0 && errno == EINTR) {
@@ -104,7 +104,6 @@ absl::Status LiveJob::Reap() {
   reaped_ = true;
   exit_code_ = WIFEXITED(status) ? WEXITSTATUS(status) : 128 + WTERMSIG(status);
   cpu_seconds_ = Seconds(usage.ru_utime) + Seconds(usage.ru_stime);
-  return absl::OkStatus();
 }
 
 std::string LiveJob::PathOf(const char* file) const {

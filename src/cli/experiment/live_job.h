@@ -67,10 +67,11 @@ class LiveJob {
   virtual absl::Status Scale(int64_t workers, int64_t servers) = 0;
   // Asks it to end; more than once kills it.
   virtual void Stop() = 0;
-  // Waits for the end of a process that has ended or is about to, and removes
-  // what the job leaves on a cluster. An error is for the user; the job has
-  // ended all the same.
-  virtual absl::Status Reap();
+  // Waits for the end of a process that has ended or is about to.
+  virtual void Reap();
+  // Removes what a job that was reaped leaves on a cluster, which may take a
+  // while. An error is for the user; the job has ended all the same.
+  virtual absl::Status CleanUp() { return absl::OkStatus(); }
   bool reaped() const { return reaped_; }
   // 0, or what the process says went wrong.
   int exit_code() const { return exit_code_; }

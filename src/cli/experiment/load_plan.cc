@@ -73,12 +73,26 @@ absl::Status CheckFlags(const Plan& plan, const experiment::Settings& flags) {
 // The line of what a cluster cannot do.
 absl::Status CheckPlace(const Plan& plan, const Run& run) {
   if (!experiment::OnCluster(run.flags)) return absl::OkStatus();
-  const absl::Status status = experiment::CheckOnCluster(run);
+  const absl::Status status = experiment::CheckOnCluster(plan, run);
   if (status.ok()) return absl::OkStatus();
-  const auto line =
-      plan.lines.find(run.peer == experiment::kElasticdl ? "image" : "peer");
-  return Refuse(plan, line == plan.lines.end() ? 1 : line->second,
-                status.message());
+  return Refuse(
+      plan,
+      LineOf(plan, run.peer == experiment::kElasticdl ? "--image" : "--peer"),
+      status.message());
+}
+
+// A job has flags of its own; it must still run where the others run.
+absl::Status CheckSharedJob(const Plan& plan, const Run& run,
+                            const experiment::SharedJob& job) {
+  experiment::Settings flags = run.flags;
+  for (const auto& [name, value] : job.flags) flags[name] = value;
+  if (experiment::OnCluster(flags) != experiment::OnCluster(run.flags)) {
+    return Refuse(plan, LineOf(plan, "--image"),
+                  absl::StrCat("job ", job.name,
+                               " would run elsewhere than the others: set "
+                               "--image for all of them"));
+  }
+  return CheckFlags(plan, flags);
 }
 
 absl::Status CheckPeer(const Plan& plan, const Run& run) {
@@ -113,9 +127,7 @@ absl::StatusOr<Plan> LoadPlan(const std::string& path) {
     if (!seen.insert(run.flags).second) continue;
     ELASTICDL_RETURN_IF_ERROR(CheckFlags(plan, run.flags));
     for (const experiment::SharedJob& job : plan.sharing.jobs) {
-      experiment::Settings flags = run.flags;
-      for (const auto& [name, value] : job.flags) flags[name] = value;
-      ELASTICDL_RETURN_IF_ERROR(CheckFlags(plan, flags));
+      ELASTICDL_RETURN_IF_ERROR(CheckSharedJob(plan, run, job));
     }
   }
   return plan;

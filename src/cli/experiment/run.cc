@@ -57,9 +57,10 @@ absl::Status RunAndKeep(const Plan& plan, const Run& run,
               static_cast<long long>(run.repeat) + 1);
   std::fflush(stdout);
   ELASTICDL_ASSIGN_OR_RETURN(const std::string folder, store.RunFolder(run.id));
+  const RunFolders folders = {folder, store.NotesFolder()};
   absl::StatusOr<RunResult> result =
-      plan.shared() ? RunShared(plan, run, folder, signals)
-                    : RunOne(plan, run, {folder, store.NotesFolder()}, signals);
+      plan.shared() ? RunShared(plan, run, folders, signals)
+                    : RunOne(plan, run, folders, signals);
   if (!result.ok()) {
     std::printf("%s\n", std::string(result.status().message()).c_str());
     return result.status();

@@ -26,14 +26,6 @@ using experiment::Plan;
 using experiment::Run;
 using experiment::RunResult;
 
-// Ending in an orderly way takes a second or two; then it is killed.
-constexpr double kStopSeconds = 60;
-
-// The run has its result all the same.
-void TellError(const absl::Status& status) {
-  if (!status.ok()) ExperimentFailed(status, 0);
-}
-
 // One job from start to end. Thread-compatible.
 class SingleRun {
  public:
@@ -51,7 +43,7 @@ class SingleRun {
     options.folder = folder;
     result_.on_cluster = experiment::OnCluster(run_.flags);
     options.name = result_.on_cluster
-                       ? experiment::ClusterJobName(plan_.name, run_.id)
+                       ? experiment::ClusterJobName(plan_.name, run_.id, "")
                        : absl::StrCat("exp-", run_.id);
     options.notes = notes_;
     options.peer = run_.peer;
@@ -63,6 +55,7 @@ class SingleRun {
     ELASTICDL_ASSIGN_OR_RETURN(job_, LiveJob::Start(options));
     while (!job_->reaped()) Step();
     job_->ReadEvents();
+    TellError(job_->CleanUp());
     if (cancelled_) return absl::CancelledError("interrupted");
     Judge();
     return std::move(result_);
@@ -106,7 +99,7 @@ class SingleRun {
       if (stopping_) job_->Stop();
       BeginStop(WallSeconds());
     }
-    if (fds[1].revents != 0) TellError(job_->Reap());
+    if (fds[1].revents != 0) job_->Reap();
   }
 
   void BeginStop(double now) {
@@ -200,6 +193,10 @@ class SingleRun {
 };
 
 }  // namespace
+
+void TellError(const absl::Status& status) {
+  if (!status.ok()) ExperimentFailed(status, 0);
+}
 
 RunResult NewResult(const Run& run) {
   RunResult result;

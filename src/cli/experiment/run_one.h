@@ -25,11 +25,17 @@ absl::StatusOr<experiment::RunResult> RunOne(const experiment::Plan& plan,
                                              const RunFolders& folders,
                                              ExperimentSignals& signals);
 
-// The same for a plan whose jobs share a machine.
+// The same for a plan whose jobs share a machine or a cluster.
 absl::StatusOr<experiment::RunResult> RunShared(const experiment::Plan& plan,
                                                 const experiment::Run& run,
-                                                const std::string& folder,
+                                                const RunFolders& folders,
                                                 ExperimentSignals& signals);
+
+// Ending in an orderly way takes a job a second or two; then it is killed.
+constexpr double kStopSeconds = 60;
+
+// Of something that does not change the result of a run.
+void TellError(const absl::Status& status);
 
 // What all results have in common.
 experiment::RunResult NewResult(const experiment::Run& run);

@@ -1,4 +1,4 @@
-// Runs jobs that share the slots of a machine, by a policy.
+// Runs jobs that share the slots of a machine or a cluster, by a policy.
 #include <poll.h>
 
 #include <algorithm>
@@ -9,6 +9,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "elasticdl/common/status.h"
+#include "elasticdl/experiment/cluster_job.h"
 #include "elasticdl/experiment/sharing.h"
 #include "experiment/live_job.h"
 #include "experiment/run_one.h"
@@ -23,15 +24,20 @@ using experiment::RunResult;
 using experiment::SharedJob;
 using experiment::SharedState;
 
+// A job that ends and the next one may overlap for so many seconds.
+constexpr double kOverlap = 3;
+
 // All jobs of a run, from the first arrival to the last end. Thread-compatible.
 class SharedRun {
  public:
-  SharedRun(const Plan& plan, const Run& run, std::string folder,
+  SharedRun(const Plan& plan, const Run& run, RunFolders folders,
             ExperimentSignals& signals)
       : plan_(plan),
         run_(run),
-        folder_(std::move(folder)),
+        folders_(std::move(folders)),
         signals_(signals),
+        on_cluster_(experiment::OnCluster(run.flags)),
+        divider_(experiment::DividerOf(plan.sharing, on_cluster_)),
         result_(NewResult(run)),
         states_(plan.sharing.jobs.size()),
         jobs_(plan.sharing.jobs.size()),
@@ -43,9 +49,18 @@ class SharedRun {
       Arrive(at);
       if (failure_.empty() && !cancelled_) Assign(at);
       if (at > plan_.timeout && failure_.empty()) {
-        Fail(absl::StrCat("it took longer than ", plan_.timeout, " s"));
+        Fail(absl::StrCat("it took longer than ", plan_.timeout, " s",
+                          trouble_.empty() ? "" : ": ", trouble_));
+      }
+      if (at >= kill_at_) {
+        StopAll();
+        kill_at_ = kNever;
       }
       Wait(NextTime(at) - at);
+    }
+    // Not when a job ends: the next one need not wait for that.
+    for (const auto& job : jobs_) {
+      if (job != nullptr) TellError(job->CleanUp());
     }
     if (cancelled_) return absl::CancelledError("interrupted");
     Judge();
@@ -74,7 +89,7 @@ class SharedRun {
   // Shrinks first, so that the slots are free for those that start or grow.
   void Assign(double at) {
     const std::vector<int64_t> workers =
-        experiment::Allocate(plan_.sharing, run_.policy, at, states_);
+        experiment::Allocate(plan_.sharing, run_.policy, divider_, at, states_);
     for (const bool shrink : {true, false}) {
       for (size_t i = 0; i < workers.size(); ++i) {
         if (workers[i] == states_[i].workers || workers[i] == 0) continue;
@@ -94,12 +109,16 @@ class SharedRun {
           !absl::IsFailedPrecondition(status)) {
         Fail(std::string(status.message()));
       }
+      trouble_ = std::string(status.message());
       return;
     }
     const SharedJob& spec = plan_.sharing.jobs[i];
     LiveJobOptions options;
-    options.folder = JoinPath(folder_, spec.name);
-    options.name = absl::StrCat("exp-", run_.id, "-", spec.name);
+    options.folder = JoinPath(folders_.run, spec.name);
+    options.notes = folders_.notes;
+    options.name =
+        on_cluster_ ? experiment::ClusterJobName(plan_.name, run_.id, spec.name)
+                    : absl::StrCat("exp-", run_.id, "-", spec.name);
     options.peer = experiment::kElasticdl;
     options.flags = run_.flags;
     for (const auto& [name, value] : spec.flags) options.flags[name] = value;
@@ -111,7 +130,8 @@ class SharedRun {
   }
 
   double NextTime(double at) const {
-    double next = plan_.timeout > at ? plan_.timeout : kNever;
+    double next =
+        std::min(kill_at_, plan_.timeout > at ? plan_.timeout : kNever);
     for (size_t i = 0; i < states_.size(); ++i) {
       const double arrives = plan_.sharing.jobs[i].arrives;
       if (states_[i].phase == JobPhase::kNotArrived) {
@@ -145,15 +165,15 @@ class SharedRun {
     }
     if (fds[0].revents != 0 && signals_.Take()) {
       cancelled_ = true;
-      StopAll();
+      BeginStop();
     }
   }
 
   void End(size_t i) {
-    jobs_[i]->Reap().IgnoreError();  // it is on this machine
+    ends_[i] = WallSeconds() - result_.began;
+    jobs_[i]->Reap();
     jobs_[i]->ReadEvents();
     states_[i] = {JobPhase::kDone, 0};
-    ends_[i] = WallSeconds() - result_.began;
     if (jobs_[i]->exit_code() != 0 && !cancelled_) {
       Fail(absl::StrCat("job ", plan_.sharing.jobs[i].name, ": exit code ",
                         jobs_[i]->exit_code(), ": ", jobs_[i]->LastOutput()));
@@ -162,7 +182,13 @@ class SharedRun {
 
   void Fail(const std::string& reason) {
     if (failure_.empty()) failure_ = reason;
+    if (kill_at_ == kNever) BeginStop();
+  }
+
+  // What does not end is killed; a second request to stop does that.
+  void BeginStop() {
     StopAll();
+    kill_at_ = WallSeconds() - result_.began + kStopSeconds;
   }
 
   void StopAll() {
@@ -179,14 +205,19 @@ class SharedRun {
       const SharedJob& spec = plan_.sharing.jobs[i];
       first = std::min(first, spec.arrives);
       if (jobs_[i] == nullptr) continue;
-      result_.cpu_seconds += jobs_[i]->cpu_seconds();
+      if (!on_cluster_) result_.cpu_seconds += jobs_[i]->cpu_seconds();
+      // By the clock here.
+      const double offset = jobs_[i]->clock_offset();
+      if (std::abs(offset) > std::abs(result_.clock_offset)) {
+        result_.clock_offset = offset;
+      }
       const std::string log = jobs_[i]->EventLog();
-      for (auto& point :
-           experiment::WorkersOverTime(log, spec.name, result_.began)) {
+      for (auto& point : experiment::WorkersOverTime(log, spec.name,
+                                                     result_.began - offset)) {
         shared.timeline.push_back(std::move(point));
       }
-      shared.waiting[spec.name] =
-          jobs_[i]->view().first_step_at() - result_.began - spec.arrives;
+      shared.waiting[spec.name] = jobs_[i]->view().first_step_at() + offset -
+                                  result_.began - spec.arrives;
       shared.completion[spec.name] = ends_[i] - spec.arrives;
       shared.makespan = std::max(shared.makespan, ends_[i] - first);
       const auto ledger = jobs_[i]->Ledger(/*finished=*/true);
@@ -195,15 +226,45 @@ class SharedRun {
         result_.ledger = absl::StrCat(spec.name, ": ", ledger.problem);
       }
     }
+    CheckRoom();
     AddService(first + shared.makespan);
     if (failure_.empty() && result_.ledger != "exact") {
       failure_ = absl::StrCat("a ledger is not exact: ", result_.ledger);
     }
     result_.wall_seconds = WallSeconds() - result_.began;
+    if (on_cluster_) {
+      result_.on_cluster = true;
+      // Those of this machine do not matter.
+      result_.cpu_seconds = -1;
+      result_.load = -1;
+      result_.cores = 0;
+    }
     shared.utilisation = experiment::SlotUtilisation(
         shared.timeline, plan_.sharing.slots, first, first + shared.makespan);
     result_.ok = failure_.empty();
     result_.reason = failure_;
+  }
+
+  // Is the cluster as large as the plan says? Otherwise the policies are not
+  // comparable.
+  void CheckRoom() {
+    if (!on_cluster_ || !failure_.empty()) return;
+    const int64_t most =
+        experiment::MostAtOnce(result_.shared.timeline, kOverlap);
+    if (most > plan_.sharing.slots) {
+      failure_ =
+          absl::StrCat(most, " workers ran at the same time, but the plan has ",
+                       plan_.sharing.slots,
+                       " slots: set slots, or --worker_resource_request");
+    }
+    for (size_t i = 0; i < jobs_.size() && run_.policy == experiment::kGang;
+         ++i) {
+      if (jobs_[i] == nullptr || jobs_[i]->view().started()) continue;
+      failure_ = absl::StrCat(
+          "job ", plan_.sharing.jobs[i].name, " never had its ",
+          jobs_[i]->options().workers,
+          " workers: the cluster has no room for them (or they had no step)");
+    }
   }
 
   void AddService(double end) {
@@ -218,23 +279,29 @@ class SharedRun {
 
   const Plan& plan_;
   const Run& run_;
-  const std::string folder_;
+  const RunFolders folders_;
   ExperimentSignals& signals_;
+  const bool on_cluster_;
+  const experiment::Divider divider_;
   RunResult result_;
   std::vector<SharedState> states_;
   std::vector<std::unique_ptr<LiveJob>> jobs_;
   // When they ended, after the start of the run.
   std::vector<double> ends_;
   bool cancelled_ = false;
+  // When to kill what was asked to stop, after the start of the run.
+  double kill_at_ = kNever;
   std::string failure_;
+  // Why a job could not be changed; it may work later.
+  std::string trouble_;
 };
 
 }  // namespace
 
 absl::StatusOr<RunResult> RunShared(const Plan& plan, const Run& run,
-                                    const std::string& folder,
+                                    const RunFolders& folders,
                                     ExperimentSignals& signals) {
-  return SharedRun(plan, run, folder, signals).Execute();
+  return SharedRun(plan, run, folders, signals).Execute();
 }
 
 }  // namespace elasticdl::cli

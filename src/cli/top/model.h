@@ -47,7 +47,9 @@ class TopModel {
   double begin() const { return begin_; }
   double now() const { return now_; }
   std::string Text(const char* field) const;
+  // 0 if it is not there.
   double Number(const char* field) const;
+  bool Has(const char* field) const { return numbers_.count(field) > 0; }
   // Of the totals and of the step time; 0 if it is not there.
   double Total(const char* field) const;
   double StepTime(const char* field) const;

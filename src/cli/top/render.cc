@@ -86,10 +86,23 @@ std::string Title(const TopModel& model, const TopView& view) {
 }
 
 std::string Numbers(const TopModel& model, const TopView& view) {
-  std::string text = absl::StrFormat(
-      " step %.0f  epoch %.0f/%.0f  %s records/s  loss %.4g",
-      model.Number("step"), model.Number("epoch"), model.Number("num_epochs"),
-      Short(model.Number("records_per_s")), model.Number("loss"));
+  std::string text;
+  if (model.Text("state") == "running" && model.Number("step") == 0 &&
+      model.Number("workers") == 0) {
+    // There is neither a speed nor a loss yet.
+    text = " starting workers (they compile or load the model)";
+  } else {
+    text = absl::StrFormat(" step %.0f  epoch %.0f", model.Number("step"),
+                           model.Number("epoch"));
+    if (const double epochs = model.Number("num_epochs"); epochs > 0) {
+      absl::StrAppendFormat(&text, "/%.0f", epochs);
+    }
+    absl::StrAppendFormat(&text, "  %s records/s",
+                          Short(model.Number("records_per_s")));
+    if (model.Has("loss")) {
+      absl::StrAppendFormat(&text, "  loss %.4g", model.Number("loss"));
+    }
+  }
   absl::StrAppendFormat(&text, "  workers %.0f/%.0f", model.Number("workers"),
                         model.Number("target_workers"));
   return Fit(text, view.columns);
@@ -109,6 +122,10 @@ std::string StepLine(const TopModel& model, const TopView& view) {
   const double whole = model.StepTime("step_ms");
   if (whole <= 0) return Fit(" step time: not known yet", view.columns);
   std::string text = absl::StrFormat(" step %.3g ms:", whole);
+  // First: on 80 columns, the shares may not all have room.
+  if (model.slowest() >= 0) {
+    absl::StrAppend(&text, " slowest worker ", model.slowest(), ";");
+  }
   constexpr std::pair<const char*, const char*> kParts[] = {
       {"data", "data_wait_ms"},     {"feed", "feed_wait_ms"},
       {"forward", "forward_ms"},    {"backward", "backward_ms"},
@@ -117,9 +134,6 @@ std::string StepLine(const TopModel& model, const TopView& view) {
   for (const auto& [name, field] : kParts) {
     const double share = 100 * model.StepTime(field) / whole;
     if (share >= 0.5) absl::StrAppendFormat(&text, " %s %.0f%%", name, share);
-  }
-  if (model.slowest() >= 0) {
-    absl::StrAppend(&text, "  slowest: worker ", model.slowest());
   }
   return Fit(text, view.columns);
 }

@@ -12,6 +12,8 @@ class Chart {
     this.series = [];
     this.log = false;
     this.fromZero = false;
+    // Values have their names, even a single one.
+    this.named = false;
     this.canvas.addEventListener("pointermove", event => { this.pointer = event.offsetX; redraw(); });
     this.canvas.addEventListener("pointerleave", () => { this.pointer = null; redraw(); });
   }
@@ -118,7 +120,7 @@ class Chart {
       let last = null;
       for (const p of one.points) { if (p[0] <= time && isNumber(p[1])) last = p; }
       if (!last) continue;
-      texts.push((this.series.filter(s => !s.faint).length > 1 ? one.name + " " : "") + brief(last[1]) +
+      texts.push((this.named || this.series.filter(s => !s.faint).length > 1 ? one.name + " " : "") + brief(last[1]) +
         (this.pointer !== null ? " at " + duration(last[0] - store.begin) + (last[2] !== undefined ? ", step " + grouped(last[2]) : "") : ""));
       if (this.pointer === null) continue;
       draw.fillStyle = one.color;

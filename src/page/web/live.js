@@ -131,6 +131,9 @@ const setUpSteering = () => {
 const showSteering = () => {
   const able = store.live && store.status.state === "running" && !at("data");
   at("scale").hidden = at("stop").hidden = !able;
-  const input = at("scale-to");
-  if (able && document.activeElement !== input && !input.value) input.value = store.status.target_workers;
+  // Somebody else may scale, too; what was typed here stays.
+  const input = at("scale-to"), target = String(store.status.target_workers);
+  const untouched = document.activeElement !== input && (!input.value || input.value === input.dataset.target);
+  if (able && untouched) input.value = target;
+  if (input.value === target) input.dataset.target = target;
 };

@@ -87,6 +87,7 @@ const charts = {
     if (names.length) {
       this.get("Evaluation").series = names.map((name, i) => ({name, color: tints[i],
         points: store.evaluations.map(e => [e.time, e.metrics[name] ?? null, e.step])}));
+      this.get("Evaluation").named = true;
       this.get("Evaluation").title = "Evaluation: " + names.join(", ");
     }
     const rate = this.get("Records per second");

@@ -16,12 +16,14 @@ namespace elasticdl::experiment {
 // Do these flags make a job on a cluster?
 bool OnCluster(const Settings& flags);
 
-// A valid name for such a job: the plan's and the run's.
-std::string ClusterJobName(const std::string& plan, const std::string& run);
+// A valid name for such a job: the plan's and the run's, and the job's if
+// several share the cluster, else "".
+std::string ClusterJobName(const std::string& plan, const std::string& run,
+                           const std::string& job);
 
 // What a run would need that no cluster has: peers, SIGSTOP. INVALID_ARGUMENT
 // says what works instead.
-absl::Status CheckOnCluster(const Run& run);
+absl::Status CheckOnCluster(const Plan& plan, const Run& run);
 
 // When `elasticdl kill --json`, which printed `output`, asked for the first
 // deletion; `otherwise` if it does not say.
