@@ -55,10 +55,11 @@ test-long: configure
 	@ctest --test-dir build -j $(JOBS) --output-on-failure --no-tests=error \
 	  -L long
 
-# On a machine with a GPU and a libtorch with CUDA; skipped tests are shown.
+# On a machine with GPUs and a libtorch with CUDA: the worker, the suites of
+# communicators with the real NCCL, jobs with kills. Says what was skipped.
 test-gpu: configure
-	@cmake --build build -j $(JOBS) --target worker_tests
-	@ctest --test-dir build --output-on-failure --no-tests=error -L gpu
+	@cmake --build build -j $(JOBS) --target tests_on_gpu
+	@scripts/test-gpu.sh build
 
 install: build
 	@cmake --build build -j $(JOBS) --target elasticdl_model_pch

@@ -251,6 +251,19 @@ function(elasticdl_test path)
   set_property(GLOBAL APPEND PROPERTY ELASTICDL_TEST_TARGETS ${target})
 endfunction()
 
+# elasticdl_gpu_tests(<target> PREFIX <prefix>): the tests of this program on
+# real GPUs, label `gpu`. They are skipped, with the reason, where there are none.
+function(elasticdl_gpu_tests target)
+  cmake_parse_arguments(arg "" "PREFIX" "" ${ARGN})
+  # One at a time. NCCL needs a second or two for each world.
+  gtest_discover_tests(${target}
+    TEST_PREFIX ${arg_PREFIX}
+    PROPERTIES LABELS gpu TIMEOUT 600 RUN_SERIAL TRUE
+      ENVIRONMENT ELASTICDL_TEST_GPU=1
+    DISCOVERY_MODE PRE_TEST DISCOVERY_TIMEOUT 120)
+  set_property(GLOBAL APPEND PROPERTY ELASTICDL_GPU_TESTS ${target})
+endfunction()
+
 # Fails when a *_test.cc below tests/ is not registered.
 function(elasticdl_check_tests)
   get_property(registered GLOBAL PROPERTY ELASTICDL_TESTS)
@@ -265,9 +278,12 @@ function(elasticdl_check_tests)
   endforeach()
 endfunction()
 
-# Targets for the sanitizers: unit_tests is what `make asan` builds, all that needs
-# no programs; thread_tests is what `make tsan` builds.
-function(elasticdl_add_sanitizer_targets)
+# Targets for parts of the tests: unit_tests is what `make asan` builds, all that
+# needs no programs; thread_tests is what `make tsan` builds; tests_on_gpu is what
+# `make test-gpu` builds.
+function(elasticdl_add_test_targets)
+  get_property(targets GLOBAL PROPERTY ELASTICDL_GPU_TESTS)
+  add_custom_target(tests_on_gpu DEPENDS ${targets})
   get_property(targets GLOBAL PROPERTY ELASTICDL_UNIT_TESTS)
   add_custom_target(unit_tests DEPENDS ${targets})
   get_property(targets GLOBAL PROPERTY ELASTICDL_THREAD_TESTS)

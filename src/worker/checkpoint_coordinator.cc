@@ -1,6 +1,7 @@
 #include "checkpoint_coordinator.h"
 
 #include <algorithm>
+#include <limits>
 #include <utility>
 
 #include "absl/cleanup/cleanup.h"
@@ -31,13 +32,19 @@ CheckpointCoordinator::CheckpointCoordinator(
       saver_(std::move(saver)),
       live_rule_(saver_ == nullptr ? checkpoint::Saver::LiveRule()
                                    : saver_->live_rule()),
-      saves_live_(deps_.replica.on_cpu() &&
+      saves_live_(deps_.replica.CanViewLive() &&
                   deps_.replica.StateBytes() >= live_rule_.least_bytes),
       live_options_(MakeLiveOptions()) {}
 
 checkpoint::LiveOptions CheckpointCoordinator::MakeLiveOptions() {
   checkpoint::LiveOptions options = live_rule_.options;
   if (!saves_live_) return options;
+  if (!deps_.replica.on_cpu()) {
+    // Training does not change what is read. What does (a joiner needs the
+    // state) is rare, and must not wait for a disk.
+    options.most_aside_bytes = std::numeric_limits<size_t>::max();
+    return options;
+  }
   // More than this part of the state would be a large part of the memory.
   constexpr size_t kRoomPart = 16;
   const auto state = static_cast<size_t>(deps_.replica.StateBytes());
@@ -97,7 +104,7 @@ absl::Status CheckpointCoordinator::Begin() {
   unsettled_ = Taken();
   unsettled_->lineage = deps_.session.lineage();
   if (saves_live_) {
-    BeginLive(*unsettled_);
+    ELASTICDL_RETURN_IF_ERROR(BeginLive(*unsettled_));
   } else {
     // The copy is the pause of training; writing goes on beside it.
     ELASTICDL_ASSIGN_OR_RETURN(const checkpoint::Snapshot view,
@@ -109,8 +116,9 @@ absl::Status CheckpointCoordinator::Begin() {
   return absl::OkStatus();
 }
 
-void CheckpointCoordinator::BeginLive(Taken& taken) {
-  Replica::LiveView view = deps_.replica.ViewLive(live_options_);
+absl::Status CheckpointCoordinator::BeginLive(Taken& taken) {
+  ELASTICDL_ASSIGN_OR_RETURN(Replica::LiveView view,
+                             deps_.replica.ViewLive(live_options_));
   view.snapshot.snapshot.lineage.generation = taken.lineage;
   taken.promise.emplace();
   view.snapshot.snapshot.late = taken.promise->late();
@@ -120,6 +128,7 @@ void CheckpointCoordinator::BeginLive(Taken& taken) {
     live_ = std::move(view.arrays);
   }
   Submit(live_step_, std::move(view.snapshot));
+  return absl::OkStatus();
 }
 
 void CheckpointCoordinator::OnSaveDone() {

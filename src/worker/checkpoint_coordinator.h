@@ -100,7 +100,7 @@ class CheckpointCoordinator {
   checkpoint::LiveOptions MakeLiveOptions();
   bool Due() const;
   absl::Status Begin();
-  void BeginLive(Taken& taken);
+  absl::Status BeginLive(Taken& taken);
   void AskLedger();
   void Submit(int64_t step, checkpoint::OwnedSnapshot snapshot);
 

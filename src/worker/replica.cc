@@ -412,6 +412,7 @@ absl::Status Replica::Restore(checkpoint::Loaded& loaded) {
 
 absl::Status Replica::FetchState() {
   if (on_cpu()) return absl::OkStatus();
+  PutMirrorAside();
   const elastic::Watchdog::Watch watch(watchdog_, "copying from the device");
   return OnDevice("copying the model from the device", [this] {
     mirror_.Fetch();

@@ -106,13 +106,16 @@ class Replica {
   // The optimizer's state is elsewhere.
   absl::StatusOr<checkpoint::Snapshot> ViewWithoutSlots();
   // The same, to be saved while training continues (replica_live.cc): only the
-  // buffers are copied. On the CPU, with an optimizer. Any change of the state
-  // first puts aside the slices that were not read yet, or drops the snapshot.
+  // buffers are copied, on a device all of it, to the mirror. If CanViewLive.
+  // Any change of what is read, the state or the mirror, first puts aside the
+  // slices that were not read yet, or drops the snapshot.
   struct LiveView {
     checkpoint::OwnedSnapshot snapshot;
     std::shared_ptr<checkpoint::LiveArrays> arrays;
   };
-  LiveView ViewLive(const checkpoint::LiveOptions& options);
+  absl::StatusOr<LiveView> ViewLive(const checkpoint::LiveOptions& options);
+  // The scale of the loss is in no array.
+  bool CanViewLive() const { return optimizer_ != nullptr && !scales_loss(); }
   // Something replaces the state. It is not kept any more, either.
   void GiveUpLive(const std::string& reason);
   // Of parameters, optimizer state and buffers.
@@ -207,6 +210,9 @@ class Replica {
   size_t UndoBytes() const;
   // With snapshots that are being read.
   void ApplyLive(double learning_rate);
+  void ForgetFinished();
+  // The mirror is about to change.
+  void PutMirrorAside();
   checkpoint::NamedTensor Variable(const std::string& name,
                                    const torch::Tensor& tensor) const;
   std::vector<checkpoint::NamedTensor> Slots() const;

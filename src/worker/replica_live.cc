@@ -5,12 +5,15 @@
 #include <utility>
 
 #include "elasticdl/common/check.h"
+#include "elasticdl/common/status.h"
 #include "replica.h"
 
 namespace elasticdl::worker {
 
-Replica::LiveView Replica::ViewLive(const checkpoint::LiveOptions& options) {
-  ELASTICDL_CHECK(on_cpu() && optimizer_ != nullptr);
+absl::StatusOr<Replica::LiveView> Replica::ViewLive(
+    const checkpoint::LiveOptions& options) {
+  ELASTICDL_CHECK(CanViewLive());
+  ELASTICDL_RETURN_IF_ERROR(FetchState());
   checkpoint::Snapshot view;
   view.version = view.optimizer_step = step_;
   view.optimizer = optimizer_spec_;
@@ -37,9 +40,9 @@ Replica::LiveView Replica::ViewLive(const checkpoint::LiveOptions& options) {
   snapshot.num_slot_runs = std::max<size_t>(1, slots_.size());
   const size_t bytes = flat_->size() * sizeof(float);
   std::vector<absl::Span<const char>> arrays;
-  arrays.emplace_back(reinterpret_cast<const char*>(flat_->values()), bytes);
-  for (const float* slot : slot_pointers_) {
-    arrays.emplace_back(reinterpret_cast<const char*>(slot), bytes);
+  arrays.emplace_back(mirror_.Data(flat_->value_tensor()), bytes);
+  for (const torch::Tensor& slot : slots_) {
+    arrays.emplace_back(mirror_.Data(slot), bytes);
   }
   live.arrays =
       std::make_shared<checkpoint::LiveArrays>(std::move(arrays), options);
@@ -62,11 +65,24 @@ int64_t Replica::StateBytes() {
   return bytes;
 }
 
-void Replica::ApplyLive(double learning_rate) {
+void Replica::ForgetFinished() {
   live_.erase(
       std::remove_if(live_.begin(), live_.end(),
                      [](const auto& arrays) { return arrays->finished(); }),
       live_.end());
+}
+
+void Replica::PutMirrorAside() {
+  ForgetFinished();
+  if (live_.empty()) return;
+  const trace::ScopedKind timed(step_clock_, trace::Kind::kCheckpointCopy);
+  for (const auto& arrays : live_) {
+    for (size_t i = 0; i < arrays->num_slices(); ++i) arrays->BeforeChange(i);
+  }
+}
+
+void Replica::ApplyLive(double learning_rate) {
+  ForgetFinished();
   if (live_.empty()) return ApplyTo(0, flat_->size(), learning_rate);
   // All have the same slices.
   const checkpoint::LiveArrays& first = *live_[0];

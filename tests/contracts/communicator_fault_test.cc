@@ -134,13 +134,16 @@ void CommunicatorFaultTest::SurviveDeath(const Death& death, int size) {
 }
 
 TEST_P(CommunicatorFaultTest, DeathInEachOperation) {
+  const int size = Members(4);
   for (const Operation& operation : AllOperations()) {
-    for (const int victim : {0, 3}) {
+    for (const int victim : {0, size - 1}) {
       SurviveDeath(
-          {operation.name, operation.failpoint + "=kill", victim, kSmall}, 4);
+          {operation.name, operation.failpoint + "=kill", victim, kSmall},
+          size);
       // The third visit: in the middle of an operation of several chunks.
       SurviveDeath(
-          {operation.name, operation.failpoint + "=kill@3", victim, kLarge}, 4);
+          {operation.name, operation.failpoint + "=kill@3", victim, kLarge},
+          size);
     }
   }
 }
@@ -154,35 +157,42 @@ TEST_P(CommunicatorFaultTest, DeathOfOneOfTwo) {
 
 TEST_P(CommunicatorFaultTest, DeathOutsideOfOperations) {
   for (const Operation& operation : AllOperations()) {
-    for (const int victim : {0, 2}) {
-      SurviveDeath({operation.name, "", victim, kLarge}, 3);
+    const int size = Members(3);
+    for (const int victim : {0, size - 1}) {
+      SurviveDeath({operation.name, "", victim, kLarge}, size);
     }
   }
 }
 
 TEST_P(CommunicatorFaultTest, DeathWhileConnecting) {
-  for (int victim = 0; victim < 4; ++victim) {
-    SurviveDeath({"", "collective.connect=kill", victim, kSmall}, 4);
+  const int size = Members(4);
+  for (int victim = 0; victim < size; ++victim) {
+    SurviveDeath({"", "collective.connect=kill", victim, kSmall}, size);
   }
 }
 
 // All but one die at once.
 TEST_P(CommunicatorFaultTest, OneOfFourIsLeft) {
   const Backend backend = GetParam();
-  RankProcesses ranks(4, [&](int rank, Channel& test) -> std::string {
-    auto world = ConnectThrough(backend, MakeSpec(backend, 1, rank, 4), test);
+  const int size = Members(4);
+  const int left = size / 2;
+  RankProcesses ranks(size, [&](int rank, Channel& test) -> std::string {
+    auto world =
+        ConnectThrough(backend, MakeSpec(backend, 1, rank, size), test);
     RANK_EXPECT_OK(world.status());
     RANK_EXPECT_OK(test.Send("connected"));
-    if (rank != 2) RANK_EXPECT_OK(test.Receive().status());
+    if (rank != left) RANK_EXPECT_OK(test.Receive().status());
     const std::string error = ExpectAborted(**world, "AllReduce", kLarge);
     if (!error.empty()) return error;
     return FormNextWorld(backend, 0, 1, test);
   });
-  ASSERT_TRUE(ranks.Exchange(Ranks(4)).ok());
-  ExpectMessages(ranks, Ranks(4), "connected");
-  for (const int victim : {0, 1, 3}) ranks.Signal(victim, SIGKILL);
-  ASSERT_TRUE(ranks.Exchange({2}).ok());
-  EXPECT_EQ(ranks.Result(2), "");
+  ASSERT_TRUE(ranks.Exchange(Ranks(size)).ok());
+  ExpectMessages(ranks, Ranks(size), "connected");
+  for (const int rank : Ranks(size)) {
+    if (rank != left) ranks.Signal(rank, SIGKILL);
+  }
+  ASSERT_TRUE(ranks.Exchange({left}).ok());
+  EXPECT_EQ(ranks.Result(left), "");
 }
 
 // A rank of the test below: "again" asks for a place in the next world, and
@@ -217,14 +227,14 @@ std::string TrainUntilToldToEnd(const Backend& backend, Channel& test) {
 // left forms the next world. A death can damage MPI: then one more world is
 // needed.
 TEST_P(CommunicatorFaultTest, KilledOneByOneUntilOneIsLeft) {
-  constexpr int kSize = 8;
+  const int size = Members(8);
   const unsigned seed = SharedSeed();
   SCOPED_TRACE(absl::StrCat("seed ", seed));
   std::mt19937 random(seed);
-  RankProcesses ranks(kSize, [&](int, Channel& test) {
+  RankProcesses ranks(size, [&](int, Channel& test) {
     return TrainUntilToldToEnd(GetParam(), test);
   });
-  std::vector<int> alive = Ranks(kSize);
+  std::vector<int> alive = Ranks(size);
   // Those that have said "again".
   std::set<int> waiting;
   const auto next = [&](int rank) {
@@ -234,7 +244,7 @@ TEST_P(CommunicatorFaultTest, KilledOneByOneUntilOneIsLeft) {
     return message.value_or("gone");
   };
   int64_t worlds = 0;
-  for (; alive.size() > 1 && worlds < 3 * kSize; ++worlds) {
+  for (; alive.size() > 1 && worlds < 3 * size; ++worlds) {
     for (size_t i = 0; i < alive.size(); ++i) {
       while (waiting.count(alive[i]) == 0) ASSERT_NE(next(alive[i]), "gone");
       const std::string place =
@@ -253,19 +263,19 @@ TEST_P(CommunicatorFaultTest, KilledOneByOneUntilOneIsLeft) {
   }
   ASSERT_EQ(alive.size(), 1u);
   if (GetParam().name != "Mpi") {
-    EXPECT_EQ(worlds, kSize - 1);
+    EXPECT_EQ(worlds, size - 1);
   }
   while (waiting.count(alive[0]) == 0) ASSERT_NE(next(alive[0]), "gone");
   ASSERT_TRUE(ranks.channel(alive[0]).Send("end").ok());
   EXPECT_EQ(ranks.Result(alive[0]), "");
-  if (worlds > kSize - 1) std::cout << "worlds: " << worlds << "\n";
+  if (worlds > size - 1) std::cout << "worlds: " << worlds << "\n";
 }
 
 TEST_P(CommunicatorFaultTest, AbortByAnotherThreadEndsEachOperation) {
   for (const Operation& operation : AllOperations()) {
     SCOPED_TRACE(operation.name);
     for (const size_t bytes : {kSmall, kLarge}) {
-      RunWorld(3, [&](Communicator& world) -> std::string {
+      RunWorld(Members(3), [&](Communicator& world) -> std::string {
         Thread aborter;
         if (world.rank() == 1) {
           aborter = Thread("aborter", [&world] {
@@ -286,9 +296,10 @@ TEST_P(CommunicatorFaultTest, AbortByAnotherThreadEndsEachOperation) {
 
 // Nobody else comes, so the call is certainly waiting or about to.
 TEST_P(CommunicatorFaultTest, AbortWhileOthersAreAway) {
-  RankProcesses ranks(3, [&](int rank, Channel& test) -> std::string {
+  const int size = Members(3);
+  RankProcesses ranks(size, [&](int rank, Channel& test) -> std::string {
     auto world =
-        ConnectThrough(GetParam(), MakeSpec(GetParam(), 1, rank, 3), test);
+        ConnectThrough(GetParam(), MakeSpec(GetParam(), 1, rank, size), test);
     RANK_EXPECT_OK(world.status());
     if (rank == 0) {
       Thread aborter("aborter", [&] { (*world)->Abort("enough"); });
@@ -299,16 +310,16 @@ TEST_P(CommunicatorFaultTest, AbortWhileOthersAreAway) {
     RANK_EXPECT_OK(test.Receive().status());
     return ExpectAborted(**world, "AllReduce", kLarge);
   });
-  ASSERT_TRUE(ranks.Exchange(Ranks(3)).ok());
+  ASSERT_TRUE(ranks.Exchange(Ranks(size)).ok());
   ExpectMessages(ranks, {0}, "aborted");
-  for (const int rank : {1, 2}) {
+  for (int rank = 1; rank < size; ++rank) {
     ASSERT_TRUE(ranks.channel(rank).Send("go").ok());
   }
-  for (const int rank : Ranks(3)) EXPECT_EQ(ranks.Result(rank), "");
+  for (const int rank : Ranks(size)) EXPECT_EQ(ranks.Result(rank), "");
 }
 
 TEST_P(CommunicatorFaultTest, WhoLeavesEndsTheWorldForTheOthers) {
-  RunWorld(3, [](Communicator& world) -> std::string {
+  RunWorld(Members(3), [](Communicator& world) -> std::string {
     RANK_EXPECT_OK(world.Barrier(kLong));
     if (world.rank() == 1) return "";
     return ExpectAborted(world, "AllReduce", kLarge);
@@ -318,13 +329,15 @@ TEST_P(CommunicatorFaultTest, WhoLeavesEndsTheWorldForTheOthers) {
 void CommunicatorFaultTest::StopAndExpectDeadline(
     const std::string& operation) {
   SCOPED_TRACE(operation);
-  RankProcesses ranks(3, [&](int rank, Channel& test) -> std::string {
+  const int size = Members(3);
+  const int last = size - 1;
+  RankProcesses ranks(size, [&](int rank, Channel& test) -> std::string {
     auto world =
-        ConnectThrough(GetParam(), MakeSpec(GetParam(), 1, rank, 3), test);
+        ConnectThrough(GetParam(), MakeSpec(GetParam(), 1, rank, size), test);
     RANK_EXPECT_OK(world.status());
     RANK_EXPECT_OK(test.Send("ready"));
     RANK_EXPECT_OK(test.Receive().status());
-    if (rank == 2) return ExpectAborted(**world, operation, kLarge);
+    if (rank == last) return ExpectAborted(**world, operation, kLarge);
     const absl::Status status =
         RunOperation(operation, **world, kLarge, absl::Milliseconds(100));
     // Who sees the end of the world before its own deadline is told so.
@@ -335,20 +348,20 @@ void CommunicatorFaultTest::StopAndExpectDeadline(
     RANK_EXPECT(absl::IsAborted(later), later.ToString());
     return "";
   });
-  ASSERT_TRUE(ranks.Exchange(Ranks(3)).ok());
-  ExpectMessages(ranks, Ranks(3), "ready");
-  ranks.Signal(2, SIGSTOP);
-  for (const int rank : Ranks(3)) {
+  ASSERT_TRUE(ranks.Exchange(Ranks(size)).ok());
+  ExpectMessages(ranks, Ranks(size), "ready");
+  ranks.Signal(last, SIGSTOP);
+  for (const int rank : Ranks(size)) {
     ASSERT_TRUE(ranks.channel(rank).Send("go").ok());
   }
   int late = 0;
-  for (const int rank : {0, 1}) {
+  for (const int rank : Ranks(last)) {
     if (ranks.channel(rank).Receive().value() == "late") ++late;
   }
   EXPECT_GE(late, 1);
-  for (const int rank : {0, 1}) EXPECT_EQ(ranks.Result(rank), "");
-  ranks.Signal(2, SIGCONT);
-  EXPECT_EQ(ranks.Result(2), "");
+  for (const int rank : Ranks(last)) EXPECT_EQ(ranks.Result(rank), "");
+  ranks.Signal(last, SIGCONT);
+  EXPECT_EQ(ranks.Result(last), "");
 }
 
 TEST_P(CommunicatorFaultTest, DeadlineWhenAMemberIsStopped) {
@@ -358,8 +371,9 @@ TEST_P(CommunicatorFaultTest, DeadlineWhenAMemberIsStopped) {
 }
 
 TEST_P(CommunicatorFaultTest, ConnectHasADeadline) {
-  RankProcesses ranks(3, [&](int rank, Channel& test) -> std::string {
-    const WorldSpec spec = MakeSpec(GetParam(), 1, rank, 3);
+  const int size = Members(3);
+  RankProcesses ranks(size, [&](int rank, Channel& test) -> std::string {
+    const WorldSpec spec = MakeSpec(GetParam(), 1, rank, size);
     auto connector = Begin(GetParam(), spec);
     RANK_EXPECT_OK(connector.status());
     auto offers = ExchangeWithAll(test, (*connector)->offer());
@@ -375,12 +389,12 @@ TEST_P(CommunicatorFaultTest, ConnectHasADeadline) {
     RANK_EXPECT_OK(test.Receive().status());
     return "";
   });
-  ASSERT_TRUE(ranks.Exchange(Ranks(3)).ok());
-  ExpectMessages(ranks, Ranks(3), "done");
-  for (const int rank : Ranks(3)) {
+  ASSERT_TRUE(ranks.Exchange(Ranks(size)).ok());
+  ExpectMessages(ranks, Ranks(size), "done");
+  for (const int rank : Ranks(size)) {
     ASSERT_TRUE(ranks.channel(rank).Send("end").ok());
   }
-  for (const int rank : Ranks(3)) EXPECT_EQ(ranks.Result(rank), "");
+  for (const int rank : Ranks(size)) EXPECT_EQ(ranks.Result(rank), "");
 }
 
 TEST_P(CommunicatorFaultTest, AbortEndsConnect) {
@@ -501,7 +515,9 @@ TEST_P(CommunicatorFaultTest, BroadcastRootMustBeAMember) {
 // folder itself is not looked at: others use it, too.
 TEST_P(CommunicatorFaultTest, NoFilesInSharedMemory) {
   if (GetParam().name == "Mpi") GTEST_SKIP() << "MPI has files there";
-  RunWorld(3, [](Communicator&) -> std::string {
+  // The doubles have none.
+  if (GetParam().name == "Nccl") GTEST_SKIP() << "NCCL has files there";
+  RunWorld(Members(3), [](Communicator&) -> std::string {
     const absl::StatusOr<std::string> maps = ReadFile("/proc/self/maps");
     RANK_EXPECT_OK(maps.status());
     RANK_EXPECT(!absl::StrContains(*maps, "/dev/shm/"));
@@ -511,20 +527,20 @@ TEST_P(CommunicatorFaultTest, NoFilesInSharedMemory) {
 
 // Members may be threads of one process.
 TEST_P(CommunicatorFaultTest, MembersInOneProcess) {
+  const int size = Members(3);
   RankProcesses process(1, [&](int, Channel&) -> std::string {
-    constexpr int kSize = 3;
     std::vector<std::unique_ptr<Connector>> connectors;
     std::vector<std::string> offers;
-    for (int rank = 0; rank < kSize; ++rank) {
-      auto connector = Begin(GetParam(), MakeSpec(GetParam(), 1, rank, kSize));
+    for (int rank = 0; rank < size; ++rank) {
+      auto connector = Begin(GetParam(), MakeSpec(GetParam(), 1, rank, size));
       RANK_EXPECT_OK(connector.status());
       offers.push_back((*connector)->offer());
       connectors.push_back(std::move(*connector));
     }
-    std::vector<std::string> errors(kSize);
+    std::vector<std::string> errors(static_cast<size_t>(size));
     {
       std::vector<Thread> threads;
-      for (int rank = 0; rank < kSize; ++rank) {
+      for (int rank = 0; rank < size; ++rank) {
         threads.emplace_back("member", [&, rank] {
           errors[rank] = [&]() -> std::string {
             auto world = connectors[rank]->Connect(offers, kLong);
@@ -532,7 +548,7 @@ TEST_P(CommunicatorFaultTest, MembersInOneProcess) {
             std::vector<float> data(100000, 1);
             RANK_EXPECT_OK((*world)->AllReduce(data.data(), data.size(),
                                                DataType::kFloat32, kLong));
-            RANK_EXPECT(data[99999] == kSize);
+            RANK_EXPECT(data[99999] == static_cast<float>(size));
             return "";
           }();
         });

@@ -3,11 +3,13 @@
 #include <unistd.h>
 
 #include <algorithm>
+#include <cstdlib>
 #include <map>
 #include <numeric>
 #include <utility>
 
 #include "absl/strings/str_split.h"
+#include "contracts/gpu_libraries.h"
 #include "contracts/staged_communicator.h"
 #include "elasticdl/collective/mpi.h"
 #include "elasticdl/collective/nccl.h"
@@ -16,6 +18,7 @@
 namespace elasticdl::collective {
 
 std::vector<Backend> AllBackends() {
+  if (WantsRealGpus()) return {{"Nccl", "nccl", 1}};
   return {{"Shm", "shm", 1},
           {"Tcp", "tcp", 1},
           {"TcpSparse", "tcp", 1, "", 0, absl::Seconds(30), /*full_mesh=*/1},
@@ -65,7 +68,7 @@ absl::StatusOr<std::shared_ptr<NcclRuntime>> Nccl(const Backend& backend,
                                                   int device) {
   using Runtimes = std::map<int, std::shared_ptr<NcclRuntime>>;
   static auto* const runtimes = [&backend] {
-    PrepareDevices(kDevices, backend.schedule);
+    if (!WantsRealGpus()) PrepareDevices(kDevices, backend.schedule);
     return new Runtimes;
   }();
   std::shared_ptr<NcclRuntime>& runtime = (*runtimes)[device];
@@ -168,6 +171,15 @@ absl::Status RunOperation(const std::string& name, Communicator& world,
   return world.Barrier(timeout);
 }
 
+namespace {
+
+GpuDecision DecideHere() {
+  return Decide(FindGpuLibraries(),
+                std::getenv("ELASTICDL_TEST_GPUS_ARE_DOUBLES") != nullptr);
+}
+
+}  // namespace
+
 void CommunicatorTest::SetUp() {
   const bool mpi = GetParam().option == "mpi";
   RankProcesses::Use(mpi ? RankProcesses::Launch::kMpirun
@@ -177,14 +189,21 @@ void CommunicatorTest::SetUp() {
   }
   if (GetParam().option == "nccl") {
     // Ranks are forked, and whoever has used CUDA must not fork.
-    if (access(ELASTICDL_NCCL_PLUGIN, R_OK) != 0) {
-      GTEST_SKIP() << "built without NCCL";
+    const GpuDecision decision = DecideHere();
+    if (decision.verdict == GpuVerdict::kSkip) {
+      GTEST_SKIP() << decision.reason;
     }
+    ASSERT_EQ(decision.reason, "");
     return;
   }
   const absl::Status status =
       Begin(GetParam(), MakeSpec(GetParam(), 1, 0, 2)).status();
   if (absl::IsUnimplemented(status)) GTEST_SKIP() << status.message();
+}
+
+int CommunicatorTest::Members(int wanted) const {
+  if (GetParam().option != "nccl") return wanted;
+  return std::min(wanted, DecideHere().most_members);
 }
 
 std::vector<int> CommunicatorTest::Ranks(int count) {

@@ -54,6 +54,7 @@ inline std::ostream& operator<<(std::ostream& out, const Backend& backend) {
   return out << backend.name;
 }
 
+// With real GPUs only NCCL: the others need none.
 std::vector<Backend> AllBackends();
 
 WorldSpec MakeSpec(const Backend& backend, int64_t generation, int rank,
@@ -79,8 +80,12 @@ absl::Status RunOperation(const std::string& name, Communicator& world,
 
 class CommunicatorTest : public testing::TestWithParam<Backend> {
  protected:
-  // Skips a backend that was not built in.
+  // Skips a backend that was not built in, or that this machine has no GPUs
+  // for.
   void SetUp() override;
+  // The size of a world: `wanted`, or on real GPUs at most one for each, but
+  // always two.
+  int Members(int wanted) const;
   // Runs `body` in ranks that form a world of generation 1 first, and expects
   // that all end well.
   using Body = std::function<std::string(Communicator& world)>;

@@ -127,7 +127,7 @@ std::string CheckReduceScatter(Communicator& world, size_t count,
 }
 
 TEST_P(CommunicatorTest, AllReduceAddsUp) {
-  for (int size = 1; size <= 4; ++size) {
+  for (int size = 1; size <= Members(4); ++size) {
     RunWorld(size, [](Communicator& world) -> std::string {
       for (const DataType type : kTypes) {
         for (const size_t count : Counts()) {
@@ -141,7 +141,7 @@ TEST_P(CommunicatorTest, AllReduceAddsUp) {
 }
 
 TEST_P(CommunicatorTest, AllReduceOfLargeArrays) {
-  for (int size = 2; size <= 4; ++size) {
+  for (int size = 2; size <= Members(4); ++size) {
     RunWorld(size, [](Communicator& world) {
       return CheckAllReduce(world, (9 << 20) + 1, DataType::kFloat32);
     });
@@ -149,7 +149,7 @@ TEST_P(CommunicatorTest, AllReduceOfLargeArrays) {
 }
 
 TEST_P(CommunicatorTest, BroadcastReachesAll) {
-  for (int size = 1; size <= 4; ++size) {
+  for (int size = 1; size <= Members(4); ++size) {
     RunWorld(size, [](Communicator& world) -> std::string {
       for (int root = 0; root < world.size(); ++root) {
         for (const size_t count : Counts()) {
@@ -163,7 +163,7 @@ TEST_P(CommunicatorTest, BroadcastReachesAll) {
 }
 
 TEST_P(CommunicatorTest, AllGatherKeepsTheOrderOfRanks) {
-  for (int size = 1; size <= 4; ++size) {
+  for (int size = 1; size <= Members(4); ++size) {
     RunWorld(size, [](Communicator& world) -> std::string {
       for (const size_t count : Counts()) {
         const std::string error = CheckAllGather(world, count);
@@ -175,14 +175,14 @@ TEST_P(CommunicatorTest, AllGatherKeepsTheOrderOfRanks) {
 }
 
 TEST_P(CommunicatorTest, AllGatherWorksInPlace) {
-  RunWorld(3, [](Communicator& world) -> std::string {
+  RunWorld(Members(3), [](Communicator& world) -> std::string {
     constexpr size_t kBytes = 100001;
-    std::vector<char> all(kBytes * 3);
+    std::vector<char> all(kBytes * static_cast<size_t>(world.size()));
     char* const own = all.data() + kBytes * static_cast<size_t>(world.rank());
     const std::vector<char> in = BytesOf(world.rank(), kBytes);
     std::memcpy(own, in.data(), kBytes);
     RANK_EXPECT_OK(world.AllGather(own, all.data(), kBytes, kLong));
-    for (int rank = 0; rank < 3; ++rank) {
+    for (int rank = 0; rank < world.size(); ++rank) {
       RANK_EXPECT(std::memcmp(all.data() + kBytes * static_cast<size_t>(rank),
                               BytesOf(rank, kBytes).data(), kBytes) == 0);
     }
@@ -191,7 +191,7 @@ TEST_P(CommunicatorTest, AllGatherWorksInPlace) {
 }
 
 TEST_P(CommunicatorTest, ReduceScatterLeavesOwnSum) {
-  for (int size = 1; size <= 4; ++size) {
+  for (int size = 1; size <= Members(4); ++size) {
     RunWorld(size, [](Communicator& world) -> std::string {
       for (const DataType type : kTypes) {
         for (const size_t count : Counts()) {
@@ -207,7 +207,7 @@ TEST_P(CommunicatorTest, ReduceScatterLeavesOwnSum) {
 TEST_P(CommunicatorTest, BarrierWaitsForAll) {
   // How many have come to a barrier so far.
   auto* const arrived = static_cast<std::atomic<int>*>(SharedPage());
-  RunWorld(4, [arrived](Communicator& world) -> std::string {
+  RunWorld(Members(4), [arrived](Communicator& world) -> std::string {
     for (int round = 1; round <= 200; ++round) {
       arrived->fetch_add(1);
       RANK_EXPECT_OK(world.Barrier(kLong));
@@ -219,7 +219,7 @@ TEST_P(CommunicatorTest, BarrierWaitsForAll) {
 
 // Random numbers of very different sizes: the order of additions shows.
 TEST_P(CommunicatorTest, ResultsAreBitwiseTheSame) {
-  for (int size = 2; size <= 4; ++size) {
+  for (int size = 2; size <= Members(4); ++size) {
     RunWorld(size, [](Communicator& world) -> std::string {
       for (const DataType type :
            {DataType::kFloat32, DataType::kBFloat16, DataType::kFloat16}) {
@@ -249,7 +249,7 @@ TEST_P(CommunicatorTest, ResultsAreBitwiseTheSame) {
 TEST_P(CommunicatorTest, ManyRandomOperations) {
   const unsigned seed = SharedSeed();
   SCOPED_TRACE(absl::StrCat("seed ", seed));
-  for (int size = 2; size <= 4; ++size) {
+  for (int size = 2; size <= Members(4); ++size) {
     RunWorld(size, [seed](Communicator& world) -> std::string {
       std::mt19937 random(seed);
       for (int i = 0; i < 300; ++i) {
@@ -316,8 +316,10 @@ TEST_P(CommunicatorTest, LargeWorld) {
 
 TEST_P(CommunicatorTest, LeavingAfterAnOperationDisturbsNobody) {
   for (int round = 0; round < 20; ++round) {
-    RunWorld(3, [round](Communicator& world) -> std::string {
-      if (round % 2 == 0) return CheckBroadcast(world, 100000, round % 3);
+    RunWorld(Members(3), [round](Communicator& world) -> std::string {
+      if (round % 2 == 0) {
+        return CheckBroadcast(world, 100000, round % world.size());
+      }
       return CheckAllReduce(world, 50000, DataType::kFloat32);
     });
   }

@@ -12,4 +12,8 @@ absl::StatusOr<std::unique_ptr<Communicator>> StageOnDevice(
 
 void PrepareDevices(int, const std::string&) {}
 
+absl::StatusOr<int> CountDevices() {
+  return absl::UnimplementedError("built without CUDA");
+}
+
 }  // namespace elasticdl::collective

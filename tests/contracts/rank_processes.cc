@@ -23,6 +23,7 @@
 #include "absl/strings/str_cat.h"
 #include "elasticdl/common/check.h"
 #include "elasticdl/common/status.h"
+#include "support/mpirun.h"
 
 namespace elasticdl::collective {
 namespace {
@@ -97,7 +98,8 @@ int crash_fd = -1;
   RunRank(std::atoi(rank.c_str()), body, std::move(fd));
 }
 
-[[noreturn]] void ExecMpirun(int count, const std::string& address) {
+[[noreturn]] void ExecMpirun(int version, int count,
+                             const std::string& address) {
   prctl(PR_SET_PDEATHSIG, SIGKILL);
   setenv(kObject, absl::StrCat(num_objects).c_str(), 1);
   setenv(kAddress, address.c_str(), 1);
@@ -112,12 +114,20 @@ int crash_fd = -1;
       *testing::UnitTest::GetInstance()->current_test_info();
   const std::string filter =
       absl::StrCat("--gtest_filter=", test.test_suite_name(), ".", test.name());
-  const std::string size = absl::StrCat(count);
   char program[4096] = "";
   ELASTICDL_CHECK(readlink("/proc/self/exe", program, sizeof(program) - 1) > 0);
-  execlp("mpirun", "mpirun", "--enable-recovery", "--oversubscribe",
-         "--bind-to", "none", "-np", size.c_str(), program, filter.c_str(),
-         nullptr);
+  std::vector<std::string> command = {"mpirun"};
+  const std::vector<std::vector<std::string>> parts = {
+      test::MpirunRecovery(version),
+      test::MpirunPlacement(version),
+      {"-np", absl::StrCat(count), program, filter}};
+  for (const auto& part : parts) {
+    command.insert(command.end(), part.begin(), part.end());
+  }
+  std::vector<char*> argv;
+  for (std::string& word : command) argv.push_back(word.data());
+  argv.push_back(nullptr);
+  execvp("mpirun", argv.data());
   _exit(127);
 }
 
@@ -200,9 +210,10 @@ void RankProcesses::StartMpirun(int count) {
   ELASTICDL_CHECK(bind(listener.get(),
                        reinterpret_cast<const sockaddr*>(&where), length) == 0);
   ELASTICDL_CHECK(listen(listener.get(), count) == 0);
+  const int version = test::FindMpirunVersion();
   mpirun_ = fork();
   ELASTICDL_CHECK(mpirun_ >= 0);
-  if (mpirun_ == 0) ExecMpirun(count, address);
+  if (mpirun_ == 0) ExecMpirun(version, count, address);
   for (int i = 0; i < count; ++i) {
     pollfd ready = {listener.get(), POLLIN, 0};
     ELASTICDL_CHECK(poll(&ready, 1, kHangMilliseconds) == 1);

@@ -129,4 +129,12 @@ void PrepareDevices(int count, const std::string& schedule) {
   setenv("TEST_CUDART_SCHEDULE", schedule.c_str(), 1);
 }
 
+absl::StatusOr<int> CountDevices() {
+  int count = 0;
+  const cudaError_t error = cudaGetDeviceCount(&count);
+  if (error == cudaSuccess && count > 0) return count;
+  return absl::NotFoundError(error == cudaSuccess ? "CUDA finds none"
+                                                  : cudaGetErrorString(error));
+}
+
 }  // namespace elasticdl::collective

@@ -3,6 +3,7 @@
 #pragma once
 
 #include <memory>
+#include <string>
 
 #include "absl/status/statusor.h"
 #include "elasticdl/collective/communicator.h"
@@ -13,8 +14,11 @@ namespace elasticdl::collective {
 absl::StatusOr<std::unique_ptr<Communicator>> StageOnDevice(
     std::unique_ptr<Communicator> inner);
 
-// For this process: that many devices, and when their streams run ("null",
-// "side", "all"). Before anything uses CUDA.
+// For this process and the doubles: that many devices, and when their streams
+// run ("null", "side", "all"). Before anything uses CUDA.
 void PrepareDevices(int count, const std::string& schedule);
+
+// That this process can use; the error says why there are none.
+absl::StatusOr<int> CountDevices();
 
 }  // namespace elasticdl::collective

@@ -18,10 +18,8 @@ using ::testing::SizeIs;
 class DeviceTest : public JobTest {
  protected:
   void SetUp() override {
-    const char* preloaded = getenv("LD_PRELOAD");
-    if (preloaded == nullptr || !absl::StrContains(preloaded, "test_device")) {
-      GTEST_SKIP() << "the test device is not preloaded";
-    }
+    const TestGpus gpus = Gpus();
+    if (gpus.count == 0) GTEST_SKIP() << "no GPU: " << gpus.why_none;
   }
   // The metrics of its evaluations by step.
   std::map<int, Json> TrainOn(const std::string& device,
@@ -81,6 +79,11 @@ TEST_F(DeviceTest, ACheckpointMovesBetweenCpuAndDevice) {
 // middle of training, because a worker makes some hundred calls in a step.
 class FaultTest : public DeviceTest {
  protected:
+  void SetUp() override {
+    DeviceTest::SetUp();
+    if (IsSkipped()) return;
+    if (Gpus().real) GTEST_SKIP() << "only the test device can be broken";
+  }
   std::unique_ptr<Job> TrainWith(const std::string& fault, const Flags& more) {
     setenv("TEST_CUDART_FAULT", fault.c_str(), /*overwrite=*/1);
     setenv("TEST_CUDART_FAULT_ONCE", Path("once").c_str(), /*overwrite=*/1);

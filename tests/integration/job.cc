@@ -199,6 +199,18 @@ ChildProcess::Options JobTest::MakeOptions(
   return options;
 }
 
+TestGpus JobTest::Gpus() {
+  const char* const preloaded = getenv("LD_PRELOAD");
+  return FindGpus(preloaded == nullptr ? "" : preloaded,
+                  getenv("ELASTICDL_TEST_GPU") != nullptr, [this] {
+                    const auto worker =
+                        Run("devices",
+                            {Program("elasticdl-worker"), "--show_devices"});
+                    worker->Wait();
+                    return worker->out() + worker->err();
+                  });
+}
+
 std::unique_ptr<ChildProcess> JobTest::Run(
     const std::string& name, const std::vector<std::string>& argv) {
   return std::make_unique<ChildProcess>(MakeOptions(name, argv));

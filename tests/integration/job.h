@@ -12,6 +12,7 @@
 #include <vector>
 
 #include "gtest/gtest.h"
+#include "integration/gpus.h"
 #include "support/child_process.h"
 #include "support/follow.h"
 #include "support/temp_dir.h"
@@ -127,6 +128,9 @@ class JobTest : public ::testing::Test {
                                          const Flags& more = {});
   testing::AssertionResult CheckLedger(const std::string& audit,
                                        const Flags& flags);
+
+  // Those that workers of this test have.
+  TestGpus Gpus();
 
   // How a program is started whose output is in <name>.out and <name>.err.
   ChildProcess::Options MakeOptions(const std::string& name,

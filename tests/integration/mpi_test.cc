@@ -11,6 +11,7 @@
 #include "absl/strings/str_split.h"
 #include "gmock/gmock.h"
 #include "integration/job.h"
+#include "support/mpirun.h"
 
 namespace elasticdl::test {
 namespace {
@@ -21,11 +22,18 @@ using ::testing::Not;
 
 constexpr int kEpochs = 5;
 
+Flags Concat(const std::vector<Flags>& parts) {
+  Flags all;
+  for (const Flags& part : parts)
+    all.insert(all.end(), part.begin(), part.end());
+  return all;
+}
+
 class MpiTest : public JobTest {
  protected:
   void SetUp() override {
-    const auto mpirun = Run("mpirun", {"sh", "-c", "mpirun --version"});
-    if (mpirun->Wait() != 0 ||
+    version_ = FindMpirunVersion();
+    if (version_ == 0 ||
         access(Program("../lib/elasticdl/libelasticdl_mpi.so").c_str(), R_OK) !=
             0) {
       GTEST_SKIP() << "no Open MPI: libopenmpi-dev, openmpi-bin";
@@ -64,20 +72,16 @@ class MpiTest : public JobTest {
     return {Program("elasticdl-worker"), "--master_addr=" + address_};
   }
 
-  void StartRanks(int count, const Flags& options = {"--enable-recovery"}) {
-    Flags argv = {"env",
-                  "OMPI_ALLOW_RUN_AS_ROOT=1",
-                  "OMPI_ALLOW_RUN_AS_ROOT_CONFIRM=1",
-                  "mpirun",
-                  "--oversubscribe",
-                  "--bind-to",
-                  "none",
-                  "-np",
-                  absl::StrCat(count)};
-    argv.insert(argv.end(), options.begin(), options.end());
-    const Flags worker = WorkerCommand();
-    argv.insert(argv.end(), worker.begin(), worker.end());
-    ranks_ = Run("ranks", argv);
+  void StartRanks(int count, const Flags& options = {}) {
+    StartRanksWith(count, Concat({MpirunRecovery(version_), options}));
+  }
+  void StartRanksWith(int count, const Flags& options) {
+    ranks_ = Run("ranks", Concat({{"env", "OMPI_ALLOW_RUN_AS_ROOT=1",
+                                   "OMPI_ALLOW_RUN_AS_ROOT_CONFIRM=1", "mpirun",
+                                   "-np", absl::StrCat(count)},
+                                  MpirunPlacement(version_),
+                                  options,
+                                  WorkerCommand()}));
   }
 
   // Waits for a world of these many members and gives the event.
@@ -161,6 +165,8 @@ class MpiTest : public JobTest {
                         ranks_ == nullptr ? "" : ranks_->err());
   }
 
+  // Of mpirun.
+  int version_ = 0;
   std::string address_;
   std::unique_ptr<ChildProcess> master_;
   std::unique_ptr<ChildProcess> ranks_;
@@ -262,17 +268,19 @@ struct Refusal {
 
 TEST_F(MpiTest, LaunchesThatWouldNotSurviveADeathAreRefused) {
   const std::vector<Refusal> refusals = {
-      {"no recovery", {}, "mpirun --enable-recovery"},
-      {"tcp BTL", {"--enable-recovery", "--mca", "btl", "tcp,self"}, "tcp BTL"},
+      {"no recovery", {}, "ends all ranks when one dies"},
+      {"tcp BTL",
+       Concat({MpirunRecovery(version_), {"--mca", "btl", "tcp,self"}}),
+       "tcp BTL"},
       {"UCX with CMA",
-       {"--enable-recovery", "--mca", "pml", "ucx", "--mca",
-        "opal_common_ucx_tls", "any", "--mca", "opal_common_ucx_devices",
-        "any"},
+       Concat({MpirunRecovery(version_),
+               {"--mca", "pml", "ucx", "--mca", "opal_common_ucx_tls", "any",
+                "--mca", "opal_common_ucx_devices", "any"}}),
        "UCX_TLS=^cma"}};
   StartMaster({"--num_workers=2", "--min_workers=1"});
   for (const Refusal& refusal : refusals) {
     SCOPED_TRACE(refusal.name);
-    StartRanks(2, refusal.options);
+    StartRanksWith(2, refusal.options);
     // With recovery mpirun's exit code does not tell.
     EXPECT_TRUE(ranks_->Wait() != 0 || !refusal.options.empty());
     EXPECT_THAT(ranks_->err(), AllOf(HasSubstr("--collective=mpi: "),

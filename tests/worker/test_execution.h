@@ -19,7 +19,7 @@ namespace elasticdl::worker::test {
 inline Execution TestExecution() {
   Execution execution;
   if (!torch::cuda::is_available() && getenv("ELASTICDL_TEST_GPU") != nullptr) {
-    fputs("there is no GPU, or libtorch is without CUDA\n", stderr);
+    fputs("skipped: there is no GPU, or libtorch is without CUDA\n", stderr);
     _exit(77);
   }
   if (torch::cuda::is_available()) {
