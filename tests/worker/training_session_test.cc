@@ -85,12 +85,13 @@ TEST_F(TrainingSessionTest, AFirstStepThatIsNotConfirmedIsNotSettled) {
   a_.Give(0, 4);
   b_.Give(4, 8);
   ASSERT_TRUE(InitFailpoints("sim.barrier=error").ok());
-  for (const auto& done : WorkTogether({&a_, &b_})) {
-    ASSERT_TRUE(done.ok()) << done.status();
-    EXPECT_TRUE(done->stepped);
-  }
+  const auto done = WorkTogether({&a_, &b_});
   ASSERT_TRUE(InitFailpoints("").ok());
+  // The world broke at one of them, perhaps before the other had the sum.
+  ASSERT_TRUE(done[0].ok() && done[1].ok());
+  EXPECT_TRUE(done[0]->stepped || done[1]->stepped);
   EXPECT_EQ(a_.session->settled_step(), 0);
+  EXPECT_EQ(b_.session->settled_step(), 0);
   EXPECT_NE(a_.Take(v1::WorkerMessage::kWorldFailed), nullptr);
   EXPECT_EQ(a_.Take(v1::WorkerMessage::kProgress), nullptr);
   Enter(2, {&a_, &b_});
