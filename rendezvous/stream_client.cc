@@ -8,6 +8,7 @@
 
 #include "elasticdl/common/mutex.h"
 #include "elasticdl/common/status.h"
+#include "elasticdl/common/swift.h"
 #include "elasticdl/v1/master.grpc.pb.h"
 #include "grpc_setup.h"
 #include "protocol.h"
@@ -205,6 +206,8 @@ class StreamClientImpl
 
 absl::StatusOr<std::unique_ptr<StreamClient>> StreamClient::Connect(
     const Options& options) {
+  // gRPC's own, which bring the news of a new world.
+  const StartSwiftThreads swift;
   SetUpGrpc();
   std::shared_ptr<grpc::Channel> channel = MakeChannel(options);
   if (!channel->WaitForConnected(

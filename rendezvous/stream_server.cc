@@ -18,6 +18,7 @@
 #include "elasticdl/common/mutex.h"
 #include "elasticdl/common/secret.h"
 #include "elasticdl/common/status.h"
+#include "elasticdl/common/swift.h"
 #include "elasticdl/rendezvous/member_list.h"
 #include "elasticdl/rendezvous/stream_client.h"
 #include "elasticdl/v1/master.grpc.pb.h"
@@ -352,6 +353,7 @@ class StreamServerImpl : public StreamServer,
 absl::StatusOr<std::unique_ptr<StreamServer>> StreamServer::Start(
     const Options& options, StreamSink& sink) {
   ELASTICDL_CHECK(!options.token.empty());
+  const StartSwiftThreads swift;
   SetUpGrpc();
   auto server = std::make_unique<StreamServerImpl>(options.token, sink);
   ELASTICDL_RETURN_IF_ERROR(server->Listen(options));

@@ -7,6 +7,7 @@
 #include <utility>
 
 #include "absl/strings/str_cat.h"
+#include "core/blame.h"
 #include "core/sum.h"
 #include "elasticdl/common/failpoint.h"
 #include "elasticdl/common/status.h"
@@ -47,18 +48,61 @@ size_t ShmCommunicator::PartBytes(int size) {
 }
 
 ShmCommunicator::ShmCommunicator(std::unique_ptr<ShmWorld> world,
-                                 std::unique_ptr<DeathWatch> watch)
+                                 std::shared_ptr<DeathWatch> watch,
+                                 std::vector<int> watched)
     : world_(std::move(world)),
       rank_(world_->rank()),
       size_(world_->size()),
-      ring_(PartBytes(size_) / 4),
+      ring_(world_->segment().part_bytes() / 4),
       // 256 KiB with few ranks: a synchronisation is nothing beside it, and
       // the results of the chunk before fit into the quarter, too.
       chunk_bytes_(ring_.quarter_bytes() / 2),
       inputs_(static_cast<size_t>(size_)),
-      watch_(std::move(watch)) {}
+      watch_(std::move(watch)),
+      watched_(std::move(watched)),
+      following_(FollowDeaths(*watch_, *world_, watched_)) {}
 
-ShmCommunicator::~ShmCommunicator() { world_->Leave(); }
+ShmCommunicator::~ShmCommunicator() {
+  watch_->Unfollow(following_);
+  world_->Leave();
+}
+
+int64_t FollowDeaths(DeathWatch& watch, ShmWorld& world,
+                     const std::vector<int>& watched) {
+  return watch.Follow([&world, watched](const WatchedProcess& process) {
+    const auto found = std::find(watched.begin(), watched.end(), process.rank);
+    if (found == watched.end()) return;
+    const int rank = static_cast<int>(found - watched.begin());
+    world.MemberDied(rank, Blame(rank, absl::AbortedError(absl::StrCat(
+                                           "rank ", rank, " (process ",
+                                           process.process.pid, ") died"))));
+  });
+}
+
+absl::StatusOr<std::unique_ptr<Communicator>> ShmCommunicator::Shrink(
+    const std::vector<int>& ranks, int64_t generation) {
+  std::vector<int> watched;
+  for (const int rank : ranks) {
+    if (rank < 0 || rank >= size_) {
+      return absl::InvalidArgumentError(
+          absl::StrCat("there is no rank ", rank, " in a world of ", size_));
+    }
+    watched.push_back(watched_[static_cast<size_t>(rank)]);
+  }
+  const auto own = std::find(ranks.begin(), ranks.end(), rank_);
+  if (own == ranks.end() || ranks.size() > watched_.size()) {
+    return absl::InvalidArgumentError(
+        absl::StrCat("rank ", rank_, " is not in the smaller world"));
+  }
+  Abort("the world goes on without some of its members");
+  ELASTICDL_ASSIGN_OR_RETURN(std::unique_ptr<ShmSegment> segment,
+                             world_->segment().Next(generation));
+  auto world = std::make_unique<ShmWorld>(std::move(segment),
+                                          static_cast<int>(own - ranks.begin()),
+                                          static_cast<int>(ranks.size()));
+  return std::make_unique<ShmCommunicator>(std::move(world), watch_,
+                                           std::move(watched));
+}
 
 // An empty array has one empty chunk.
 size_t ShmCommunicator::NumChunks(size_t bytes) const {
@@ -91,7 +135,7 @@ absl::Status ShmCommunicator::AllReduce(void* data, size_t count, DataType type,
   ELASTICDL_RETURN_IF_ERROR(world_->Check());
   const Array array = {static_cast<char*>(data), count * SizeOf(type), type};
   const uint32_t op = OpWord(1, static_cast<uint32_t>(type), array.bytes);
-  if (size_ == 2 || array.bytes < kPipelineBytes) {
+  if (size_ <= 2 || array.bytes < kPipelineBytes) {
     return AllReduceDirect(array, op, deadline);
   }
   return AllReducePipelined(array, op, deadline);

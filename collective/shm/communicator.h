@@ -18,6 +18,10 @@
 
 namespace elasticdl::collective {
 
+// The deaths that `watch` sees end the world. The result is for Unfollow.
+int64_t FollowDeaths(DeathWatch& watch, ShmWorld& world,
+                     const std::vector<int>& watched);
+
 // Every call returns only after all members have entered it. So when one call
 // has completed, all members have completed the previous one.
 class ShmCommunicator final : public Communicator {
@@ -25,8 +29,9 @@ class ShmCommunicator final : public Communicator {
   // Per member; all members compute the same value.
   static size_t PartBytes(int size);
 
+  // `watched`: the number of each rank's process in `watch`.
   ShmCommunicator(std::unique_ptr<ShmWorld> world,
-                  std::unique_ptr<DeathWatch> watch);
+                  std::shared_ptr<DeathWatch> watch, std::vector<int> watched);
   ~ShmCommunicator() override;
 
   int rank() const override { return rank_; }
@@ -43,6 +48,9 @@ class ShmCommunicator final : public Communicator {
   void Abort(const std::string& reason) override {
     world_->Abort(absl::AbortedError(reason));
   }
+  absl::StatusOr<std::unique_ptr<Communicator>> Shrink(
+      const std::vector<int>& ranks, int64_t generation) override;
+  bool can_shrink() const override { return world_->segment().HasNext(); }
   // For code that must act when the world ends (see ShmWorld).
   ShmWorld& world() { return *world_; }
 
@@ -91,7 +99,10 @@ class ShmCommunicator final : public Communicator {
   // Used by SumAt and ReduceOwnPiece: the arrays to add.
   std::vector<const void*> inputs_;
   // Last, so that it stops first.
-  const std::unique_ptr<DeathWatch> watch_;
+  // Shared with the worlds that this one has shrunk to.
+  const std::shared_ptr<DeathWatch> watch_;
+  const std::vector<int> watched_;
+  const int64_t following_;
 };
 
 }  // namespace elasticdl::collective

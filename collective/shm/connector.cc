@@ -1,6 +1,7 @@
 // Makes a shared-memory world: rank 0 makes the segment and offers it, the
 // others open it.
 #include <memory>
+#include <numeric>
 #include <string>
 #include <utility>
 #include <vector>
@@ -112,8 +113,8 @@ class ShmConnector final : public Connector {
   }
 
   absl::Status Attach(const std::vector<ShmOffer>& offers);
-  absl::StatusOr<std::unique_ptr<DeathWatch>> WatchOthers(
-      ShmWorld* world, const std::vector<ShmOffer>& offers);
+  absl::StatusOr<std::shared_ptr<DeathWatch>> WatchOthers(
+      const std::vector<ShmOffer>& offers) const;
 
   const WorldSpec spec_;
   const std::string offer_;
@@ -140,20 +141,14 @@ absl::Status ShmConnector::Attach(const std::vector<ShmOffer>& offers) {
   return aborted_;
 }
 
-absl::StatusOr<std::unique_ptr<DeathWatch>> ShmConnector::WatchOthers(
-    ShmWorld* world, const std::vector<ShmOffer>& offers) {
+absl::StatusOr<std::shared_ptr<DeathWatch>> ShmConnector::WatchOthers(
+    const std::vector<ShmOffer>& offers) const {
   std::vector<WatchedProcess> others;
   for (int rank = 0; rank < spec_.size(); ++rank) {
     if (rank == spec_.rank) continue;
     others.push_back({rank, offers[rank].process, offers[rank].sign});
   }
-  auto died = [world, offers](int rank) {
-    world->MemberDied(rank,
-                      Blame(rank, absl::AbortedError(absl::StrCat(
-                                      "rank ", rank, " (process ",
-                                      offers[rank].process.pid, ") died"))));
-  };
-  return DeathWatch::Start(others, std::move(died));
+  return DeathWatch::Start(std::move(others));
 }
 
 absl::StatusOr<std::unique_ptr<Communicator>> ShmConnector::Connect(
@@ -178,13 +173,18 @@ absl::StatusOr<std::unique_ptr<Communicator>> ShmConnector::Connect(
   if (world == nullptr) {
     return absl::FailedPreconditionError("Connect was called before");
   }
-  ELASTICDL_ASSIGN_OR_RETURN(auto watch, WatchOthers(world, decoded));
+  ELASTICDL_ASSIGN_OR_RETURN(std::shared_ptr<DeathWatch> watch,
+                             WatchOthers(decoded));
+  std::vector<int> ranks(decoded.size());
+  std::iota(ranks.begin(), ranks.end(), 0);
+  FollowDeaths(*watch, *world, ranks);
   ELASTICDL_RETURN_IF_ERROR(Failpoint("collective.connect"));
   world->Publish(0);
   ELASTICDL_RETURN_IF_ERROR(world->WaitAll(deadline));
   MutexLock lock(mu_);
   world_->segment().CloseFd();
-  return std::make_unique<ShmCommunicator>(std::move(world_), std::move(watch));
+  return std::make_unique<ShmCommunicator>(std::move(world_), std::move(watch),
+                                           std::move(ranks));
 }
 
 }  // namespace

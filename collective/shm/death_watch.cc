@@ -61,34 +61,35 @@ absl::StatusOr<ProcessId> OwnProcess() {
   return own;
 }
 
-absl::StatusOr<std::unique_ptr<DeathWatch>> DeathWatch::Start(
-    const std::vector<WatchedProcess>& processes,
-    std::function<void(int rank)> died) {
-  std::vector<Watched> watched;
+absl::StatusOr<std::shared_ptr<DeathWatch>> DeathWatch::Start(
+    std::vector<WatchedProcess> processes) {
+  std::vector<Fd> pidfds;
   for (const WatchedProcess& process : processes) {
     ELASTICDL_ASSIGN_OR_RETURN(Fd fd, OpenProcess(process));
-    watched.push_back({process.rank, std::move(fd)});
+    pidfds.push_back(std::move(fd));
   }
   Fd stop(eventfd(0, EFD_CLOEXEC));
   if (!stop.valid()) return ErrnoToStatus(errno, "make an eventfd");
-  std::unique_ptr<DeathWatch> watch(
-      new DeathWatch(std::move(watched), std::move(stop), std::move(died)));
-  watch->WatchSigns(processes);
+  std::shared_ptr<DeathWatch> watch(
+      new DeathWatch(std::move(processes), std::move(pidfds), std::move(stop)));
+  watch->WatchSigns();
   return watch;
 }
 
-DeathWatch::DeathWatch(std::vector<Watched> watched, Fd stop,
-                       std::function<void(int rank)> died)
-    : watched_(std::move(watched)),
-      stop_(std::move(stop)),
-      died_(std::move(died)),
-      thread_("edl-deathwatch", [this] { Run(); }) {}
+DeathWatch::DeathWatch(std::vector<WatchedProcess> processes,
+                       std::vector<Fd> pidfds, Fd stop)
+    : processes_(std::move(processes)), stop_(std::move(stop)) {
+  for (size_t i = 0; i < pidfds.size(); ++i) {
+    pidfds_.emplace(i, std::move(pidfds[i]));
+  }
+  thread_ = Thread("edl-deathwatch", [this] { Run(); });
+}
 
-void DeathWatch::WatchSigns(const std::vector<WatchedProcess>& processes) {
-  for (const WatchedProcess& process : processes) {
-    if (process.sign.fd < 0) continue;
+void DeathWatch::WatchSigns() {
+  for (size_t i = 0; i < processes_.size(); ++i) {
+    if (processes_[i].sign.fd < 0) continue;
     // One that cannot be watched still has its pidfd.
-    signs_.Add(process.sign, [this, rank = process.rank] { died_(rank); })
+    signs_.Add(processes_[i].sign, [this, i] { OnDeath(i); })
         .status()
         .IgnoreError();
   }
@@ -102,23 +103,39 @@ DeathWatch::~DeathWatch() {
   thread_.Join();
 }
 
+int64_t DeathWatch::Follow(Died died) {
+  MutexLock lock(mu_);
+  died_ = std::move(died);
+  for (const size_t index : dead_) died_(processes_[index]);
+  return ++following_;
+}
+
+void DeathWatch::Unfollow(int64_t number) {
+  MutexLock lock(mu_);
+  if (number == following_) died_ = nullptr;
+}
+
+void DeathWatch::OnDeath(size_t index) {
+  MutexLock lock(mu_);
+  dead_.insert(index);
+  if (died_) died_(processes_[index]);
+}
+
 void DeathWatch::Run() {
   while (true) {
     std::vector<pollfd> fds = {{stop_.get(), POLLIN, 0}};
-    for (const Watched& watched : watched_) {
-      fds.push_back({watched.pidfd.get(), POLLIN, 0});
+    std::vector<size_t> places = {0};
+    for (const auto& [index, pidfd] : pidfds_) {
+      fds.push_back({pidfd.get(), POLLIN, 0});
+      places.push_back(index);
     }
     if (poll(fds.data(), fds.size(), -1) < 0) continue;  // EINTR
     if (fds[0].revents != 0) return;
-    std::vector<Watched> alive;
-    for (size_t i = 0; i < watched_.size(); ++i) {
-      if (fds[i + 1].revents != 0) {
-        died_(watched_[i].rank);
-      } else {
-        alive.push_back(std::move(watched_[i]));
-      }
+    for (size_t i = 1; i < fds.size(); ++i) {
+      if (fds[i].revents == 0) continue;
+      OnDeath(places[i]);
+      pidfds_.erase(places[i]);
     }
-    watched_ = std::move(alive);
   }
 }
 

@@ -1,4 +1,5 @@
-// Layout: header | a ShmRank per rank | a part per rank, page-aligned.
+// Layout of an area: header | a ShmRank per rank | a part per rank,
+// page-aligned.
 #include "shm/segment.h"
 
 #include <fcntl.h>
@@ -27,10 +28,13 @@ size_t RanksOffset() { return RoundUp(sizeof(ShmHeader), kShmLine); }
 size_t PartsOffset(int size) {
   return RoundUp(RanksOffset() + size * sizeof(ShmRank), kPage);
 }
-size_t SegmentBytes(const ShmSegment::Shape& shape) {
+size_t AreaBytes(const ShmSegment::Shape& shape) {
   return PartsOffset(shape.size) +
          RoundUp(shape.size * shape.part_bytes, kPage);
 }
+
+// Enough for the deaths until a new member joins, which makes a new segment.
+constexpr uint32_t kAreas = 3;
 
 // Whether the kernel gives no more memory than there is. Only then can a page
 // of a memfd be missing when it is touched, which is a SIGBUS; otherwise there
@@ -43,8 +47,7 @@ bool StrictMemory() {
 
 // Zeroing megabytes that a small model never touches would be a quarter of the
 // time that survivors need for their next world.
-absl::Status Allocate(int fd, size_t bytes) {
-  static const bool strict = StrictMemory();
+absl::Status Allocate(int fd, size_t bytes, bool strict) {
   const auto size = static_cast<off_t>(bytes);
   int error = 0;
   if (strict) {
@@ -63,47 +66,55 @@ static_assert(sizeof(ShmRank) % kShmLine == 0);
 
 }  // namespace
 
-absl::StatusOr<char*> ShmSegment::Map(int fd, const Shape& shape) {
-  const size_t bytes = SegmentBytes(shape);
+ShmMapping::~ShmMapping() { munmap(base, bytes); }
+
+absl::StatusOr<std::shared_ptr<ShmMapping>> ShmSegment::Map(Fd fd,
+                                                            size_t bytes) {
   // Not populated: a small model uses a small part, and all members map it on
   // the way to the next step after a death.
-  void* base = mmap(nullptr, bytes, PROT_READ | PROT_WRITE, MAP_SHARED, fd, 0);
+  void* base =
+      mmap(nullptr, bytes, PROT_READ | PROT_WRITE, MAP_SHARED, fd.get(), 0);
   if (base == MAP_FAILED) {
     return ErrnoToStatus(
         errno, absl::StrCat("map ", bytes, " bytes of shared memory"));
   }
-  return static_cast<char*>(base);
+  return std::make_shared<ShmMapping>(std::move(fd), static_cast<char*>(base),
+                                      bytes);
 }
 
-ShmSegment::ShmSegment(Fd fd, char* base, const Shape& shape)
-    : fd_(std::move(fd)),
-      base_(base),
-      bytes_(SegmentBytes(shape)),
-      part_bytes_(shape.part_bytes),
-      ranks_(reinterpret_cast<ShmRank*>(base + RanksOffset())),
-      parts_(base + PartsOffset(shape.size)) {}
-
-ShmSegment::~ShmSegment() { munmap(base_, bytes_); }
+ShmSegment::ShmSegment(std::shared_ptr<ShmMapping> mapping, const Shape& shape,
+                       uint32_t area, uint32_t areas)
+    : mapping_(std::move(mapping)),
+      shape_(shape),
+      area_(area),
+      areas_(areas),
+      base_(mapping_->base + area * AreaBytes(shape)),
+      ranks_(reinterpret_cast<ShmRank*>(base_ + RanksOffset())),
+      parts_(base_ + PartsOffset(shape.size)) {}
 
 absl::StatusOr<std::unique_ptr<ShmSegment>> ShmSegment::Create(
     const Shape& shape, const std::string& id) {
+  static const bool strict = StrictMemory();
+  // Memory that is allocated at once costs something.
+  const uint32_t areas = strict ? 1 : kAreas;
   Fd fd(memfd_create("elasticdl-world", MFD_CLOEXEC | MFD_ALLOW_SEALING));
   if (!fd.valid()) return ErrnoToStatus(errno, "make shared memory");
-  const size_t bytes = SegmentBytes(shape);
-  ELASTICDL_RETURN_IF_ERROR(Allocate(fd.get(), bytes));
+  const size_t bytes = areas * AreaBytes(shape);
+  ELASTICDL_RETURN_IF_ERROR(Allocate(fd.get(), bytes, strict));
   // Nobody can cut it under the others.
   if (fcntl(fd.get(), F_ADD_SEALS, F_SEAL_SHRINK | F_SEAL_GROW) != 0) {
     return ErrnoToStatus(errno, "seal shared memory");
   }
-  ELASTICDL_ASSIGN_OR_RETURN(char* const base, Map(fd.get(), shape));
+  ELASTICDL_ASSIGN_OR_RETURN(auto mapping, Map(std::move(fd), bytes));
   std::unique_ptr<ShmSegment> segment(
-      new ShmSegment(std::move(fd), base, shape));
+      new ShmSegment(std::move(mapping), shape, 0, areas));
   // The rest of the new memory is zero, which is the initial state.
   ShmHeader& header = segment->header();
   std::memcpy(header.id, id.data(), kShmIdBytes);
   header.generation = shape.generation;
   header.size = static_cast<uint32_t>(shape.size);
   header.part_bytes = static_cast<uint32_t>(shape.part_bytes);
+  header.areas = areas;
   return segment;
 }
 
@@ -123,22 +134,40 @@ absl::StatusOr<std::unique_ptr<ShmSegment>> ShmSegment::Attach(
   }
   struct stat file;
   if (fstat(fd.get(), &file) != 0) return ErrnoToStatus(errno, path);
-  if (!S_ISREG(file.st_mode) ||
-      static_cast<size_t>(file.st_size) < SegmentBytes(shape)) {
-    return absl::AbortedError(
-        absl::StrCat(path, " is not the shared memory of this world"));
-  }
-  ELASTICDL_ASSIGN_OR_RETURN(char* const base, Map(fd.get(), shape));
-  std::unique_ptr<ShmSegment> segment(new ShmSegment(Fd(), base, shape));
+  const absl::Status other = absl::AbortedError(
+      absl::StrCat(path, " is not the shared memory of this world"));
+  const auto bytes = static_cast<size_t>(file.st_size);
+  const size_t areas = bytes / AreaBytes(shape);
+  if (!S_ISREG(file.st_mode) || areas == 0) return other;
+  ELASTICDL_ASSIGN_OR_RETURN(auto mapping, Map(std::move(fd), bytes));
+  // Only its maker keeps it open for others.
+  mapping->fd.Reset();
+  std::unique_ptr<ShmSegment> segment(new ShmSegment(
+      std::move(mapping), shape, 0, static_cast<uint32_t>(areas)));
   const ShmHeader& header = segment->header();
   if (std::memcmp(header.id, id.data(), kShmIdBytes) != 0 ||
       header.generation != shape.generation ||
       header.size != static_cast<uint32_t>(shape.size) ||
-      header.part_bytes != shape.part_bytes) {
-    return absl::AbortedError(
-        absl::StrCat(path, " is not the shared memory of this world"));
+      header.part_bytes != shape.part_bytes || header.areas != areas) {
+    return other;
   }
   return segment;
+}
+
+absl::StatusOr<std::unique_ptr<ShmSegment>> ShmSegment::Next(
+    int64_t generation) {
+  if (!HasNext()) {
+    return absl::FailedPreconditionError("no shared memory is left");
+  }
+  std::unique_ptr<ShmSegment> next(
+      new ShmSegment(mapping_, shape_, area_ + 1, areas_));
+  int64_t owner = 0;
+  if (!next->header().generation.compare_exchange_strong(owner, generation) &&
+      owner != generation) {
+    return absl::AbortedError(absl::StrCat(
+        "world ", owner, " has the shared memory of world ", generation));
+  }
+  return next;
 }
 
 }  // namespace elasticdl::collective

@@ -3,6 +3,11 @@
 // It is a memfd that the others open through /proc/<pid>/fd. It has no name, so
 // nothing is left behind however its users die, and it does not count against
 // /dev/shm, which has only 64 MB in containers.
+//
+// It has several *areas*. The first one is for the world that it was made for.
+// When members of that world die, the others go on in the next area: all have
+// mapped it already, and nobody who is still in the area before can write to
+// it. Memory that nobody has touched costs nothing.
 #pragma once
 
 #include <atomic>
@@ -10,6 +15,7 @@
 #include <cstdint>
 #include <memory>
 #include <string>
+#include <utility>
 
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
@@ -52,9 +58,12 @@ constexpr size_t kShmReasonBytes = 256;
 struct ShmHeader {
   // Random; shows that this is the segment of the offer.
   char id[kShmIdBytes];
-  int64_t generation;
+  // Of the world that uses this area; 0 = none yet.
+  std::atomic<int64_t> generation;
+  // Of the first area.
   uint32_t size;
   uint32_t part_bytes;
+  uint32_t areas;
   // 0: not aborted; 1: `reason` is being written; 2: `reason` is complete.
   alignas(kShmLine) std::atomic<uint32_t> aborted;
   char reason[kShmReasonBytes];
@@ -62,7 +71,20 @@ struct ShmHeader {
   int32_t blamed_rank;
 };
 
-// Thread-compatible; the shared fields are atomic where necessary.
+// All areas, mapped.
+struct ShmMapping {
+  ShmMapping(Fd fd, char* base, size_t bytes)
+      : fd(std::move(fd)), base(base), bytes(bytes) {}
+  ~ShmMapping();
+  ShmMapping(const ShmMapping&) = delete;
+  ShmMapping& operator=(const ShmMapping&) = delete;
+
+  Fd fd;
+  char* const base;
+  const size_t bytes;
+};
+
+// One area. Thread-compatible; the shared fields are atomic where necessary.
 class ShmSegment {
  public:
   struct Shape {
@@ -77,28 +99,36 @@ class ShmSegment {
   // Maps the one that process `pid` has open as `fd`.
   static absl::StatusOr<std::unique_ptr<ShmSegment>> Attach(
       const Shape& shape, const std::string& id, int pid, int fd);
-  ~ShmSegment();
   ShmSegment(const ShmSegment&) = delete;
   ShmSegment& operator=(const ShmSegment&) = delete;
 
-  int fd() const { return fd_.get(); }
-  void CloseFd() { fd_.Reset(); }
+  // The next area, for a world of at most as many members. ABORTED if a world
+  // of another generation has it, FAILED_PRECONDITION if there is none.
+  absl::StatusOr<std::unique_ptr<ShmSegment>> Next(int64_t generation);
+  bool HasNext() const { return area_ + 1 < areas_; }
+
+  int fd() const { return mapping_->fd.get(); }
+  void CloseFd() { mapping_->fd.Reset(); }
 
   ShmHeader& header() { return *reinterpret_cast<ShmHeader*>(base_); }
   ShmRank& rank(int rank) { return ranks_[rank]; }
   // The memory that `rank` writes and the others read.
   char* part(int rank) {
-    return parts_ + static_cast<size_t>(rank) * part_bytes_;
+    return parts_ + static_cast<size_t>(rank) * shape_.part_bytes;
   }
+  size_t part_bytes() const { return shape_.part_bytes; }
 
  private:
-  ShmSegment(Fd fd, char* base, const Shape& shape);
-  static absl::StatusOr<char*> Map(int fd, const Shape& shape);
+  ShmSegment(std::shared_ptr<ShmMapping> mapping, const Shape& shape,
+             uint32_t area, uint32_t areas);
+  static absl::StatusOr<std::shared_ptr<ShmMapping>> Map(Fd fd, size_t bytes);
 
-  Fd fd_;
+  const std::shared_ptr<ShmMapping> mapping_;
+  // Of the first area; all have the same layout.
+  const Shape shape_;
+  const uint32_t area_;
+  const uint32_t areas_;
   char* const base_;
-  const size_t bytes_;
-  const size_t part_bytes_;
   ShmRank* const ranks_;
   char* const parts_;
 };

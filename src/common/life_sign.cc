@@ -24,6 +24,7 @@
 #include "elasticdl/common/log.h"
 #include "elasticdl/common/secret.h"
 #include "elasticdl/common/status.h"
+#include "elasticdl/common/swift.h"
 
 namespace elasticdl {
 namespace {
@@ -113,6 +114,8 @@ void OwnPage::Hold(std::promise<int> held) {
   sigfillset(&all);
   pthread_sigmask(SIG_BLOCK, &all, nullptr);
   pthread_setname_np(pthread_self(), "edl-life");
+  // It must run once more to die, and others wait for that.
+  BeSwift();
   // The thread's robust list becomes ours. The C library uses it for robust
   // mutexes only, and this thread takes none. The kernel finds the word at a
   // fixed distance from the node, which therefore need not be in shared memory,
@@ -249,6 +252,7 @@ void LifeWatch::Remove(int64_t number) {
 }
 
 void LifeWatch::Run() {
+  BeSwift();
   std::vector<std::shared_ptr<Page>> pages;
   while (true) {
     // The kernel wakes only one of those who wait. It may have been this one,

@@ -337,7 +337,9 @@ class JobController : private ServerTraining::Host {
   // The newest state of those that have ended; or why there is none.
   absl::StatusOr<KeptStates::Kept> NewestKept() const;
   void EndHeritage();
-  // Back to a checkpoint.
+  // Back to a checkpoint, or to what the job began with.
+  void EndWithoutHeir(absl::Time now);
+  // The same, and tells it.
   void GiveUpHeritage(absl::Time now, const std::string& reason);
   // What is kept of workers that are gone.
   std::vector<int64_t> Orphans() const;

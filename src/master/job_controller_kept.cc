@@ -5,6 +5,7 @@
 //   owners that do not end within a moment       they are killed
 //   all owners have ended, or the deadline       the newest state is chosen;
 //                                                what is in it is committed
+//   it is what the job began with                begin again, nothing is lost
 //   a worker is ready                            cold world with Prepare.kept
 //   Level                                        the memory is given back
 //   no state, or it cannot be used, or heirs     rollback, as without it
@@ -113,6 +114,11 @@ void JobController::AdvanceHeritage(absl::Time now) {
   if (!best.ok()) {
     return GiveUpHeritage(now, std::string(best.status().message()));
   }
+  // It is made or read again as easily. Whoever crashes with it does so because
+  // of the model or the data.
+  if (best->facts.step == first_ledger_.step() && KnowsRestorePoint()) {
+    return EndWithoutHeir(now);
+  }
   DropOrphans(best->worker_id);
   google::protobuf::RepeatedPtrField<v1::RecordTotal> totals;
   for (const auto& [worker_id, records] : best->facts.totals) {
@@ -146,12 +152,15 @@ void JobController::EndHeritage() {
 
 void JobController::GiveUpHeritage(absl::Time now, const std::string& reason) {
   if (!heritage_.has_value()) return;
-  const int64_t step = tasks_.step();
-  EndHeritage();
-  heirs_.Forget();
-  observer_.OnKeptGivenUp(step, reason);
+  observer_.OnKeptGivenUp(tasks_.step(), reason);
   observer_.OnMessage(
       absl::StrCat("the model's state in memory cannot be used: ", reason));
+  EndWithoutHeir(now);
+}
+
+void JobController::EndWithoutHeir(absl::Time now) {
+  EndHeritage();
+  heirs_.Forget();
   cut_back_due_ = true;
   departed_.SettleAll();
   FinishDeparted(now);

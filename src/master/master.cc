@@ -8,6 +8,7 @@
 #include "elasticdl/common/limits.h"
 #include "elasticdl/common/log.h"
 #include "elasticdl/common/status.h"
+#include "elasticdl/common/swift.h"
 #include "event_log.h"
 #include "master_impl.h"
 #include "prediction_files.h"
@@ -68,6 +69,7 @@ void MasterImpl::ShortenJournal(absl::Time now) {
 }
 
 int MasterImpl::Run() {
+  BeSwift();
   absl::Time now = Clock::Real().Now();
   reporter_->JobStarted(num_workers_);
   first_step_ = controller_->progress().step;
@@ -213,8 +215,9 @@ void MasterImpl::WatchProcess(ConnectionId connection, const LifeSign& sign) {
   const auto number = watch_.Add(sign, [this, connection] {
     Post([this, connection](absl::Time now) {
       const absl::Status died = absl::UnavailableError("its process died");
-      server_->Close(connection, died);
+      // First: the survivors wait for the word that follows from it.
       OnGone(now, connection, died);
+      server_->Close(connection, died);
     });
   });
   if (number.ok()) sign_of_[connection] = *number;

@@ -18,6 +18,7 @@
 #include "elasticdl/common/failpoint.h"
 #include "elasticdl/common/log.h"
 #include "elasticdl/common/status.h"
+#include "elasticdl/common/swift.h"
 #include "elasticdl/common/thread.h"
 #include "elasticdl/model/loader.h"
 #include "elasticdl/rendezvous/master_link.h"
@@ -311,6 +312,7 @@ int WorkerImpl::ReportModelFailure(const absl::Status& status) {
 
 void WorkerImpl::ReceiveMessages(const v1::Welcome& welcome,
                                  JobRunner& runner) {
+  BeSwift();
   const absl::Duration patience =
       absl::Seconds(welcome.job().master_timeout_seconds());
   while (true) {

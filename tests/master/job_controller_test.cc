@@ -2028,6 +2028,46 @@ TEST_F(KeptStatesTest, TheNextWorkerGoesOnWithIt) {
   EXPECT_EQ(committed(), 100);
 }
 
+// Whoever crashes with it does so because of the model or the data, and counts.
+TEST_F(KeptStatesTest, WhatTheJobBeganWithIsNotTakenOver) {
+  options_.kept_states = &states_;
+  Start();
+  Attach(1, 0);
+  states_.kept[0] = {0, lineage_, 0, {}};
+  controller_->OnClosed(now_, 1, absl::UnavailableError("stream broken"));
+  id_of_.erase(1);
+  prepared_.clear();
+  controller_->OnWorkerEnded(now_, 0, {true, "signal 11 (SIGSEGV)"});
+  EXPECT_TRUE(states_.kept.empty());
+  Attach(2, 1);
+  ASSERT_EQ(prepared_.count(2), 1u);
+  EXPECT_TRUE(prepared_[2].cold());
+  EXPECT_EQ(prepared_[2].kept(), "");
+  EXPECT_FALSE(controller_->BlamedOnOther(1));
+  // Nothing was lost.
+  EXPECT_THAT(output_.cut_backs, testing::IsEmpty());
+  EXPECT_THAT(output_.given_up, testing::IsEmpty());
+  TrainAll(2);
+  EXPECT_EQ(committed(), 100);
+}
+
+// It was trained, though nobody has heard of it yet.
+TEST_F(KeptStatesTest, AStepThatWasNotReportedIsTakenOver) {
+  options_.kept_states = &states_;
+  Start();
+  Attach(1, 0);
+  states_.kept[0] = {1, lineage_, 0.1, {{0, 10}}};
+  controller_->OnClosed(now_, 1, absl::UnavailableError("stream broken"));
+  id_of_.erase(1);
+  prepared_.clear();
+  controller_->OnWorkerEnded(now_, 0, {false, "signal 9 (SIGKILL)"});
+  EXPECT_EQ(committed(), 10);
+  Attach(2, 1);
+  EXPECT_EQ(prepared_[2].kept(), "memory-0");
+  TrainAll(2);
+  EXPECT_EQ(committed(), 100);
+}
+
 // It may be stopped or wait for a disk: it is alive, and could go on writing.
 TEST_F(KeptStatesTest, WhoHangsIsKilledFirst) {
   LoseWorker();

@@ -58,6 +58,18 @@ class Communicator {
   // all later ones fail with ABORTED and `reason`. Never blocks. Idempotent.
   virtual void Abort(const std::string& reason) = 0;
 
+  // A communicator of some members of this one, which is aborted: those with
+  // `ranks`, in this order, one of which is this member. The others need not
+  // even be alive. Does not wait for anybody; all of `ranks` must call it, with
+  // the same ranks and a generation that was not used before. ABORTED: a world
+  // of another generation has taken its place. The result may outlive this one.
+  virtual absl::StatusOr<std::unique_ptr<Communicator>> Shrink(
+      const std::vector<int>& /*ranks*/, int64_t /*generation*/) {
+    return absl::UnimplementedError("this backend cannot shrink a world");
+  }
+  // Shrink works; the same on all members. Otherwise it is UNIMPLEMENTED.
+  virtual bool can_shrink() const { return false; }
+
   // The operations on GPU memory (device_communicator.h); null: this
   // communicator supports host memory only. All operations above take host
   // memory.

@@ -1,0 +1,69 @@
+#include "elasticdl/common/swift.h"
+
+#include <sched.h>
+#include <sys/syscall.h>
+#include <unistd.h>
+
+#include <optional>
+
+namespace elasticdl {
+namespace {
+
+// The shortest that the kernel takes.
+constexpr uint64_t kTurnNanos = 100000;
+constexpr uint64_t kResetOnFork = 1;
+
+// The kernel's first version of it; the C library has none.
+struct Attributes {
+  uint32_t size = sizeof(Attributes);
+  uint32_t policy = 0;
+  uint64_t flags = 0;
+  int32_t nice = 0;
+  uint32_t priority = 0;
+  // The length of a turn.
+  uint64_t runtime = 0;
+  uint64_t deadline = 0;
+  uint64_t period = 0;
+};
+static_assert(sizeof(Attributes) == 48);
+
+// Of this thread. Nothing if it does not share the cores with others as usual.
+std::optional<Attributes> Get() {
+  Attributes attributes;
+  if (syscall(SYS_sched_getattr, 0, &attributes, sizeof(attributes), 0) != 0 ||
+      attributes.policy != SCHED_OTHER) {
+    return std::nullopt;
+  }
+  attributes.size = sizeof(attributes);
+  return attributes;
+}
+
+void SetTurns(Attributes attributes, uint64_t nanos, uint64_t flags) {
+  attributes.runtime = nanos;
+  attributes.flags = flags;
+  // Without it, this thread runs a little later.
+  syscall(SYS_sched_setattr, 0, &attributes, 0);
+}
+
+}  // namespace
+
+void BeSwift() {
+  const std::optional<Attributes> own = Get();
+  if (own.has_value()) SetTurns(*own, kTurnNanos, kResetOnFork);
+}
+
+StartSwiftThreads::StartSwiftThreads() {
+  const std::optional<Attributes> own = Get();
+  // The heirs of a thread that BeSwift was called for would not be swift.
+  if (!own.has_value() || (own->flags & kResetOnFork) != 0) return;
+  before_ = own->runtime;
+  SetTurns(*own, kTurnNanos, own->flags);
+}
+
+StartSwiftThreads::~StartSwiftThreads() {
+  if (before_ == 0) return;
+  const std::optional<Attributes> own = Get();
+  if (own.has_value()) SetTurns(*own, before_, own->flags);
+}
+
+}  // namespace elasticdl
