@@ -38,7 +38,7 @@ TEST(BatchScriptTest, OptionsOfTheUserComeLast) {
                                 "#SBATCH --ntasks=3\n"));
   EXPECT_THAT(script, HasSubstr("#SBATCH --output='/o/slurm-%j.out'\n"));
   EXPECT_THAT(script, HasSubstr("#SBATCH --signal=B:TERM@60\n"
-                                "#SBATCH --ntasks=8 --time=1:00\n'sh' '-c'"));
+                                "#SBATCH --ntasks=8 --time=1:00\npid=\n"));
   EXPECT_THAT(script, Not(HasSubstr("scontrol")));
 }
 

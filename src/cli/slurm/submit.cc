@@ -93,14 +93,19 @@ std::string BatchScript(const BatchJob& job) {
   if (!job.options.empty()) {
     absl::StrAppend(&script, "#SBATCH ", job.options, "\n");
   }
+  // A shell does not pass signals on. One may come before the program runs.
+  absl::StrAppend(&script,
+                  "pid=\n"
+                  "early=\n"
+                  "trap 'if [ -n \"$pid\" ]; then kill -TERM $pid; "
+                  "else early=1; fi' TERM\n");
   for (size_t i = 0; i < job.argv.size(); ++i) {
     absl::StrAppend(&script, i == 0 ? "" : " ", Quoted(job.argv[i]));
   }
-  // A shell does not pass signals on.
   absl::StrAppend(&script,
                   " &\n"
                   "pid=$!\n"
-                  "trap 'kill -TERM $pid' TERM\n"
+                  "[ -z \"$early\" ] || kill -TERM $pid\n"
                   "wait $pid\n"
                   "code=$?\n"
                   "while kill -0 $pid 2> /dev/null; do\n"
