@@ -36,7 +36,7 @@ void ElasticLoop::Prepare(const v1::Prepare& prepare) {
   world.rank = static_cast<int>(me - world.members.begin());
   newest_ = world.generation;
   next_ = std::move(world);
-  next_connected_ = false;
+  next_connected_ = prepare.shrinks() != 0;
   if (next_->urgent) DropWorld();
 }
 

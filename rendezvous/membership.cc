@@ -100,11 +100,12 @@ Membership::Decisions Membership::Lost(absl::Time now, int64_t worker_id,
     // The loss explains the broken worlds so far; nobody else is to blame.
     num_broken_ = 0;
     accusations_.clear();
-    Drop(now, absl::StrCat("worker ", worker_id, " lost: ", reason));
+    DropLost(now, absl::StrCat("worker ", worker_id, " lost: ", reason));
   } else if (in_try) {
     Abandon(now, /*retry_at_once=*/true);
   }
   Settle(now);
+  shrinking_.reset();
   return Take();
 }
 
@@ -172,12 +173,14 @@ bool Membership::MayLevel(int64_t worker_id, int64_t generation) const {
 
 Membership::Decisions Membership::Level(absl::Time now, int64_t worker_id,
                                         int64_t generation,
-                                        const std::vector<int64_t>& behind) {
+                                        const std::vector<int64_t>& behind,
+                                        bool can_shrink) {
   if (!MayLevel(worker_id, generation)) return {};
   // Who reports the model has it.
   if (std::count(behind.begin(), behind.end(), worker_id) > 0) return {};
   const std::set<int64_t> caught_up = std::move(try_->caught_up);
   Activate(now);
+  active_->can_shrink = can_shrink;
   std::vector<int64_t> still_behind;
   for (const int64_t id : behind) {
     if (caught_up.count(id) == 0) still_behind.push_back(id);

@@ -207,7 +207,9 @@ void Membership::StartTry(absl::Time now, const std::vector<int64_t>& chosen,
     world.ranks[id] = world.members.size();
     world.members.push_back({id, worker.host});
   }
+  const int64_t shrinks = cold || last ? 0 : Shrinks(ids);
   try_ = std::move(next);
+  if (shrinks != 0) NextPhase(now, Phase::kLeveling);
   waiting_reason_.clear();
   DissolveDropped(&try_->world);
   MembershipDecision& prepare =
@@ -215,8 +217,23 @@ void Membership::StartTry(absl::Time now, const std::vector<int64_t>& chosen,
   prepare.urgent = urgent;
   prepare.cold = cold;
   prepare.last = last;
+  prepare.shrinks = shrinks;
   prepare.members = try_->world.members;
   prepare.to = ids;
+}
+
+void Membership::DropLost(absl::Time now, const std::string& cause) {
+  // During a switch some members may have left the active world.
+  if (active_ && active_->can_shrink && !InUrgentPart()) shrinking_ = *active_;
+  Drop(now, cause);
+}
+
+int64_t Membership::Shrinks(const std::vector<int64_t>& ids) const {
+  if (!shrinking_) return 0;
+  const bool all = std::all_of(ids.begin(), ids.end(), [this](int64_t id) {
+    return shrinking_->Has(id);
+  });
+  return all ? shrinking_->generation : 0;
 }
 
 void Membership::Drop(absl::Time now, const std::string& cause) {

@@ -8,6 +8,8 @@
 #include "absl/strings/str_cat.h"
 #include "elasticdl/common/failpoint.h"
 #include "elasticdl/common/log.h"
+#include "elasticdl/common/status.h"
+#include "elasticdl/common/swift.h"
 
 namespace elasticdl::rendezvous {
 
@@ -47,6 +49,15 @@ absl::StatusOr<std::vector<std::string>> ByRank(const v1::Offers& offers,
   return by_rank;
 }
 
+std::vector<int64_t> MemberIds(const v1::Prepare& prepare) {
+  std::vector<int64_t> ids;
+  ids.reserve(static_cast<size_t>(prepare.members_size()));
+  for (const v1::Member& member : prepare.members()) {
+    ids.push_back(member.worker_id());
+  }
+  return ids;
+}
+
 }  // namespace
 
 WorldLink::WorldLink(Options options,
@@ -58,6 +69,7 @@ WorldLink::WorldLink(Options options,
       jobs_(std::numeric_limits<size_t>::max()) {
   if (options_.run) return;
   thread_.emplace("world", [this] {
+    BeSwift();
     while (auto job = jobs_.Pop()) (*job)();
   });
 }
@@ -88,6 +100,7 @@ bool WorldLink::Hear(const v1::MasterMessage& message) {
 void WorldLink::OnPrepare(const v1::Prepare& prepare) {
   std::shared_ptr<collective::Connector> overtaken;
   std::shared_ptr<collective::Communicator> broken;
+  Made stale;
   {
     MutexLock lock(mu_);
     if (prepare.generation() <= newest_) return;
@@ -95,14 +108,24 @@ void WorldLink::OnPrepare(const v1::Prepare& prepare) {
     overtaken = connector_;
     if (prepare.urgent()) {
       newest_urgent_ = newest_;
-      broken = in_use_;
+      broken = in_use_.communicator;
+    }
+    shrinking_.reset();
+    if (prepare.shrinks() != 0) {
+      shrinking_ = {prepare.generation(), prepare.shrinks(),
+                    MemberIds(prepare)};
+      connector_.reset();
+      stale = std::exchange(made_, {});
     }
   }
   const std::string reason =
       absl::StrCat("world ", prepare.generation(), " is coming");
   if (overtaken != nullptr) overtaken->Abort(reason);
   if (broken != nullptr) broken->Abort(reason);
-  Run([this, prepare] { Begin(prepare); });
+  if (prepare.shrinks() == 0) return Run([this, prepare] { Begin(prepare); });
+  // Closing them may take a moment, for which nobody should wait.
+  if (stale.communicator != nullptr) Run([stale] {});
+  if (overtaken != nullptr) Run([overtaken] {});
 }
 
 void WorldLink::OnDissolve(const v1::Dissolve& dissolve) {
@@ -110,7 +133,9 @@ void WorldLink::OnDissolve(const v1::Dissolve& dissolve) {
   {
     MutexLock lock(mu_);
     dissolved_ = std::max(dissolved_, dissolve.generation());
-    if (in_use_generation_ <= dissolve.generation()) broken = in_use_;
+    if (in_use_.generation <= dissolve.generation()) {
+      broken = in_use_.communicator;
+    }
   }
   if (broken != nullptr) broken->Abort("the world is dissolved");
 }
@@ -119,7 +144,7 @@ void WorldLink::Break(const std::string& reason) {
   std::shared_ptr<collective::Communicator> broken;
   {
     MutexLock lock(mu_);
-    broken = in_use_;
+    broken = in_use_.communicator;
   }
   if (broken != nullptr) broken->Abort(reason);
 }
@@ -133,8 +158,8 @@ void WorldLink::AbortAll(const std::string& reason) {
     if (aborted_.empty()) aborted_ = reason;
     newest_ = std::numeric_limits<int64_t>::max();
     connector = connector_;
-    made = made_;
-    in_use = in_use_;
+    made = made_.communicator;
+    in_use = in_use_.communicator;
   }
   if (connector != nullptr) connector->Abort(reason);
   if (made != nullptr) made->Abort(reason);
@@ -143,15 +168,15 @@ void WorldLink::AbortAll(const std::string& reason) {
 
 void WorldLink::Begin(const v1::Prepare& prepare) {
   const int64_t generation = prepare.generation();
-  std::shared_ptr<collective::Communicator> stale;
   {
+    Made stale;
+    Made dropped;
     MutexLock lock(mu_);
     if (generation != newest_) return;
     connector_.reset();
-    stale = std::move(made_);
-    made_.reset();
+    stale = std::exchange(made_, {});
+    dropped = std::exchange(dropped_, {});
   }
-  stale.reset();
   collective::WorldSpec spec;
   spec.generation = generation;
   spec.rank = -1;
@@ -179,7 +204,7 @@ void WorldLink::Begin(const v1::Prepare& prepare) {
     if (generation != newest_) return;
     connector_ = *std::move(connector);
     connector_generation_ = generation;
-    connector_size_ = spec.hosts.size();
+    connector_members_ = MemberIds(prepare);
     connector_nccl_ = prepare.nccl();
   }
   send_(std::move(message));
@@ -188,20 +213,20 @@ void WorldLink::Begin(const v1::Prepare& prepare) {
 void WorldLink::Connect(const v1::Offers& offers) {
   const int64_t generation = offers.generation();
   std::shared_ptr<collective::Connector> connector;
-  size_t size = 0;
+  std::vector<int64_t> members;
   absl::Duration timeout;
   {
     MutexLock lock(mu_);
     if (generation != newest_ || generation != connector_generation_) return;
     connector = connector_;
-    size = connector_size_;
+    members = connector_members_;
     timeout = connector_nccl_ ? options_.nccl_connect_timeout
                               : options_.connect_timeout;
   }
   if (connector == nullptr) return;
   const absl::Status status = Failpoint("world.connect");
   if (!status.ok()) return Fail(generation, status);
-  const auto by_rank = ByRank(offers, size);
+  const auto by_rank = ByRank(offers, members.size());
   if (!by_rank.ok()) return Fail(generation, by_rank.status());
   auto made = connector->Connect(*by_rank, timeout);
   if (!made.ok()) return Fail(generation, made.status());
@@ -209,8 +234,7 @@ void WorldLink::Connect(const v1::Offers& offers) {
     MutexLock lock(mu_);
     if (connector_ == connector) connector_.reset();
     if (generation != newest_) return;
-    made_ = *std::move(made);
-    made_generation_ = generation;
+    made_ = {*std::move(made), generation, std::move(members)};
   }
   v1::WorkerMessage message;
   message.mutable_connected()->set_generation(generation);
@@ -229,44 +253,86 @@ void WorldLink::Fail(int64_t generation, const absl::Status& status) {
   send_(MakeWorldFailed(generation, status));
 }
 
-std::shared_ptr<collective::Communicator> WorldLink::Use(int64_t generation) {
-  std::shared_ptr<collective::Communicator> older;
-  MutexLock lock(mu_);
-  if (made_ == nullptr || made_generation_ != generation ||
-      generation < newest_urgent_ || !aborted_.empty()) {
-    return nullptr;
+absl::Status WorldLink::Shrink() {
+  const Shrinking wanted = *std::exchange(shrinking_, std::nullopt);
+  ELASTICDL_RETURN_IF_ERROR(Failpoint("world.shrink"));
+  const Made& from = in_use_.generation == wanted.from ? in_use_ : dropped_;
+  if (from.communicator == nullptr || from.generation != wanted.from) {
+    return absl::FailedPreconditionError(
+        absl::StrCat("this worker is not in world ", wanted.from));
   }
-  older = std::move(former_);
-  former_ = std::move(in_use_);
-  in_use_ = std::move(made_);
-  in_use_generation_ = generation;
-  made_.reset();
-  return in_use_;
+  std::vector<int> ranks;
+  for (const int64_t id : wanted.members) {
+    const auto found = std::find(from.members.begin(), from.members.end(), id);
+    if (found == from.members.end()) {
+      return absl::FailedPreconditionError(
+          absl::StrCat("worker ", id, " is not in world ", wanted.from));
+    }
+    ranks.push_back(static_cast<int>(found - from.members.begin()));
+  }
+  ELASTICDL_ASSIGN_OR_RETURN(
+      made_.communicator, from.communicator->Shrink(ranks, wanted.generation));
+  made_.generation = wanted.generation;
+  made_.members = wanted.members;
+  return absl::OkStatus();
+}
+
+std::shared_ptr<collective::Communicator> WorldLink::Use(int64_t generation) {
+  absl::Status shrunk;
+  {
+    std::shared_ptr<collective::Communicator> older;
+    Made dropped;
+    MutexLock lock(mu_);
+    if (generation < newest_urgent_ || !aborted_.empty()) return nullptr;
+    if (shrinking_.has_value() && shrinking_->generation == generation) {
+      shrunk = Shrink();
+    }
+    if (made_.communicator != nullptr && made_.generation == generation) {
+      dropped = std::exchange(dropped_, {});
+      older = std::move(former_);
+      former_ = std::move(in_use_.communicator);
+      if (former_ == nullptr) former_ = std::move(dropped.communicator);
+      in_use_ = std::exchange(made_, {});
+      return in_use_.communicator;
+    }
+  }
+  if (!shrunk.ok()) Fail(generation, shrunk);
+  return nullptr;
 }
 
 bool WorldLink::IsUsable(int64_t generation) const {
   MutexLock lock(mu_);
-  return in_use_ != nullptr && in_use_generation_ == generation &&
+  return in_use_.communicator != nullptr && in_use_.generation == generation &&
          generation >= newest_urgent_ && generation > dissolved_ &&
          aborted_.empty();
 }
 
+bool WorldLink::IsOvertaken(int64_t generation) const {
+  MutexLock lock(mu_);
+  return generation < newest_urgent_;
+}
+
 void WorldLink::ForgetFormer() {
   std::shared_ptr<collective::Communicator> former;
-  MutexLock lock(mu_);
-  former = std::move(former_);
-  former_.reset();
+  {
+    MutexLock lock(mu_);
+    former = std::exchange(former_, nullptr);
+  }
+  // Closing it takes a moment, and the next step waits for this thread.
+  if (former != nullptr) Run([former] {});
 }
 
 void WorldLink::Drop(const std::string& reason) {
-  std::shared_ptr<collective::Communicator> dropped;
+  Made dropped;
   {
+    Made older;
     MutexLock lock(mu_);
-    dropped = std::move(in_use_);
-    in_use_.reset();
-    in_use_generation_ = 0;
+    dropped = std::exchange(in_use_, {});
+    if (dropped.communicator != nullptr && dropped.communicator->can_shrink()) {
+      older = std::exchange(dropped_, dropped);
+    }
   }
-  if (dropped != nullptr) dropped->Abort(reason);
+  if (dropped.communicator != nullptr) dropped.communicator->Abort(reason);
 }
 
 }  // namespace elasticdl::rendezvous

@@ -79,9 +79,9 @@ void JobController::OnWorldMessage(absl::Time now, const Worker& worker,
 
 void JobController::OnLevel(absl::Time now, const Worker& worker,
                             const v1::Level& level) {
-  const Membership::Decisions decisions =
-      membership().Level(now, worker.id, level.generation(),
-                         {level.behind().begin(), level.behind().end()});
+  const Membership::Decisions decisions = membership().Level(
+      now, worker.id, level.generation(),
+      {level.behind().begin(), level.behind().end()}, level.can_shrink());
   // Stale, or not this worker's to say.
   if (world_.generation() != level.generation()) {
     Execute(now, membership().HasLevelMember(), decisions);

@@ -151,6 +151,7 @@ v1::Prepare WorldKeeper::BeginPrepare(const MembershipDecision& decision) {
   prepare.set_urgent(decision.urgent);
   prepare.set_cold(decision.cold);
   prepare.set_last(decision.last);
+  prepare.set_shrinks(decision.shrinks);
   for (const WorldMember& member : decision.members) {
     v1::Member& added = *prepare.add_members();
     added.set_worker_id(member.worker_id);

@@ -194,8 +194,23 @@ absl::StatusOr<WorkDone> TrainingSession::DoRound(double learning_rate) {
   }
   last_learning_rate_ = learning_rate;
   if (round->stepped) ELASTICDL_RETURN_IF_ERROR(SendHistograms());
-  FinishRound(*round, batches.size(), done);
+  const absl::StatusOr<bool> confirmed = ConfirmFirst(*round);
+  FinishRound(*round, batches.size(), confirmed.value_or(false), done);
+  if (!confirmed.ok()) BreakWorld(confirmed.status());
   return done;
+}
+
+// Otherwise the first step of a world would be settled only by the second one.
+// Whoever waits for the end of an interruption would wait for a step too long.
+absl::StatusOr<bool> TrainingSession::ConfirmFirst(const Round& round) {
+  // On a device the step may still be under way. After the last round of a
+  // world its members go on to the next one.
+  if (rounds_ > 0 || !round.stepped || world()->size() == 1 ||
+      round.summary.switch_seen == world()->size() || !replica_.on_cpu()) {
+    return false;
+  }
+  ELASTICDL_RETURN_IF_ERROR(trainer_.communicator()->Barrier(kReduceTimeout));
+  return true;
 }
 
 absl::StatusOr<std::vector<WeightedBatch>> TrainingSession::TakeBatches(
@@ -260,14 +275,14 @@ void TrainingSession::MoveAhead(size_t share) {
 }
 
 void TrainingSession::FinishRound(const Round& round, size_t used,
-                                  WorkDone& done) {
+                                  bool confirmed, WorkDone& done) {
   const elastic::RoundSummary& summary = round.summary;
   ++rounds_;
   const bool alone = world()->size() == 1;
   // A member that takes part in this round has completed the one before. So
   // the step before is settled: no change of worlds can lose it. A lone worker
   // needs nobody's confirmation.
-  if (!alone || !round.stepped) {
+  if (!(alone || confirmed) || !round.stepped) {
     settled_step_ = replica_.step() - (round.stepped ? 1 : 0);
   } else {
     settled_step_ = replica_.step();

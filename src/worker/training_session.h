@@ -191,7 +191,10 @@ class TrainingSession {
   void Accept(Pending& pending, Batch batch);
   // The same for those of the round after the next `share` that are ready.
   void MoveAhead(size_t share);
-  void FinishRound(const Round& round, size_t used, WorkDone& done);
+  // Whether all members have done this round, too. An error of the world.
+  absl::StatusOr<bool> ConfirmFirst(const Round& round);
+  void FinishRound(const Round& round, size_t used, bool confirmed,
+                   WorkDone& done);
   absl::Status SendHistograms();
   absl::Status PassState(const elastic::RoundSummary& summary);
   void DropMinibatches(int64_t records);

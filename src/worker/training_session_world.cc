@@ -25,11 +25,11 @@ absl::StatusOr<WorkDone> TrainingSession::EnterWorld() {
     return done;
   }
   elastic::LoadReport report(world.generation, options_.load_timeout, send_);
-  report.Tell(environment_.clock().Now(), v1::Loading::LOADING);
   ELASTICDL_RETURN_IF_ERROR(Failpoint("worker.enter_world"));
   // In a cold world nobody has a model that counts, so rank 0 makes one before
   // it is sent to the others.
   if (world.cold) {
+    report.Tell(environment_.clock().Now(), v1::Loading::LOADING);
     const absl::Status started = StartCold(world, report);
     const bool unusable = absl::IsDataLoss(started) && !world.kept.empty();
     if (absl::IsAborted(started) || unusable) {
@@ -129,6 +129,7 @@ void TrainingSession::SendLevel(const v1::DonorState& donor) {
     if (!catch_up_.IsBehind(rank)) continue;
     level.add_behind(world()->members[static_cast<size_t>(rank)]);
   }
+  level.set_can_shrink(trainer_.communicator()->can_shrink());
   if (last_round_end_ != absl::InfinitePast()) {
     level.set_pause_seconds(
         absl::ToDoubleSeconds(environment_.clock().Now() - last_round_end_));
@@ -293,6 +294,8 @@ void TrainingSession::BreakWorld(const absl::Status& status,
   if (world() == nullptr) return;
   const int64_t generation = world()->generation;
   if (!loop_.Failed(generation)) return;
+  // The master knows: its message is on the way to this thread.
+  if (link_.IsOvertaken(generation)) return;
   LogInfo("world ", generation, " is broken: ", status.message());
   v1::WorkerMessage message = rendezvous::MakeWorldFailed(generation, status);
   message.mutable_world_failed()->set_kept_unusable(kept_unusable);

@@ -44,6 +44,19 @@ TEST_F(ElasticLoopTest, AnUrgentWorldIsEnteredWhenItIsConnected) {
   EXPECT_EQ(loop_.ToEnter(), nullptr);
 }
 
+TEST_F(ElasticLoopTest, AWorldThatShrinksIsEnteredAtOnce) {
+  EnterFirst();
+  v1::Prepare prepare = Prepare(2, {kMe, 9}, /*urgent=*/true);
+  prepare.set_shrinks(1);
+  loop_.Prepare(prepare);
+  ASSERT_NE(loop_.ToEnter(), nullptr);
+  EXPECT_EQ(loop_.ToEnter()->rank, 0);
+  // The next one must be connected again.
+  loop_.Enter();
+  loop_.Prepare(Prepare(3, {kMe}, /*urgent=*/true));
+  EXPECT_EQ(loop_.ToEnter(), nullptr);
+}
+
 TEST_F(ElasticLoopTest, WorldsWithoutThisWorkerAreIgnored) {
   loop_.Prepare(Prepare(1, {3, 9}, /*urgent=*/true));
   loop_.Connected(1);

@@ -49,6 +49,66 @@ TEST_F(MembershipFailureTest, ALossInEachPhaseOfAnUrgentWorldFormsTheNext) {
   EXPECT_THAT(The(Kind::kActive).reason, HasSubstr("3 more"));
 }
 
+TEST_F(MembershipFailureTest, SurvivorsGoOnWithoutOffers) {
+  can_shrink_ = true;
+  StartWorld(4);
+  Lost(2);
+  ExpectPrepare(2, true, false, {1, 3, 4});
+  EXPECT_EQ(The(Kind::kPrepare).shrinks, 1);
+  // They are not late with what nobody asks them for.
+  now_ += absl::Minutes(1);
+  EXPECT_GT(m_->NextTimer(), now_);
+  Loaded({1, 3, 4}, 2);
+  Level(1, 2);
+  EXPECT_EQ(The(Kind::kActive).reason, "worker 2 lost: stream closed");
+  // And again.
+  Lost(1);
+  ExpectPrepare(3, true, false, {3, 4});
+  EXPECT_EQ(The(Kind::kPrepare).shrinks, 2);
+  // Until a world cannot, or was not level yet.
+  Lost(3);
+  ExpectPrepare(4, true, false, {4});
+  EXPECT_EQ(The(Kind::kPrepare).shrinks, 0);
+}
+
+TEST_F(MembershipFailureTest, AShrunkenWorldThatFailsIsFormedAnew) {
+  can_shrink_ = true;
+  StartWorld(3);
+  Lost(2);
+  EXPECT_EQ(The(Kind::kPrepare).shrinks, 1);
+  Broken(1, 2);
+  Broken(3, 2);
+  ExpectPrepare(3, true, false, {1, 3});
+  EXPECT_EQ(The(Kind::kPrepare).shrinks, 0);
+  Offer({1, 3}, 3);
+  EXPECT_EQ(The(Kind::kOffers).generation, 3);
+}
+
+TEST_F(MembershipFailureTest, OnlyMembersOfTheLostWorldGoOnWithoutOffers) {
+  can_shrink_ = true;
+  StartWorld(3);
+  // Joiners must connect.
+  Ready(4);
+  Lost(2);
+  ExpectPrepare(3, true, false, {1, 3, 4});
+  EXPECT_EQ(The(Kind::kPrepare).shrinks, 0);
+  Answer(3, {1, 3, 4});
+  Level(1, 3);
+  // After a switch some are in the old world, some in the new one.
+  Leave(4);
+  Answer(4, {1, 3});
+  Lost(4);
+  ExpectPrepare(5, true, false, {1, 3});
+  EXPECT_EQ(The(Kind::kPrepare).shrinks, 0);
+  Answer(5, {1, 3});
+  Level(1, 5);
+  // A world that broke without a loss is not trusted.
+  Broken(1, 5);
+  Broken(3, 5);
+  ExpectPrepare(6, true, false, {1, 3});
+  EXPECT_EQ(The(Kind::kPrepare).shrinks, 0);
+}
+
 TEST_F(MembershipFailureTest, WithoutALevelWorkerItIsCold) {
   StartWorld(1);
   Ready(2);

@@ -57,7 +57,7 @@ class MembershipTest : public ::testing::Test {
     for (const int64_t id : ids) Load(id, g, LoadStage::kLoaded);
   }
   void Level(int64_t id, int64_t g, const std::vector<int64_t>& behind = {}) {
-    Got(m_->Level(now_, id, g, behind));
+    Got(m_->Level(now_, id, g, behind, can_shrink_));
   }
   void CaughtUp(int64_t id, int64_t g) { Got(m_->CaughtUp(now_, id, g)); }
   void Broken(int64_t id, int64_t g, int64_t accused = -1) {
@@ -123,6 +123,8 @@ class MembershipTest : public ::testing::Test {
   }
 
   bool save_last_ = false;
+  // Of the worlds that become level.
+  bool can_shrink_ = false;
   std::optional<Membership> m_;
   absl::Time now_ = absl::FromUnixSeconds(1000);
   Membership::Decisions last_;

@@ -32,6 +32,7 @@ TEST(MembershipScheduleTest, HoldsItsPromisesUnderRandomFaults) {
     sum.saved += counts.saved;
     sum.slow_parts += counts.slow_parts;
     sum.silent += counts.silent;
+    sum.shrunk += counts.shrunk;
     if (HasFailure()) return;
   }
   const std::string summary = absl::StrCat(
@@ -40,13 +41,14 @@ TEST(MembershipScheduleTest, HoldsItsPromisesUnderRandomFaults) {
       " evicted, ", sum.released, " released, ", sum.dissolved, " dissolved, ",
       sum.commits, " commits, ", sum.ahead, " steps ahead, ", sum.saved,
       " saved, ", sum.slow_parts, " parts of slow loads, ", sum.silent,
-      " silent");
+      " silent, ", sum.shrunk, " shrunk");
   RecordProperty("summary", summary);
   // The schedules reach everything often.
   SCOPED_TRACE(summary);
   const int64_t often = kSeeds / 10;
   EXPECT_GT(sum.deaths, often);
   EXPECT_GT(sum.active, often);
+  EXPECT_GT(sum.shrunk, often);
   EXPECT_GT(sum.switches, often);
   EXPECT_GT(sum.cold, often);
   EXPECT_GT(sum.evicted, often);

@@ -36,6 +36,10 @@ void MembershipSimulator::Receive(int64_t id,
       if (message.urgent) DropWorld(id);
       DropPrepared(id);
       worker.prepared = generation;
+      if (message.shrinks != 0) {
+        At(Short(), [this, id, generation] { EnterShrunk(id, generation); });
+        return;
+      }
       ToMaster(id, [this, id, generation] {
         Handle(membership_->Offered(now_, id, generation,
                                     absl::StrCat(id, "@", generation)));
@@ -112,10 +116,19 @@ void MembershipSimulator::ConnectDone(int64_t id, int64_t generation) {
   if (world.urgent) Enter(id, generation);
 }
 
+void MembershipSimulator::EnterShrunk(int64_t id, int64_t generation) {
+  if (!Acts(id) || workers_.at(id).prepared != generation) return;
+  // Sometimes it cannot.
+  if (faults_ && Chance(0.02)) return Fail(id, generation, -1);
+  ++counts_.shrunk;
+  Enter(id, generation);
+}
+
 void MembershipSimulator::Enter(int64_t id, int64_t generation) {
   Worker& worker = workers_.at(id);
   World& world = worlds_.at(generation);
   worker.world = generation;
+  worker.entered = generation;
   worker.prepared = 0;
   worker.switch_to = 0;
   if (world.broken) {

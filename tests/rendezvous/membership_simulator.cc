@@ -323,6 +323,13 @@ void MembershipSimulator::CheckPrepare(const MembershipDecision& decision) {
   EXPECT_EQ(decision.cold, !level);
   EXPECT_EQ(decision.cold, level_.empty());
   if (decision.cold) ++counts_.cold;
+  if (decision.shrinks != 0) {
+    EXPECT_TRUE(decision.urgent && !decision.cold && !decision.last);
+    // All are in that world, and in none after it.
+    for (const int64_t id : ids) {
+      EXPECT_EQ(workers_.at(id).entered, decision.shrinks) << id;
+    }
+  }
   const auto min = static_cast<size_t>(options_.min_workers);
   if (decision.last) {
     // Only when nobody could take the model over, and of all that have it.
@@ -377,7 +384,8 @@ void MembershipSimulator::Deliver(const MembershipDecision& decision) {
 void MembershipSimulator::HandleLevel(int64_t id, int64_t generation,
                                       Model model) {
   const Membership::Decisions decisions =
-      membership_->Level(now_, id, generation);
+      membership_->Level(now_, id, generation, /*behind=*/{},
+                         /*can_shrink=*/Chance(0.5));
   if (!decisions.empty() && decisions[0].kind == Kind::kActive) {
     // What was committed is in the model, unless all that had it are gone.
     if (!worlds_.at(generation).cold) {

@@ -41,6 +41,7 @@ class MembershipSimulator {
     int64_t saved = 0;
     int64_t slow_parts = 0;
     int64_t silent = 0;
+    int64_t shrunk = 0;
   };
   const Counts& counts() const { return counts_; }
 
@@ -65,6 +66,8 @@ class MembershipSimulator {
     int64_t world = 0;
     int64_t prepared = 0;
     int64_t switch_to = 0;
+    // The newest world that it was in.
+    int64_t entered = 0;
     absl::Time last_to_master;
     absl::Time last_to_worker;
   };
@@ -130,6 +133,7 @@ class MembershipSimulator {
   void DropPrepared(int64_t id);
   void Connect(int64_t id, int64_t generation);
   void ConnectDone(int64_t id, int64_t generation);
+  void EnterShrunk(int64_t id, int64_t generation);
   void Enter(int64_t id, int64_t generation);
   void TellLoading(int64_t id, int64_t generation, LoadStage stage);
   void LoadOn(int64_t id, int64_t generation, int64_t parts);

@@ -177,6 +177,67 @@ TEST_F(WorldLinkTest, BadOffersAreReported) {
   EXPECT_FALSE(message->world_failed().reason().empty());
 }
 
+v1::MasterMessage MakeShrink(int64_t generation, int64_t from,
+                             const std::vector<int64_t>& ids) {
+  v1::MasterMessage message;
+  v1::Prepare& prepare = *message.mutable_prepare();
+  prepare.set_generation(generation);
+  prepare.set_urgent(true);
+  prepare.set_shrinks(from);
+  for (const int64_t id : ids) {
+    v1::Member& member = *prepare.add_members();
+    member.set_worker_id(id);
+    member.set_host(collective::LocalHost());
+  }
+  return message;
+}
+
+// Nothing but the master's word is needed, also when the world has been dropped
+// before it.
+TEST_F(WorldLinkTest, AWorldShrinksAtOnce) {
+  Connect(1, /*urgent=*/true);
+  const auto broken = workers_[0].link->Use(1);
+  ASSERT_NE(workers_[1].link->Use(1), nullptr);
+  ASSERT_TRUE(broken->can_shrink());
+  for (const int64_t id : {0, 1}) {
+    workers_[id].link->Hear(MakeShrink(2, 1, {1, 0}));
+    EXPECT_TRUE(workers_[id].link->IsOvertaken(1));
+  }
+  EXPECT_TRUE(absl::IsAborted(broken->Barrier(kSoon)));
+  workers_[1].link->Drop("broken here");
+  const auto first = workers_[0].link->Use(2);
+  const auto second = workers_[1].link->Use(2);
+  ASSERT_NE(first, nullptr);
+  ASSERT_NE(second, nullptr);
+  EXPECT_EQ(first->rank(), 1);
+  EXPECT_EQ(second->rank(), 0);
+  for (Worker& worker : workers_) worker.link->ForgetFormer();
+  Thread other("other", [&] { EXPECT_TRUE(second->Barrier(kSoon).ok()); });
+  EXPECT_TRUE(first->Barrier(kSoon).ok());
+  other.Join();
+  // One of them goes on alone.
+  workers_[0].link->Hear(MakeShrink(3, 2, {0}));
+  const auto alone = workers_[0].link->Use(3);
+  ASSERT_NE(alone, nullptr);
+  EXPECT_EQ(alone->size(), 1);
+  EXPECT_TRUE(alone->Barrier(kSoon).ok());
+}
+
+TEST_F(WorldLinkTest, WhoCannotShrinkSaysSo) {
+  Connect(1, /*urgent=*/true);
+  ASSERT_NE(workers_[0].link->Use(1), nullptr);
+  // Of a world that this worker was never in.
+  workers_[0].link->Hear(MakeShrink(3, 2, {0, 1}));
+  EXPECT_EQ(workers_[0].link->Use(3), nullptr);
+  const auto message = workers_[0].sent.Pop(kSoon);
+  ASSERT_TRUE(message.has_value() && message->has_world_failed());
+  EXPECT_EQ(message->world_failed().generation(), 3);
+  // The next world is made as usual.
+  workers_[1].link->Drop("broken");
+  Connect(4, /*urgent=*/true);
+  EXPECT_NE(workers_[0].link->Use(4), nullptr);
+}
+
 TEST_F(WorldLinkTest, AfterAbortAllNothingIsMade) {
   Connect(1, /*urgent=*/true);
   workers_[0].link->AbortAll("the job is over");

@@ -249,6 +249,7 @@ struct WorldOptions {
   bool last = false;
   bool evaluating = false;
   std::vector<int64_t> unsettled;
+  int64_t shrinks = 0;
 };
 
 inline v1::MasterMessage MakePrepare(int64_t generation,
@@ -264,6 +265,7 @@ inline v1::MasterMessage MakePrepare(int64_t generation,
   prepare.set_saved_step(options.saved_step);
   prepare.set_last(options.last);
   prepare.set_evaluating(options.evaluating);
+  prepare.set_shrinks(options.shrinks);
   for (const int64_t id : options.unsettled) prepare.add_unsettled(id);
   for (const Member* member : members) {
     prepare.add_members()->set_worker_id(member->id);

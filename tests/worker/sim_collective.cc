@@ -6,6 +6,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "elasticdl/common/check.h"
+#include "elasticdl/common/failpoint.h"
 #include "elasticdl/common/status.h"
 #include "stage.h"
 
@@ -66,12 +67,27 @@ class SimCommunicator : public collective::Communicator {
     return absl::UnimplementedError("not used by workers");
   }
   absl::Status Barrier(absl::Duration) override {
+    ELASTICDL_RETURN_IF_ERROR(Failpoint("sim.barrier"));
     return Meet("barrier", nullptr, 0).status();
   }
   void Abort(const std::string& reason) override {
     if (world_->broken.empty()) world_->broken = reason;
     aborted_ = true;
   }
+  absl::StatusOr<std::unique_ptr<collective::Communicator>> Shrink(
+      const std::vector<int>& ranks, int64_t generation) override {
+    ELASTICDL_CHECK(can_shrink());
+    Abort("a smaller world takes its place");
+    if (network_.Happens(network_.failures_per_mille)) {
+      return absl::AbortedError("no smaller world");
+    }
+    const auto own = std::find(ranks.begin(), ranks.end(), rank_);
+    ELASTICDL_CHECK(own != ranks.end());
+    return std::make_unique<SimCommunicator>(
+        network_, network_.Shrink(*world_, ranks, generation),
+        static_cast<int>(own - ranks.begin()));
+  }
+  bool can_shrink() const override { return world_->can_shrink; }
 
  private:
   // Waits for all members and gives what each has brought.
@@ -164,12 +180,31 @@ absl::StatusOr<std::unique_ptr<collective::Connector>> SimNetwork::Begin(
     world = std::make_shared<World>();
     world->size = spec.size();
     world->members.assign(static_cast<size_t>(spec.size()), -1);
+    world->can_shrink = Happens(shrinks_per_mille);
   }
   world->members[static_cast<size_t>(spec.rank)] = worker_id;
   return std::make_unique<SimConnector>(*this, spec);
 }
 
+std::shared_ptr<SimNetwork::World> SimNetwork::Shrink(
+    const World& from, const std::vector<int>& ranks, int64_t generation) {
+  std::shared_ptr<World>& world = worlds_[generation];
+  if (world != nullptr) return world;
+  ++num_shrunk;
+  world = std::make_shared<World>();
+  world->size = static_cast<int>(ranks.size());
+  world->can_shrink = Happens(shrinks_per_mille);
+  for (const int rank : ranks) {
+    world->members.push_back(from.members.at(static_cast<size_t>(rank)));
+    if (lost_.count(world->members.back()) > 0) {
+      world->broken = "a member was gone before";
+    }
+  }
+  return world;
+}
+
 void SimNetwork::Lost(int64_t worker_id) {
+  lost_.insert(worker_id);
   for (auto& [generation, world] : worlds_) {
     const auto& members = world->members;
     if (std::find(members.begin(), members.end(), worker_id) != members.end() &&

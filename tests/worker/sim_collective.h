@@ -8,6 +8,7 @@
 #include <map>
 #include <memory>
 #include <random>
+#include <set>
 #include <string>
 #include <vector>
 
@@ -28,6 +29,10 @@ class SimNetwork {
 
   // How often a connection cannot be made, of 1000.
   int failures_per_mille = 0;
+  // How many worlds can go on without lost members, of 1000.
+  int shrinks_per_mille = 0;
+  // How many worlds went on without members that were lost.
+  int num_shrunk = 0;
 
  private:
   friend class SimConnector;
@@ -44,16 +49,21 @@ class SimNetwork {
     std::vector<int64_t> members;
     std::vector<bool> gone;
     std::string broken;
+    bool can_shrink = false;
     std::map<int64_t, Operation> operations;
   };
 
   bool Happens(int per_mille);
+  // The world of some members of another one.
+  std::shared_ptr<World> Shrink(const World& from,
+                                const std::vector<int>& ranks,
+                                int64_t generation);
   // Fails an operation that all had reached, for this member.
   bool LateBreak();
 
   std::mt19937& random_;
   std::map<int64_t, std::shared_ptr<World>> worlds_;
-  std::vector<int64_t> lost_;
+  std::set<int64_t> lost_;
 };
 
 }  // namespace elasticdl::worker::test

@@ -54,6 +54,7 @@ Simulation::Simulation(const SimulationOptions& options)
       faults_left_(options.most_faults),
       target_(options.workers) {
   network_.failures_per_mille = options.failed_connections;
+  network_.shrinks_per_mille = 500;
 }
 
 Simulation::~Simulation() = default;
@@ -504,6 +505,7 @@ absl::Status Simulation::Run() {
       RestartMaster();
     }
   }
+  report_.shrunk = network_.num_shrunk;
   absl::Status status = wrong_.empty() ? CheckEnd() : absl::OkStatus();
   if (status.ok() && !wrong_.empty()) status = absl::InternalError(wrong_);
   if (!status.ok()) {

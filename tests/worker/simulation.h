@@ -85,6 +85,8 @@ struct SimulationReport {
   // Worlds that were to begin with the state of a lost worker.
   int kept = 0;
   int worlds = 0;
+  // Worlds of survivors who did not connect again.
+  int shrunk = 0;
   int checkpoints = 0;
   int failed_saves = 0;
   int slow_saves = 0;

@@ -33,6 +33,7 @@ void Add(SimulationReport& all, const SimulationReport& one) {
   all.kept += one.kept;
   all.hangs += one.hangs;
   all.worlds += one.worlds;
+  all.shrunk += one.shrunk;
   all.checkpoints += one.checkpoints;
   all.failed_saves += one.failed_saves;
   all.slow_saves += one.slow_saves;
@@ -75,13 +76,14 @@ SimulationReport RunSeeds(
   const double seconds = absl::ToDoubleSeconds(Clock::Real().Now() - start);
   std::printf(
       "%u schedules from seed %u, %.0f per second: %lld actions, %lld "
-      "messages, %d worlds, %d kills, %d leaves, %d joins, %d deaths of the "
+      "messages, %d worlds, %d shrunk, %d kills, %d leaves, %d joins, %d "
+      "deaths of the "
       "master, %d cut backs, %d checkpoints, %d failed and %d slow saves, %d "
       "evaluations, %d early ends, %d caught up, %d live saves, %d kept "
       "states\n",
       done, first_seed, done / seconds, static_cast<long long>(all.actions),
-      static_cast<long long>(all.messages), all.worlds, all.kills, all.leaves,
-      all.joins, all.master_deaths, all.cut_backs, all.checkpoints,
+      static_cast<long long>(all.messages), all.worlds, all.shrunk, all.kills,
+      all.leaves, all.joins, all.master_deaths, all.cut_backs, all.checkpoints,
       all.failed_saves, all.slow_saves, all.evaluations, all.early_ends,
       all.caught_up, all.live_saves, all.kept);
   return all;
@@ -109,6 +111,7 @@ TEST(SimulationTest, Kills) {
       [](SimulationOptions& options, std::mt19937&) { options.kills = 500; });
   ExpectSome(all.kills);
   ExpectSome(all.cut_backs);
+  ExpectSome(all.shrunk);
 }
 
 // Whoever dies, and if it is everybody: no step is lost.

@@ -58,8 +58,82 @@ TEST_F(TrainingSessionTest, ARoundTrainsTheRecordsOfAllMembers) {
   EXPECT_THAT(a_.Trained(), ElementsAre(0, 1, 2, 3, 4, 5, 6, 7));
   EXPECT_EQ(*a_.replica->StateDigest(), *b_.replica->StateDigest());
   EXPECT_EQ(a_.released, 1);
-  // With others, a step is settled by the round after it.
+}
+
+// So that whoever waits for the end of an interruption waits for one step, not
+// for two.
+TEST_F(TrainingSessionTest, TheFirstStepOfAWorldIsSettledAtOnce) {
+  Enter(1, {&a_, &b_}, Cold());
+  a_.Give(0, 8);
+  b_.Give(8, 16);
+  WorkTogether({&a_, &b_});
+  EXPECT_EQ(a_.session->settled_step(), 1);
+  EXPECT_EQ(b_.session->settled_step(), 1);
+  const auto progress = a_.Take(v1::WorkerMessage::kProgress);
+  ASSERT_NE(progress, nullptr);
+  EXPECT_EQ(progress->progress().step(), 1);
+  EXPECT_EQ(progress->progress().totals(1).records(), 4);
+  // With others, other steps are settled by the round after them.
+  WorkTogether({&a_, &b_});
+  EXPECT_EQ(a_.replica->step(), 2);
+  EXPECT_EQ(a_.session->settled_step(), 1);
+}
+
+// Who has done the step knows it, but not whether the others have.
+TEST_F(TrainingSessionTest, AFirstStepThatIsNotConfirmedIsNotSettled) {
+  Enter(1, {&a_, &b_}, Cold());
+  a_.Give(0, 4);
+  b_.Give(4, 8);
+  ASSERT_TRUE(InitFailpoints("sim.barrier=error").ok());
+  const auto done = WorkTogether({&a_, &b_});
+  ASSERT_TRUE(InitFailpoints("").ok());
+  // The world broke at one of them, perhaps before the other had the sum.
+  ASSERT_TRUE(done[0].ok() && done[1].ok());
+  EXPECT_TRUE(done[0]->stepped || done[1]->stepped);
   EXPECT_EQ(a_.session->settled_step(), 0);
+  EXPECT_EQ(b_.session->settled_step(), 0);
+  EXPECT_NE(a_.Take(v1::WorkerMessage::kWorldFailed), nullptr);
+  EXPECT_EQ(a_.Take(v1::WorkerMessage::kProgress), nullptr);
+  Enter(2, {&a_, &b_});
+  EXPECT_EQ(a_.replica->step(), 1);
+  const auto level = a_.Take(v1::WorkerMessage::kLevel);
+  ASSERT_NE(level, nullptr);
+  EXPECT_EQ(level->level().totals(0).records(), 4);
+}
+
+TEST_F(TrainingSessionTest, SurvivorsGoOnWithoutOffers) {
+  network_.shrinks_per_mille = 1000;
+  Member c(3, network_, data_);
+  Enter(1, {&a_, &b_, &c}, Cold());
+  auto level = a_.Take(v1::WorkerMessage::kLevel);
+  ASSERT_NE(level, nullptr);
+  EXPECT_TRUE(level->level().can_shrink());
+  for (Member* member : {&a_, &b_, &c}) member->sent.clear();
+  a_.Give(0, 4);
+  b_.Give(4, 8);
+  WorldOptions options;
+  options.shrinks = 1;
+  options.unsettled = {a_.id};
+  const v1::MasterMessage prepare = MakePrepare(2, {&b_, &c}, options);
+  // One of them is in a round when it hears it.
+  const auto done = WorkTogether({&b_}, [&] {
+    network_.Lost(a_.id);
+    b_.session->Hear(prepare);
+  });
+  ASSERT_TRUE(done[0].ok()) << done[0].status();
+  EXPECT_FALSE(done[0]->stepped);
+  EXPECT_THAT(b_.sent, IsEmpty()) << "the master knows";
+  b_.session->OnMessage(prepare);
+  c.Tell(prepare);
+  for (const auto& entered : WorkTogether({&b_, &c})) {
+    ASSERT_TRUE(entered.ok()) << entered.status();
+    EXPECT_TRUE(entered->entered);
+  }
+  EXPECT_EQ(b_.Take(v1::WorkerMessage::kOffer), nullptr);
+  EXPECT_NE(b_.Take(v1::WorkerMessage::kLevel), nullptr);
+  EXPECT_EQ(network_.num_shrunk, 1);
+  WorkTogether({&b_, &c});
+  EXPECT_THAT(c.Trained(), ElementsAre(4, 5, 6, 7));
 }
 
 TEST_F(TrainingSessionTest, RankZeroSendsHistogramsEverySoManySteps) {
@@ -163,23 +237,27 @@ TEST_F(TrainingSessionTest, DissolvingBreaksAReduceOff) {
 TEST_F(TrainingSessionTest, WhatADonorHasTrainedIsDropped) {
   Enter(1, {&a_, &b_}, Cold());
   a_.Give(0, 4);
+  b_.Give(12, 16);
+  // The first step of a world is one that all have done.
+  WorkTogether({&a_, &b_});
+  a_.Give(16, 20);
   b_.Give(4, 8);
   Together({[this] {
               EXPECT_TRUE(a_.session->Work(1.0)->stepped);
               b_.link->Break("too late for b");
             },
             [this] { EXPECT_FALSE(b_.session->Work(1.0)->stepped); }});
-  EXPECT_EQ(b_.released, 0);
+  EXPECT_EQ(b_.released, 1);
   Member c(3, network_, data_);
   Enter(2, {&a_, &b_, &c});
-  EXPECT_EQ(b_.released, 1);
-  EXPECT_EQ(c.replica->step(), 1);
+  EXPECT_EQ(b_.released, 2);
+  EXPECT_EQ(c.replica->step(), 2);
   const auto level = a_.Take(v1::WorkerMessage::kLevel);
   ASSERT_NE(level, nullptr);
   EXPECT_EQ(level->level().totals_size(), 2);
   b_.Give(8, 12);
   WorkTogether({&a_, &b_, &c});
-  EXPECT_EQ(c.Trained().size(), 12u);
+  EXPECT_EQ(c.Trained().size(), 20u);
   EXPECT_EQ(*c.replica->StateDigest(), *b_.replica->StateDigest());
 }
 

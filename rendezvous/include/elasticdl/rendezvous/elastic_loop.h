@@ -44,7 +44,8 @@ class ElasticLoop {
 
   // ---- events ----
   // A newer world is being prepared; if it is urgent, the current one is
-  // broken. Old worlds and those without this worker are ignored.
+  // broken. Old worlds and those without this worker are ignored. One that
+  // shrinks the last one need not be connected.
   void Prepare(const v1::Prepare& prepare);
   // The communicator of that world is ready here.
   void Connected(int64_t generation);

@@ -111,6 +111,10 @@ struct MembershipDecision {
   bool cold = false;
   // kPrepare: all members are leaving; they save the model.
   bool last = false;
+  // kPrepare, not 0: the members go on without the others of this world, which
+  // all of them are in. They make no offers, connect to nobody and enter at
+  // once.
+  int64_t shrinks = 0;
   std::vector<WorldMember> members;
   std::vector<std::string> offers;
   std::vector<int64_t> to;
@@ -165,8 +169,10 @@ class Membership {
   // All members of the world hold the same model, except those that are
   // `behind`: they get it while the others train. One member, which has it,
   // reports it for all, once it knows that each of them has adopted the state.
+  // `can_shrink`: if members are lost, the others need not connect again.
   Decisions Level(absl::Time now, int64_t worker_id, int64_t generation,
-                  const std::vector<int64_t>& behind = {});
+                  const std::vector<int64_t>& behind = {},
+                  bool can_shrink = false);
   // This member of the active world was behind and has the model now.
   Decisions CaughtUp(absl::Time now, int64_t worker_id, int64_t generation);
   // A step was committed in this world, so the world works.
@@ -218,6 +224,7 @@ class Membership {
     bool Has(int64_t worker_id) const { return ranks.count(worker_id) > 0; }
     int64_t generation = 0;
     bool last = false;
+    bool can_shrink = false;
     std::vector<WorldMember> members;
     std::unordered_map<int64_t, size_t> ranks;
   };
@@ -300,6 +307,11 @@ class Membership {
                 const std::string& cause, bool last = false);
   // Gives up the active world and the one being formed.
   void Drop(absl::Time now, const std::string& cause);
+  // The same after the loss of a member. The others are in the active world,
+  // and may go on in it.
+  void DropLost(absl::Time now, const std::string& cause);
+  // The world that these can go on in without the others; 0 = none.
+  int64_t Shrinks(const std::vector<int64_t>& ids) const;
   // Gives up a background preparation; the active world keeps training.
   void Abandon(absl::Time now, bool retry_at_once);
   void DissolveDropped(const World* next);
@@ -326,6 +338,9 @@ class Membership {
   size_t num_leaving_ = 0;
 
   std::optional<World> active_;
+  // The world that lost members, until the next one is formed in the same
+  // event.
+  std::optional<World> shrinking_;
   std::optional<Try> try_;
   std::optional<Break> break_;
   // Members of worlds that Drop() gave up, until they have been told.

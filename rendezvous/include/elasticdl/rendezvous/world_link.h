@@ -7,6 +7,7 @@
 #include <memory>
 #include <optional>
 #include <string>
+#include <vector>
 
 #include "absl/status/status.h"
 #include "absl/time/time.h"
@@ -62,22 +63,42 @@ class WorldLink {
   void AbortAll(const std::string& reason);
 
   // The communicator of a connected world becomes the one in use. Null if a
-  // newer world has replaced it. The former one is kept until ForgetFormer:
-  // other members may still be in its last round.
+  // newer world has replaced it, or if it cannot be made, which the master is
+  // told. The former one is kept until ForgetFormer: other members may still be
+  // in its last round.
   std::shared_ptr<collective::Communicator> Use(int64_t generation);
   void ForgetFormer();
+  // An urgent world that is newer than this one was announced.
+  bool IsOvertaken(int64_t generation) const;
   // The communicator in use is that of this world, and no newer world has
   // replaced it.
   bool IsUsable(int64_t generation) const;
-  // Closes the communicator in use: its other members notice.
+  // Closes the communicator in use: its other members notice. Those that can
+  // shrink are kept for the next world.
   void Drop(const std::string& reason);
 
  private:
+  // A communicator and its world.
+  struct Made {
+    std::shared_ptr<collective::Communicator> communicator;
+    int64_t generation = 0;
+    // By rank.
+    std::vector<int64_t> members;
+  };
+  // A world that is to be made of another one.
+  struct Shrinking {
+    int64_t generation = 0;
+    int64_t from = 0;
+    std::vector<int64_t> members;
+  };
+
   void OnPrepare(const v1::Prepare& prepare);
   void OnDissolve(const v1::Dissolve& dissolve);
   void Run(std::function<void()> work);
   void Begin(const v1::Prepare& prepare);
   void Connect(const v1::Offers& offers);
+  // Makes `made_` of the one in use, or of the one that was dropped.
+  absl::Status Shrink() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
   void Fail(int64_t generation, const absl::Status& status);
 
   const Options options_;
@@ -93,13 +114,14 @@ class WorldLink {
   // Shared with the thread that is connecting.
   std::shared_ptr<collective::Connector> connector_ ABSL_GUARDED_BY(mu_);
   int64_t connector_generation_ ABSL_GUARDED_BY(mu_) = 0;
-  size_t connector_size_ ABSL_GUARDED_BY(mu_) = 0;
+  std::vector<int64_t> connector_members_ ABSL_GUARDED_BY(mu_);
   bool connector_nccl_ ABSL_GUARDED_BY(mu_) = false;
-  std::shared_ptr<collective::Communicator> made_ ABSL_GUARDED_BY(mu_);
-  int64_t made_generation_ ABSL_GUARDED_BY(mu_) = 0;
+  std::optional<Shrinking> shrinking_ ABSL_GUARDED_BY(mu_);
+  Made made_ ABSL_GUARDED_BY(mu_);
   // Shared with the thread that trains.
-  std::shared_ptr<collective::Communicator> in_use_ ABSL_GUARDED_BY(mu_);
-  int64_t in_use_generation_ ABSL_GUARDED_BY(mu_) = 0;
+  Made in_use_ ABSL_GUARDED_BY(mu_);
+  // The last one in use, after Drop.
+  Made dropped_ ABSL_GUARDED_BY(mu_);
   std::shared_ptr<collective::Communicator> former_ ABSL_GUARDED_BY(mu_);
 
   // Last: uses what is above. Without Options::run.
