@@ -6,8 +6,7 @@
                            [--torchrun_kills 5]
 
 * recovery: from SIGKILL of one of four workers to the first step that is known
-  to be committed by the others (the master hears of a step one step later, so
-  this includes one step more than the recovery itself)
+  to be committed by the others (the first step of a world is confirmed at once)
 * pause of a join: how long the members did not train when the replacement
   joined, as measured by rank 0
 * torchrun: the same with four DistributedDataParallel processes: from the kill

@@ -1,12 +1,11 @@
 // Threads that run as soon as they are woken up, also when all cores are busy.
 //
-// A thread that is woken up waits for the end of the turn of the one that runs,
-// up to 4 ms where the kernel looks 250 times a second. On the way from the
-// death of a worker to the next step of the others, a handful of threads wake
-// each other up. Since Linux 6.12 a thread that asks for short turns does not
-// wait. It gets no more time than others, and needs no privilege; on older
-// kernels nothing changes. For threads that mostly wait, not for those that
-// compute.
+// A thread that is woken up may have to wait for the end of the turn of the one
+// that runs, some milliseconds. On the way from the death of a worker to the
+// next step of the others, a handful of threads wake each other up. Since Linux
+// 6.12 a thread can ask for short turns, and need not wait for longer ones. It
+// gets no more time than others, and needs no privilege; on older kernels
+// nothing changes. For threads that mostly wait, not for those that compute.
 #pragma once
 
 #include <cstdint>
