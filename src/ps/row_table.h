@@ -36,6 +36,7 @@ class RowTable {
  public:
   static constexpr uint32_t kMaxRows = RowIndex::kMaxRows;
   static constexpr uint32_t kNoRow = RowIndex::kNone;
+  static constexpr uint32_t kFurther = RowIndex::kFurther;
 
   // `layout` is the same in every call; `hash`: HashRow of the id.
   const char* Find(uint64_t hash, const RowLayout& layout) const {
