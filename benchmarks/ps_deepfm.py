@@ -48,7 +48,10 @@ class Table:
             dim, nn.Embedding(INPUT_DIM, dim, padding_idx=0))
 
     def forward(self, ids):
-        return self.module(ids)
+        # Not the module: its backward fails when another worker's optimizer
+        # has changed the weight since then.
+        weight = self.module.weight
+        return weight.index_select(0, ids.flatten()).view(*ids.shape, -1)
 
     def parameters(self):
         from torch.distributed import rpc
@@ -167,8 +170,14 @@ def measure_peer(args, kind, workers, servers):
             env=dict(os.environ, OMP_NUM_THREADS="1"),
             stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True)
         for rank in range(workers + (servers if kind == "rpc" else 0))]
-    outputs = [rank.communicate()[0] for rank in ranks]
-    if any(rank.returncode for rank in ranks):
+    # When a worker fails, the servers would wait for it for ever.
+    outputs, failed = [], False
+    for rank in ranks:
+        if failed:
+            rank.kill()
+        outputs.append(rank.communicate()[0])
+        failed = failed or rank.returncode != 0
+    if failed:
         raise RuntimeError(f"the peer ({kind}) failed")
     return float(outputs[0])
 

@@ -120,7 +120,7 @@ struct Times {
 
 double CpuMs() {
   timespec now;
-  clock_gettime(CLOCK_THREAD_CPUTIME_ID, &now);
+  clock_gettime(CLOCK_PROCESS_CPUTIME_ID, &now);
   return static_cast<double>(now.tv_sec) * 1e3 +
          static_cast<double>(now.tv_nsec) * 1e-6;
 }

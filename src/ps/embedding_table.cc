@@ -6,6 +6,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "elasticdl/common/status.h"
+#include "elasticdl/common/thread.h"
 #include "embedding_table_visit.h"
 
 namespace elasticdl::ps {
@@ -59,6 +60,24 @@ absl::Status EmbeddingTable::Push(absl::Span<const int64_t> ids,
     kept_grads.insert(kept_grads.end(), from, from + options_.dim);
   }
   return PushKept(kept_ids, kept_grads.data(), learning_rate, step);
+}
+
+absl::Status EmbeddingTable::PushHalf(int half, absl::Span<const int64_t> ids,
+                                      const float* grads, double learning_rate,
+                                      int64_t step) {
+  const size_t dim = options_.dim;
+  std::vector<int64_t> mine;
+  std::vector<float> values;
+  mine.reserve(ids.size());
+  values.reserve(ids.size() * dim);
+  for (size_t i = 0; i < ids.size(); ++i) {
+    // The buckets of a server may be every second one, or one half of them.
+    const int bucket = BucketOf(HashRow(hash_, ids[i]));
+    if (__builtin_parity(static_cast<unsigned>(bucket)) != half) continue;
+    mine.push_back(ids[i]);
+    values.insert(values.end(), grads + i * dim, grads + (i + 1) * dim);
+  }
+  return PushKept(mine, values.data(), learning_rate, step);
 }
 
 absl::Status EmbeddingTable::PushKept(absl::Span<const int64_t> ids,
@@ -187,15 +206,42 @@ void EmbeddingTable::Initialize(uint64_t hash, char* row) const {
 }
 
 absl::Status EmbeddingTable::Restore(absl::string_view records) {
+  // As long as a thread takes to start, a hundred times.
+  constexpr size_t kFew = 10000;
+  const size_t count = records.size() / record_bytes();
+  if (count < kFew) return RestoreBuckets(0, kBuckets, records);
+  // The second half begins with a bucket.
+  size_t half = count / 2;
+  const int middle = BucketOfRecord(records.data() + half * record_bytes());
+  while (half > 0 && BucketOfRecord(records.data() +
+                                    (half - 1) * record_bytes()) == middle) {
+    --half;
+  }
+  const size_t bytes = half * record_bytes();
+  absl::Status second;
+  Thread other("restore", [&] {
+    second = RestoreBuckets(middle, kBuckets, records.substr(bytes));
+  });
+  absl::Status first = RestoreBuckets(0, middle, records.substr(0, bytes));
+  other.Join();
+  first.Update(second);
+  return first;
+}
+
+absl::Status EmbeddingTable::RestoreBuckets(int first, int end,
+                                            absl::string_view records) {
   const size_t size = record_bytes();
   // Those of one bucket follow each other: its index need not grow step by
   // step.
   while (!records.empty()) {
-    const int bucket = BucketOf(HashRow(hash_, IdOf(records.data())));
+    const int bucket = BucketOfRecord(records.data());
+    if (bucket < first || bucket >= end) {
+      return absl::DataLossError(absl::StrCat(
+          "rows of table ", name(), " are not in the order of their buckets"));
+    }
     size_t count = 1;
     while ((count + 1) * size <= records.size() &&
-           BucketOf(HashRow(hash_, IdOf(records.data() + count * size))) ==
-               bucket) {
+           BucketOfRecord(records.data() + count * size) == bucket) {
       ++count;
     }
     ELASTICDL_RETURN_IF_ERROR(

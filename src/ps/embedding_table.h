@@ -3,6 +3,7 @@
 
 #include <algorithm>
 #include <array>
+#include <atomic>
 #include <cstddef>
 #include <cstdint>
 #include <optional>
@@ -59,6 +60,14 @@ class EmbeddingTable {
   // more.
   absl::Status Push(absl::Span<const int64_t> ids, const float* grads,
                     double learning_rate, int64_t step, bool grow = true);
+
+  // Push in two halves, which two threads may do at once: each for its half of
+  // the buckets. Only for tables that can be split.
+  bool splits() const {
+    return !counts() && !evicts() && options_.type == RowType::kFloat32;
+  }
+  absl::Status PushHalf(int half, absl::Span<const int64_t> ids,
+                        const float* grads, double learning_rate, int64_t step);
 
   // Sets the row of an id; it is added unless it is there. `slots`: as many as
   // the optimizer has, or none for its initial values. `rank`: of a table that
@@ -139,7 +148,9 @@ class EmbeddingTable {
   absl::string_view sightings(int bucket) const;
   // Sightings::IsValid.
   void RestoreSightings(int bucket, absl::string_view data);
-  // Adds the rows of whole records. DATA_LOSS if one of their ids is there.
+  // Adds the rows of whole records, which are in the order of their buckets.
+  // DATA_LOSS if one of their ids is there, or if they are not. Uses two
+  // threads if there are many.
   absl::Status Restore(absl::string_view records);
   // The records of all rows of a bucket; then its rows and sightings are no
   // longer here.
@@ -187,9 +198,13 @@ class EmbeddingTable {
   float* MutableSlot(char* row, size_t slot) const {
     return const_cast<float*>(Slot(row, slot));
   }
-  absl::Status PushBatch(const Lookup* lookups, size_t count,
-                         const float* grads, double learning_rate,
-                         int64_t step);
+  absl::Status PushBatch(Lookup* lookups, size_t count, const float* grads,
+                         double learning_rate, int64_t step);
+  int BucketOfRecord(const char* record) const {
+    return BucketOf(HashRow(hash_, IdOf(record)));
+  }
+  // Only of buckets from `first` on and before `end`.
+  absl::Status RestoreBuckets(int first, int end, absl::string_view records);
   absl::Status RestoreBucket(int bucket, absl::string_view records);
   absl::Status PushKept(absl::Span<const int64_t> ids, const float* grads,
                         double learning_rate, int64_t step);
@@ -216,7 +231,8 @@ class EmbeddingTable {
   const size_t rank_at_;
   const RowLayout layout_;
   RowArenas arenas_;
-  int64_t rows_ = 0;
+  // Two threads may add rows at once.
+  std::atomic<int64_t> rows_ = 0;
   std::array<RowTable, kBuckets> buckets_;
   // By bucket; none unless `counts`.
   std::vector<Sightings> sightings_;

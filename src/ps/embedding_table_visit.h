@@ -37,8 +37,8 @@ void EmbeddingTable::Visit(absl::Span<const int64_t> ids, size_t bytes,
       Lookup* lookups = ring[(turn - 1) % kStages];
       for (size_t i = 0; i < count(turn - 1); ++i) {
         const RowTable& bucket = BucketFor(lookups[i].hash);
-        lookups[i].number = bucket.index().Find(lookups[i].hash);
-        if (lookups[i].number != RowTable::kNoRow) {
+        lookups[i].number = bucket.index().FindAtHome(lookups[i].hash);
+        if (lookups[i].number < RowTable::kFurther) {
           bucket.PrefetchSlab(lookups[i].number, layout_);
         }
       }
@@ -46,10 +46,15 @@ void EmbeddingTable::Visit(absl::Span<const int64_t> ids, size_t bytes,
     if (turn - 2 < batches) {
       Lookup* lookups = ring[(turn - 2) % kStages];
       for (size_t i = 0; i < count(turn - 2); ++i) {
+        const RowTable& bucket = BucketFor(lookups[i].hash);
         lookups[i].row = nullptr;
+        // One in fifteen is not in its first line, which is another one to wait
+        // for.
+        if (lookups[i].number == RowTable::kFurther) {
+          lookups[i].number = bucket.index().Find(lookups[i].hash);
+        }
         if (lookups[i].number == RowTable::kNoRow) continue;
-        const char* row =
-            BucketFor(lookups[i].hash).row(lookups[i].number, layout_);
+        const char* row = bucket.row(lookups[i].number, layout_);
         lookups[i].row = row;
         for (size_t at = 0; at < bytes; at += kCacheLine) {
           // Into the second level: the first has room for fewer lines on their

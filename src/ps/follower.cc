@@ -112,7 +112,7 @@ absl::Status Follower::TakeFrames(absl::string_view frames) {
     }
     ELASTICDL_RETURN_IF_ERROR(Failpoint("ps.follow"));
     ELASTICDL_RETURN_IF_ERROR(server_.Follow(connection_, entry, frame));
-    frames.remove_prefix(frame.bytes);
+    frames.remove_prefix(frame.whole.size());
   }
   return absl::OkStatus();
 }

@@ -32,6 +32,18 @@ FrameHead MakeFrameHead(int64_t number, absl::string_view header,
   return head;
 }
 
+std::vector<iovec> FrameParts(const FrameHead& head, absl::string_view header,
+                              absl::string_view payload) {
+  static constexpr char kZeros[8] = {};
+  const auto part = [](const void* data, size_t size) {
+    return iovec{const_cast<void*>(data), size};
+  };
+  return {part(&head, sizeof(head)), part(header.data(), header.size()),
+          part(kZeros, PaddedTo8(header.size()) - header.size()),
+          part(payload.data(), payload.size()),
+          part(kZeros, PaddedTo8(payload.size()) - payload.size())};
+}
+
 FrameResult ParseFrame(absl::string_view bytes, Frame& frame) {
   FrameHead head;
   if (bytes.size() < sizeof(head)) return FrameResult::kShort;
@@ -44,7 +56,7 @@ FrameResult ParseFrame(absl::string_view bytes, Frame& frame) {
   frame.header = bytes.substr(sizeof(head), head.header_bytes);
   frame.payload = bytes.substr(sizeof(head) + PaddedTo8(head.header_bytes),
                                head.payload_bytes);
-  frame.bytes = head.FrameBytes();
+  frame.whole = bytes.substr(0, head.FrameBytes());
   return ExtendCrc32c(Crc32c(frame.header), frame.payload) == head.crc
              ? FrameResult::kOk
              : FrameResult::kBadContent;

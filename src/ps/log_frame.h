@@ -5,8 +5,11 @@
 // Little-endian.
 #pragma once
 
+#include <sys/uio.h>
+
 #include <cstddef>
 #include <cstdint>
+#include <vector>
 
 #include "absl/strings/string_view.h"
 
@@ -32,13 +35,17 @@ static_assert(sizeof(FrameHead) == 32, "fields without holes");
 FrameHead MakeFrameHead(int64_t number, absl::string_view header,
                         absl::string_view payload);
 uint64_t PaddedTo8(uint64_t bytes);
+// The bytes of a frame, for writev; they stay where they are.
+std::vector<iovec> FrameParts(const FrameHead& head, absl::string_view header,
+                              absl::string_view payload);
 
 // Views into the bytes that were parsed.
 struct Frame {
   int64_t number = 0;
   absl::string_view header;
   absl::string_view payload;
-  size_t bytes = 0;
+  // All of it.
+  absl::string_view whole;
 };
 enum class FrameResult {
   kOk,
@@ -46,7 +53,7 @@ enum class FrameResult {
   kShort,
   // Its head is wrong: where it ends is not known.
   kBadHead,
-  // Its content is wrong; `bytes` is right.
+  // Its content is wrong; `whole` is right.
   kBadContent,
 };
 // The frame at the front of `bytes`, which are trusted in nothing.

@@ -6,6 +6,7 @@
 
 #include <algorithm>
 #include <cerrno>
+#include <cstring>
 #include <vector>
 
 #include "absl/strings/numbers.h"
@@ -17,18 +18,15 @@
 namespace elasticdl::ps {
 namespace {
 
-// How many bytes there were, up to `size`.
-absl::StatusOr<size_t> ReadAt(int fd, char* to, size_t size, uint64_t offset) {
-  size_t done = 0;
-  while (done < size) {
-    const ssize_t n =
-        pread(fd, to + done, size - done, static_cast<off_t>(offset + done));
-    if (n < 0 && errno == EINTR) continue;
-    if (n < 0) return ErrnoToStatus(errno, "read a log");
-    if (n == 0) break;
-    done += static_cast<size_t>(n);
-  }
-  return done;
+// How many bytes there were: up to `size`, 0 at the end of the file.
+absl::StatusOr<size_t> ReadSome(int fd, char* to, size_t size,
+                                uint64_t offset) {
+  ssize_t n = 0;
+  do {
+    n = pread(fd, to, size, static_cast<off_t>(offset));
+  } while (n < 0 && errno == EINTR);
+  if (n < 0) return ErrnoToStatus(errno, "read a log");
+  return static_cast<size_t>(n);
 }
 
 }  // namespace
@@ -65,10 +63,13 @@ absl::Status LogReader::ReadSnapshot(size_t most, Buffer& piece) {
   if (piece.Resize(size) == nullptr && size > 0) {
     return absl::ResourceExhaustedError("no memory for a snapshot's piece");
   }
-  ELASTICDL_ASSIGN_OR_RETURN(
-      const size_t done,
-      ReadAt(snapshot_.get(), piece.data(), size, snapshot_at_));
-  if (done != size) return absl::DataLossError("a snapshot became shorter");
+  for (size_t done = 0; done < size;) {
+    ELASTICDL_ASSIGN_OR_RETURN(const size_t read,
+                               ReadSome(snapshot_.get(), piece.data() + done,
+                                        size - done, snapshot_at_ + done));
+    if (read == 0) return absl::DataLossError("a snapshot became shorter");
+    done += read;
+  }
   snapshot_at_ += size;
   return absl::OkStatus();
 }
@@ -86,42 +87,62 @@ absl::Status LogReader::OpenSegment() {
 
 absl::Status LogReader::ReadEntries(int64_t end, size_t most, Buffer& frames) {
   frames.Resize(0);
-  if (position_ >= end) return absl::OkStatus();
-  // The heads tell how many whole frames fit.
-  size_t size = 0;
-  int64_t entries = 0;
-  while (position_ + entries < end && (entries == 0 || size < most)) {
-    FrameHead head;
+  size_t wanted = std::max(most, sizeof(FrameHead));
+  while (position_ < end) {
+    const size_t asked = wanted;
+    if (frames.Resize(asked) == nullptr) {
+      return absl::ResourceExhaustedError(
+          absl::StrCat("no memory for ", asked, " bytes of the log"));
+    }
+    // Most often this is all there is; the last frame may be cut off, or be
+    // written just now.
     ELASTICDL_ASSIGN_OR_RETURN(
         const size_t read,
-        ReadAt(segment_.get(), reinterpret_cast<char*>(&head), sizeof(head),
-               offset_ + size));
-    if (read < sizeof(head)) {
-      if (entries > 0) break;
+        ReadSome(segment_.get(), frames.data(), asked, offset_));
+    if (read == 0) {
       // The entries go on in the next file.
       if (offset_ == 0) return absl::DataLossError("an empty log");
       ELASTICDL_RETURN_IF_ERROR(OpenSegment());
       continue;
     }
+    ELASTICDL_ASSIGN_OR_RETURN(const size_t size,
+                               TakeWhole({frames.data(), read}, end, wanted));
+    frames.Shrink(size);
+    if (size > 0) return absl::OkStatus();
+    // All entries below `end` are written.
+    if (read < asked) return absl::DataLossError("the log became shorter");
+  }
+  return absl::OkStatus();
+}
+
+absl::StatusOr<size_t> LogReader::TakeWhole(absl::string_view bytes,
+                                            int64_t end, size_t& wanted) {
+  size_t size = 0;
+  int64_t entries = 0;
+  while (position_ + entries < end) {
+    FrameHead head;
+    if (bytes.size() - size < sizeof(head)) break;
+    std::memcpy(&head, bytes.data() + size, sizeof(head));
     if (head.head_crc != head.Checksum() || head.TooLong() ||
         head.number != static_cast<uint64_t>(position_ + entries)) {
       return absl::DataLossError("the log has a bad entry");
     }
-    // A large one goes alone.
-    if (entries > 0 && size + head.FrameBytes() > most) break;
+    if (bytes.size() - size < head.FrameBytes()) {
+      // A large one goes alone.
+      wanted = std::max<size_t>(wanted, head.FrameBytes());
+      break;
+    }
     size += head.FrameBytes();
     ++entries;
   }
-  if (frames.Resize(size) == nullptr) {
-    return absl::ResourceExhaustedError(
-        absl::StrCat("no memory for ", size, " bytes of the log"));
-  }
-  ELASTICDL_ASSIGN_OR_RETURN(
-      const size_t read, ReadAt(segment_.get(), frames.data(), size, offset_));
-  if (read != size) return absl::DataLossError("the log became shorter");
   offset_ += size;
   position_ += entries;
-  return absl::OkStatus();
+  return size;
+}
+
+void LogReader::Skip(uint64_t bytes) {
+  ++position_;
+  offset_ += bytes;
 }
 
 }  // namespace elasticdl::ps

@@ -9,6 +9,7 @@
 
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
+#include "absl/strings/string_view.h"
 #include "elasticdl/common/file.h"
 #include "wire.h"
 
@@ -32,10 +33,17 @@ class LogReader {
   // have about `most` bytes; one at least, if there is one. DATA_LOSS: they
   // were deleted because of newer snapshots.
   absl::Status ReadEntries(int64_t end, size_t most, Buffer& frames);
+  // The next entry, whose frame has so many bytes, is not to be read. It must
+  // be in the same file as the one before it.
+  void Skip(uint64_t bytes);
 
  private:
   explicit LogReader(std::string dir) : dir_(std::move(dir)) {}
   absl::Status OpenSegment();
+  // Moves on over the whole frames of entries below `end` at the front of these
+  // bytes; returns their size. `wanted` grows if the first needs more.
+  absl::StatusOr<size_t> TakeWhole(absl::string_view bytes, int64_t end,
+                                   size_t& wanted);
 
   std::string dir_;
   Fd snapshot_;

@@ -28,9 +28,10 @@
 namespace elasticdl::ps {
 namespace {
 
-constexpr char kZeros[8] = {};
 // A longer one would take long to replay.
 constexpr int64_t kMostLogBytes = int64_t{4} << 30;
+// Enough to keep two threads busy for some milliseconds.
+constexpr size_t kMostCollected = size_t{4} << 20;
 // Snapshots for which files are kept at most because somebody reads them.
 constexpr size_t kMostKept = 4;
 
@@ -63,10 +64,6 @@ bool EndsInZeros(absl::string_view rest, size_t bytes) {
   if (bytes == 0) bytes = sizeof(FrameHead);
   // Frames lie at multiples of 8, and so do pages.
   return rest.find_first_not_of('\0', bytes - 8) == absl::string_view::npos;
-}
-
-iovec Part(const void* data, size_t size) {
-  return {const_cast<void*>(data), size};
 }
 
 }  // namespace
@@ -171,6 +168,7 @@ absl::Status PushLog::Replay(const std::string& path, bool last,
         absl::StrCat(path, ": ", why, " at offset ", at));
   };
   std::string torn = "of an entry that was not complete";
+  state.CollectRows(true);
   while (at < file.size()) {
     Frame frame;
     const FrameResult result = ParseFrame(file.substr(at), frame);
@@ -179,7 +177,7 @@ absl::Status PushLog::Replay(const std::string& path, bool last,
     if (result != FrameResult::kOk ||
         !entry.ParseFromArray(frame.header.data(),
                               static_cast<int>(frame.header.size()))) {
-      if (!last || !EndsInZeros(file.substr(at), frame.bytes)) {
+      if (!last || !EndsInZeros(file.substr(at), frame.whole.size())) {
         return bad("bad entry");
       }
       torn =
@@ -194,14 +192,19 @@ absl::Status PushLog::Replay(const std::string& path, bool last,
           Annotate(state.Check(entry, frame.payload), path));
       ELASTICDL_RETURN_IF_ERROR(
           Annotate(state.Apply(entry, frame.payload), path));
+      if (state.collected_bytes() > kMostCollected) {
+        ELASTICDL_RETURN_IF_ERROR(Annotate(state.ApplyRows(), path));
+      }
       if (options_.replayed != nullptr) {
         ELASTICDL_RETURN_IF_ERROR(options_.replayed(position_, entry, state));
       }
       ++position_;
-      bytes_ += static_cast<int64_t>(frame.bytes);
+      bytes_ += static_cast<int64_t>(frame.whole.size());
     }
-    at += frame.bytes;
+    at += frame.whole.size();
   }
+  state.CollectRows(false);
+  ELASTICDL_RETURN_IF_ERROR(Annotate(state.ApplyRows(), path));
   if (at == file.size()) return absl::OkStatus();
   if (!last) return bad("an entry is cut off");
   LogWarning(path, ": dropped ", file.size() - at, " bytes at offset ", at, " ",
@@ -229,22 +232,24 @@ absl::Status PushLog::OpenSegment() {
 
 absl::Status PushLog::Append(absl::string_view header,
                              absl::string_view payload) {
+  last_head_ = MakeFrameHead(position_, header, payload);
+  return Write(FrameParts(last_head_, header, payload),
+               last_head_.FrameBytes());
+}
+
+absl::Status PushLog::AppendFrame(absl::string_view frame) {
+  return Write({{const_cast<char*>(frame.data()), frame.size()}}, frame.size());
+}
+
+absl::Status PushLog::Write(std::vector<iovec> parts, uint64_t bytes) {
   if (broken_) {
     return absl::DataLossError(
         absl::StrCat(options_.dir, ": half an entry is in the way"));
   }
-  const FrameHead head = MakeFrameHead(position_, header, payload);
-  const absl::Status failpoint = Failpoint("ps.log");
-  absl::Status written =
-      failpoint.ok()
-          ? WriteVector(
-                fd_.get(),
-                {Part(&head, sizeof(head)), Part(header.data(), header.size()),
-                 Part(kZeros, PaddedTo8(header.size()) - header.size()),
-                 Part(payload.data(), payload.size()),
-                 Part(kZeros, PaddedTo8(payload.size()) - payload.size())},
-                options_.dir)
-          : failpoint;
+  absl::Status written = Failpoint("ps.log");
+  if (written.ok()) {
+    written = WriteVector(fd_.get(), std::move(parts), options_.dir);
+  }
   if (!written.ok()) {
     // What is left of it would hide what follows.
     if (ftruncate(fd_.get(), segment_bytes_) != 0) {
@@ -255,9 +260,8 @@ absl::Status PushLog::Append(absl::string_view header,
     }
     return written;
   }
-  const auto bytes = static_cast<int64_t>(head.FrameBytes());
-  segment_bytes_ += bytes;
-  bytes_ += bytes;
+  segment_bytes_ += static_cast<int64_t>(bytes);
+  bytes_ += static_cast<int64_t>(bytes);
   ++position_;
   return absl::OkStatus();
 }

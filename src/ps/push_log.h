@@ -5,19 +5,24 @@
 //   log-N        the entries from number N on, in frames (log_frame.h)
 #pragma once
 
+#include <sys/uio.h>
+
 #include <cstdint>
 #include <deque>
 #include <functional>
 #include <limits>
 #include <memory>
+#include <optional>
 #include <string>
 #include <utility>
+#include <vector>
 
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/string_view.h"
 #include "elasticdl/common/file.h"
+#include "log_frame.h"
 #include "server_state.h"
 
 namespace elasticdl::ps {
@@ -30,7 +35,7 @@ class PushLog {
     std::string dir;
     // A snapshot is due when so many bytes were appended since the last one,
     // and as many as that one has, or some GiB.
-    int64_t snapshot_bytes = int64_t{256} << 20;
+    int64_t snapshot_bytes = int64_t{64} << 20;
     // Told of each entry that is applied from the log, with the state after it.
     // Null: nobody.
     std::function<absl::Status(int64_t number, const v1::PsEntry& entry,
@@ -49,6 +54,8 @@ class PushLog {
 
   // When it fails (the disk is full), nothing of the entry stays.
   absl::Status Append(absl::string_view header, absl::string_view payload);
+  // The same for a whole frame with the number position(), which was parsed.
+  absl::Status AppendFrame(absl::string_view frame);
   // Forgets everything and goes on after this snapshot of `position` entries, a
   // file of the same folder. Empty: from nothing, with position 0.
   absl::Status Restart(const std::string& snapshot, int64_t position);
@@ -56,6 +63,13 @@ class PushLog {
   // How many entries there are.
   int64_t position() const { return position_; }
   int64_t bytes() const { return bytes_; }
+  // Of the entry that Append wrote last; none if it is the first of a file.
+  std::optional<FrameHead> last_head() const {
+    if (static_cast<int64_t>(last_head_.FrameBytes()) >= segment_bytes_) {
+      return std::nullopt;
+    }
+    return last_head_;
+  }
 
   // ---- snapshots ----
   bool WantsSnapshot() const;
@@ -74,6 +88,7 @@ class PushLog {
   explicit PushLog(Options options) : options_(std::move(options)) {}
   absl::Status Recover(ServerState::Options state_options, ServerState& state);
   absl::Status Replay(const std::string& path, bool last, ServerState& state);
+  absl::Status Write(std::vector<iovec> parts, uint64_t bytes);
   absl::Status OpenSegment();
   absl::Status Fork(const ServerState& state);
   std::string PathOf(absl::string_view kind,
@@ -88,6 +103,8 @@ class PushLog {
   int64_t position_ = 0;
   // Of the current file.
   int64_t segment_bytes_ = 0;
+  // Of the last entry.
+  FrameHead last_head_;
   // Since the last snapshot, and of that.
   int64_t bytes_ = 0;
   int64_t last_snapshot_bytes_ = 0;

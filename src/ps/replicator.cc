@@ -107,12 +107,43 @@ void Replicator::Describe(v1::PsCopy& copy) const {
 }
 
 void Replicator::OnAppended(int64_t position) {
+  MutexLock lock(mu_);
+  appended_ = position;
+  role_.OnAppended(position);
+}
+
+void Replicator::Send(int64_t term, int64_t position,
+                      std::vector<iovec> frame) {
+  net::Socket* socket = nullptr;
+  LogReader* log = nullptr;
   {
     MutexLock lock(mu_);
-    appended_ = position;
-    role_.OnAppended(position);
+    // Only to a backup that keeps up: then nobody waits longer for the socket
+    // than for the answer.
+    if (!frame.empty() && waiting_ != nullptr && !sending_ && heard_.ok() &&
+        role_.state() == PartRole::State::kCurrent && term == fed_term_ &&
+        Wanted(fed_address_, term) && waiting_->position() == position - 1) {
+      sending_ = true;
+      socket = socket_;
+      log = waiting_;
+    }
   }
-  changed_.NotifyOne();
+  if (socket == nullptr) return changed_.NotifyAll();
+  uint64_t bytes = 0;
+  for (const iovec& part : frame) bytes += part.iov_len;
+  const absl::Status sent = SendFrames(*socket, std::move(frame));
+  bool more = false;
+  {
+    MutexLock lock(mu_);
+    sending_ = false;
+    log->Skip(bytes);
+    reads_from_ = log->position();
+    heard_.Update(sent);
+    // What others have left to the feeder, or told it, meanwhile.
+    more = !heard_.ok() || !Wanted(fed_address_, term) ||
+           appended_ > log->position();
+  }
+  if (more) changed_.NotifyAll();
 }
 
 void Replicator::OnFollowed() {
@@ -273,8 +304,6 @@ absl::Status Replicator::Synchronize(net::Socket& socket, LogReader& log,
 
 absl::Status Replicator::SendEntries(net::Socket& socket, LogReader& log,
                                      const std::string& address, int64_t term) {
-  v1::PsRequest request;
-  request.mutable_frames();
   Buffer frames;
   // The first one, empty perhaps, brings the first answer.
   bool beat = true;
@@ -282,10 +311,12 @@ absl::Status Replicator::SendEntries(net::Socket& socket, LogReader& log,
     int64_t end = 0;
     {
       MutexLock lock(mu_);
-      while (Wanted(address, term) && heard_.ok() && !beat &&
-             appended_ <= log.position()) {
+      waiting_ = &log;
+      while (sending_ || (Wanted(address, term) && heard_.ok() && !beat &&
+                          appended_ <= log.position())) {
         beat = !changed_.WaitFor(mu_, kBeat);
       }
+      waiting_ = nullptr;
       if (!heard_.ok()) return heard_;
       if (!Wanted(address, term)) {
         return absl::CancelledError(
@@ -296,11 +327,18 @@ absl::Status Replicator::SendEntries(net::Socket& socket, LogReader& log,
     }
     beat = false;
     ELASTICDL_RETURN_IF_ERROR(log.ReadEntries(end, kPieceBytes, frames));
-    ELASTICDL_RETURN_IF_ERROR(Failpoint("ps.replicate"));
-    ELASTICDL_RETURN_IF_ERROR(WriteMessage(
-        socket, request, {{frames.data(), frames.size()}}, kSendTimeout));
+    ELASTICDL_RETURN_IF_ERROR(
+        SendFrames(socket, {{frames.data(), frames.size()}}));
     frames.Trim();
   }
+}
+
+absl::Status Replicator::SendFrames(net::Socket& socket,
+                                    std::vector<iovec> frames) {
+  ELASTICDL_RETURN_IF_ERROR(Failpoint("ps.replicate"));
+  v1::PsRequest request;
+  request.mutable_frames();
+  return WriteMessage(socket, request, std::move(frames), kSendTimeout);
 }
 
 void Replicator::HearAcks(net::Socket& socket, int64_t term) {

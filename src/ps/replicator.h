@@ -4,10 +4,13 @@
 // and receives what the backup has.
 #pragma once
 
+#include <sys/uio.h>
+
 #include <cstdint>
 #include <functional>
 #include <limits>
 #include <string>
+#include <vector>
 
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
@@ -46,11 +49,17 @@ class Replicator {
   absl::StatusOr<int64_t> CheckPrimary() const;
   absl::Status CheckFollow(int64_t term) const;
   int64_t term() const;
+  // Whoever appends an entry calls Send or Await then.
   void OnAppended(int64_t position);
   // A backup has followed its primary.
   void OnFollowed();
   // Files of the log from this position on are still to be read.
   int64_t reads_from() const;
+  // Sends the entry before `position`, of this term, unless earlier ones are
+  // still to be sent: then, or without a frame, it is left to the thread that
+  // feeds the backup. Spares that thread's waking up and reading the log. The
+  // entry must not be the first of a file of the log.
+  void Send(int64_t term, int64_t position, std::vector<iovec> frame);
   // Waits, for `most` at most, until the entries of this term up to this
   // position may be acknowledged. UNAVAILABLE: not by this copy, or not yet.
   absl::Status Await(int64_t term, int64_t position, absl::Duration most);
@@ -68,6 +77,9 @@ class Replicator {
   absl::Status Synchronize(net::Socket& socket, LogReader& log, int64_t term);
   absl::Status SendEntries(net::Socket& socket, LogReader& log,
                            const std::string& address, int64_t term);
+  // Sends entries; to be called by one thread at a time.
+  static absl::Status SendFrames(net::Socket& socket,
+                                 std::vector<iovec> frames);
   void HearAcks(net::Socket& socket, int64_t term);
   absl::StatusOr<v1::PsReply> Expect(net::Socket& socket, int64_t term,
                                      absl::Duration timeout);
@@ -99,6 +111,10 @@ class Replicator {
   net::Socket* socket_ ABSL_GUARDED_BY(mu_) = nullptr;
   std::string fed_address_ ABSL_GUARDED_BY(mu_);
   int64_t fed_term_ ABSL_GUARDED_BY(mu_) = 0;
+  // What the feeder reads while it waits for entries; null otherwise.
+  LogReader* waiting_ ABSL_GUARDED_BY(mu_) = nullptr;
+  // Somebody sends an entry in its place.
+  bool sending_ ABSL_GUARDED_BY(mu_) = false;
   Thread feeder_;
 };
 

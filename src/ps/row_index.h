@@ -37,6 +37,8 @@ class RowIndex {
   // Of the arena, which is the same in every call.
   static constexpr size_t kPageBytes = size_t{8} << 10;
   static constexpr uint32_t kNone = ~0u;
+  // FindAtHome: not there, but a line behind it may have it.
+  static constexpr uint32_t kFurther = kNone - 1;
   // A row number must be below this.
   static constexpr uint32_t kMaxRows = (1u << 24) - 2;
 
@@ -54,13 +56,7 @@ class RowIndex {
     const uint64_t most = uint64_t{1} << number_bits_;
     for (size_t line = home.line;; line = Next(line)) {
       const uint64_t* const entries = Line(line);
-      // Without branches, which nobody could predict. At most one has the key.
-      // A free one differs from the key 0 in nothing.
-      uint64_t number = 0;
-      for (uint32_t i = 0; i < kEntries; ++i) {
-        const uint64_t differs = entries[i] ^ key;
-        number = differs - 1 < most - 1 ? differs : number;
-      }
+      const uint64_t number = Match(entries, key);
       if (number != 0) return static_cast<uint32_t>(number) - 1;
       // Those behind the last one are not before it, either.
       const uint64_t last = entries[kEntries - 1];
@@ -69,7 +65,20 @@ class RowIndex {
       key += most;
     }
   }
-  // What Find reads.
+  // Find in the first line only. When others are to be read, the next of them
+  // is on its way to the cache.
+  uint32_t FindAtHome(uint64_t hash) const {
+    if (lines_ == 0) return kNone;
+    const Home home = HomeOf(hash);
+    const uint64_t* const entries = Line(home.line);
+    const uint64_t number =
+        Match(entries, home.rest << (kDistanceBits + number_bits_));
+    if (number != 0) return static_cast<uint32_t>(number) - 1;
+    if (entries[kEntries - 1] == 0) return kNone;
+    __builtin_prefetch(Line(Next(home.line)));
+    return kFurther;
+  }
+  // What FindAtHome reads.
   void Prefetch(uint64_t hash) const {
     if (lines_ > 0) __builtin_prefetch(Line(HomeOf(hash).line));
   }
@@ -128,6 +137,18 @@ class RowIndex {
         static_cast<unsigned __int128>(hash << (64 - kHashBits)) * lines_;
     return {static_cast<size_t>(product >> 64),
             static_cast<uint64_t>(product) >> left_out_};
+  }
+  // The number + 1 of the entry with this key, which is one at most, in a line;
+  // 0: none. Without branches, which nobody could predict. A free entry differs
+  // from the key 0 in nothing.
+  uint64_t Match(const uint64_t* entries, uint64_t key) const {
+    const uint64_t most = uint64_t{1} << number_bits_;
+    uint64_t number = 0;
+    for (uint32_t i = 0; i < kEntries; ++i) {
+      const uint64_t differs = entries[i] ^ key;
+      number = differs - 1 < most - 1 ? differs : number;
+    }
+    return number;
   }
   uint64_t* Line(size_t line) {
     return pages_[line / kPageLines] + line % kPageLines * kEntries;

@@ -47,6 +47,7 @@ class RowTable {
  public:
   static constexpr uint32_t kMaxRows = RowIndex::kMaxRows;
   static constexpr uint32_t kNoRow = RowIndex::kNone;
+  static constexpr uint32_t kFurther = RowIndex::kFurther;
 
   RowTable() = default;
   ~RowTable();

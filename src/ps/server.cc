@@ -284,10 +284,14 @@ void ServerImpl::HandleEntry(const v1::PsEntry& entry,
                              absl::string_view payload, v1::PsReply& reply) {
   absl::StatusOr<Place> place = Place();
   bool snapshot = false;
+  const std::string header = entry.SerializeAsString();
   absl::Status done = AwaitMove([&] {
     WriterMutexLock lock(state_mu_);
-    absl::Status accepted = Accept(entry, payload);
+    absl::Status accepted = Accept(entry, header, payload);
+    if (accepted.ok()) place = PlaceOfLast();
     if (absl::IsAlreadyExists(accepted)) {
+      // It may not be at the backup yet.
+      place = CheckPlace();
       accepted = absl::OkStatus();
       if (entry.has_push()) {
         repeated_.fetch_add(1, std::memory_order_relaxed);
@@ -300,12 +304,11 @@ void ServerImpl::HandleEntry(const v1::PsEntry& entry,
     }
     reply.set_version(state_.version());
     snapshot = log_ != nullptr && log_->WantsSnapshot();
-    // One that was there already may not be at the backup yet.
-    if (accepted.ok()) place = CheckPlace();
     return accepted;
   });
   if (done.ok()) {
-    done = place.ok() ? Await(*place, kMostWait) : place.status();
+    done =
+        place.ok() ? Await(*place, kMostWait, header, payload) : place.status();
   }
   reply.set_code(static_cast<int>(done.code()));
   reply.set_message(std::string(done.message()));
@@ -369,17 +372,20 @@ absl::Status ServerImpl::Apply(const v1::PsEntry& entry,
   absl::Status done;
   absl::StatusOr<Place> place = Place();
   bool snapshot = false;
+  const std::string header = entry.SerializeAsString();
   {
     WriterMutexLock lock(state_mu_);
-    done = Accept(entry, payload);
+    done = Accept(entry, header, payload);
     snapshot = log_ != nullptr && log_->WantsSnapshot();
-    if (done.ok() || absl::IsAlreadyExists(done)) place = CheckPlace();
+    if (done.ok()) place = PlaceOfLast();
+    if (absl::IsAlreadyExists(done)) place = CheckPlace();
   }
   if (snapshot) WantSnapshot();
   if (done.ok() && (entry.has_map() || entry.has_import())) NoteMove();
   ELASTICDL_RETURN_IF_ERROR(place.status());
   if (done.ok() || absl::IsAlreadyExists(done)) {
-    ELASTICDL_RETURN_IF_ERROR(Await(*place, absl::InfiniteDuration()));
+    ELASTICDL_RETURN_IF_ERROR(
+        Await(*place, absl::InfiniteDuration(), header, payload));
   }
   return done;
 }
@@ -399,26 +405,25 @@ void ServerImpl::WantSnapshot() {
 }
 
 absl::Status ServerImpl::Accept(const v1::PsEntry& entry,
+                                absl::string_view header,
                                 absl::string_view payload) {
   ELASTICDL_RETURN_IF_ERROR(CheckAnswers());
   ELASTICDL_RETURN_IF_ERROR(state_.Check(entry, payload));
-  ELASTICDL_RETURN_IF_ERROR(
-      LogAndApply(entry, entry.SerializeAsString(), payload));
+  const absl::Status logged =
+      log_ == nullptr ? absl::OkStatus() : log_->Append(header, payload);
+  ELASTICDL_RETURN_IF_ERROR(ApplyLogged(logged, entry, payload));
   if (replicator_ != nullptr) replicator_->OnAppended(log_->position());
   return absl::OkStatus();
 }
 
-absl::Status ServerImpl::LogAndApply(const v1::PsEntry& entry,
-                                     absl::string_view header,
+absl::Status ServerImpl::ApplyLogged(const absl::Status& logged,
+                                     const v1::PsEntry& entry,
                                      absl::string_view payload) {
-  if (log_ != nullptr) {
-    const absl::Status logged = log_->Append(header, payload);
-    if (absl::IsDataLoss(logged)) {
-      broken_ = true;
-      End(logged);
-    }
-    ELASTICDL_RETURN_IF_ERROR(logged);
+  if (absl::IsDataLoss(logged)) {
+    broken_ = true;
+    End(logged);
   }
+  ELASTICDL_RETURN_IF_ERROR(logged);
   const size_t bytes = options_.memory_limit > 0 ? state_.Bytes() : 0;
   absl::Status applied = Failpoint("ps.apply");
   if (applied.ok()) applied = state_.Apply(entry, payload);

@@ -6,6 +6,7 @@
 #include <cstdint>
 #include <map>
 #include <memory>
+#include <optional>
 #include <string>
 #include <utility>
 #include <vector>
@@ -101,16 +102,26 @@ class ServerImpl : public Server, private FollowedServer {
   struct Place {
     int64_t term = 0;
     int64_t position = 0;
+    // Of the last entry before it, if it was appended for this answer.
+    std::optional<FrameHead> head = std::nullopt;
   };
   absl::StatusOr<Place> CheckPlace() const
       ABSL_SHARED_LOCKS_REQUIRED(state_mu_);
-  absl::Status Await(const Place& place, absl::Duration most);
+  // The same after an entry was appended.
+  absl::StatusOr<Place> PlaceOfLast() const
+      ABSL_SHARED_LOCKS_REQUIRED(state_mu_);
+  // Header and payload: of the entry that place.head belongs to.
+  absl::Status Await(const Place& place, absl::Duration most,
+                     absl::string_view header = "",
+                     absl::string_view payload = "");
   // The log has grown long enough for one.
   void WantSnapshot();
-  absl::Status Accept(const v1::PsEntry& entry, absl::string_view payload)
+  // `header`: the entry, serialized.
+  absl::Status Accept(const v1::PsEntry& entry, absl::string_view header,
+                      absl::string_view payload)
       ABSL_EXCLUSIVE_LOCKS_REQUIRED(state_mu_);
-  // After Check.
-  absl::Status LogAndApply(const v1::PsEntry& entry, absl::string_view header,
+  // After Check and Append, which returned `logged`.
+  absl::Status ApplyLogged(const absl::Status& logged, const v1::PsEntry& entry,
                            absl::string_view payload)
       ABSL_EXCLUSIVE_LOCKS_REQUIRED(state_mu_);
   // server_memory.cc. An entry was applied; there were so many bytes before.

@@ -1,5 +1,6 @@
 // A server that is one of two copies of a part of the model.
 #include <utility>
+#include <vector>
 
 #include "absl/strings/str_cat.h"
 #include "elasticdl/common/log.h"
@@ -24,8 +25,19 @@ absl::StatusOr<ServerImpl::Place> ServerImpl::CheckPlace() const {
   return place;
 }
 
-absl::Status ServerImpl::Await(const Place& place, absl::Duration most) {
+absl::StatusOr<ServerImpl::Place> ServerImpl::PlaceOfLast() const {
+  absl::StatusOr<Place> place = CheckPlace();
+  if (place.ok() && log_ != nullptr) place->head = log_->last_head();
+  return place;
+}
+
+absl::Status ServerImpl::Await(const Place& place, absl::Duration most,
+                               absl::string_view header,
+                               absl::string_view payload) {
   if (replicator_ == nullptr) return absl::OkStatus();
+  std::vector<iovec> frame;
+  if (place.head.has_value()) frame = FrameParts(*place.head, header, payload);
+  replicator_->Send(place.term, place.position, std::move(frame));
   return replicator_->Await(place.term, place.position, most);
 }
 
@@ -127,7 +139,8 @@ absl::Status ServerImpl::Follow(int64_t connection, const v1::PsEntry& entry,
           "entry ", frame.number, " instead of ", log_->position()));
     }
     ELASTICDL_RETURN_IF_ERROR(state_.Check(entry, frame.payload));
-    ELASTICDL_RETURN_IF_ERROR(LogAndApply(entry, frame.header, frame.payload));
+    ELASTICDL_RETURN_IF_ERROR(
+        ApplyLogged(log_->AppendFrame(frame.whole), entry, frame.payload));
     snapshot = log_->WantsSnapshot();
   }
   if (snapshot) WantSnapshot();

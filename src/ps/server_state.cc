@@ -76,6 +76,7 @@ absl::Status ServerState::Check(const v1::PsEntry& entry,
 absl::Status ServerState::Apply(const v1::PsEntry& entry,
                                 absl::string_view payload) {
   effect_ = EntryEffect();
+  if (!entry.has_push()) ELASTICDL_RETURN_IF_ERROR(ApplyRows());
   switch (entry.entry_case()) {
     case v1::PsEntry::kDefinition:
       return Define(entry.definition());

@@ -62,6 +62,13 @@ class ServerState {
   // Only after Check said OK. An error means that memory ran out half way: the
   // state is not to be used any more.
   absl::Status Apply(const v1::PsEntry& entry, absl::string_view payload);
+  // While a log is read: rows of pushes are not updated by Apply but later, by
+  // two threads at once, which gives the same bits. Payloads must stay until
+  // ApplyRows, after which the state is what it would have been. Apply does it
+  // first where it matters.
+  void CollectRows(bool collect) { collecting_ = collect; }
+  size_t collected_bytes() const { return collected_bytes_; }
+  absl::Status ApplyRows();
   // Of the last entry that was applied. Not a part of the state.
   const EntryEffect& effect() const { return effect_; }
 
@@ -217,6 +224,8 @@ class ServerState {
   Gradient View(const v1::PsPush& push, absl::string_view payload) const;
   void Remember(const v1::PsPush& push);
   void ForgetBefore(int32_t epoch);
+  // Collects rows of a push, if that may be done.
+  bool Collect(const Gradient::Rows& rows, double rate);
   // To all buckets, or to those that do not have it yet.
   absl::Status Update(const Gradient& gradient, double rate);
   // `bytes`: Bytes() before, and after.
@@ -268,6 +277,16 @@ class ServerState {
   std::map<int, Leaving> leaving_;
   std::map<Name, Staged> staged_;
   EntryEffect effect_;
+
+  // CollectRows. Not a part of the state.
+  struct Collected {
+    Gradient::Rows rows;
+    double rate = 0;
+    int64_t step = 0;
+  };
+  bool collecting_ = false;
+  std::vector<Collected> collected_;
+  size_t collected_bytes_ = 0;
 };
 
 }  // namespace elasticdl::ps

@@ -5,6 +5,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "elasticdl/common/status.h"
+#include "elasticdl/common/thread.h"
 #include "floats.h"
 #include "memory_pressure.h"
 #include "server_state.h"
@@ -281,9 +282,54 @@ absl::Status ServerState::ApplyPush(const v1::PsPush& push,
   }
   // A bucket that catches up does not make a version: the others have it.
   if (!presence.here) ++version_;
-  const Gradient gradient = View(push, payload);
-  return presence.nowhere() ? Update(gradient, rate)
-                            : UpdateMissing(gradient, rate, presence);
+  Gradient gradient = View(push, payload);
+  if (!presence.nowhere()) {
+    ELASTICDL_RETURN_IF_ERROR(ApplyRows());
+    return UpdateMissing(gradient, rate, presence);
+  }
+  if (collecting_) {
+    auto& rows = gradient.rows;
+    rows.erase(std::remove_if(rows.begin(), rows.end(),
+                              [&](const Gradient::Rows& part) {
+                                return Collect(part, rate);
+                              }),
+               rows.end());
+  }
+  return Update(gradient, rate);
+}
+
+bool ServerState::Collect(const Gradient::Rows& rows, double rate) {
+  const EmbeddingTable& table = *tables_[rows.table];
+  if (!table.splits()) return false;
+  // What others evict near the limit depends on the rows of all.
+  if (options_.memory_limit > 0 &&
+      !std::all_of(tables_.begin(), tables_.end(),
+                   [](const auto& other) { return other->splits(); })) {
+    return false;
+  }
+  collected_.push_back({rows, rate, step()});
+  collected_bytes_ +=
+      rows.ids.size() * (sizeof(int64_t) + table.dim() * sizeof(float));
+  return true;
+}
+
+absl::Status ServerState::ApplyRows() {
+  if (collected_.empty()) return absl::OkStatus();
+  const auto apply = [&](int half) -> absl::Status {
+    for (const Collected& one : collected_) {
+      ELASTICDL_RETURN_IF_ERROR(tables_[one.rows.table]->PushHalf(
+          half, one.rows.ids, one.rows.values, one.rate, one.step));
+    }
+    return absl::OkStatus();
+  };
+  absl::Status second;
+  Thread other("replay", [&] { second = apply(1); });
+  absl::Status first = apply(0);
+  other.Join();
+  collected_.clear();
+  collected_bytes_ = 0;
+  first.Update(second);
+  return first;
 }
 
 absl::Status ServerState::Update(const Gradient& gradient, double rate) {

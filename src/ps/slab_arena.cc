@@ -13,10 +13,12 @@ constexpr size_t kMostBytes = size_t{64} << 20;
 }  // namespace
 
 SlabArena::~SlabArena() {
+  MutexLock lock(mu_);
   for (const Piece& piece : pieces_) munmap(piece.data, piece.bytes);
 }
 
 char* SlabArena::Allocate() {
+  MutexLock lock(mu_);
   if (!free_.empty()) {
     char* slab = free_.back();
     free_.pop_back();

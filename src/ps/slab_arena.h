@@ -6,13 +6,16 @@
 #include <cstddef>
 #include <vector>
 
+#include "elasticdl/common/mutex.h"
+
 namespace elasticdl::ps {
 
 constexpr size_t RoundUp(size_t bytes, size_t unit) {
   return (bytes + unit - 1) / unit * unit;
 }
 
-// Thread-compatible. Memory goes back to the kernel with the arena.
+// Thread-safe: several threads fill a table when a server starts. Memory goes
+// back to the kernel with the arena.
 class SlabArena {
  public:
   explicit SlabArena(size_t slab_bytes) : slab_bytes_(slab_bytes) {}
@@ -24,6 +27,7 @@ class SlabArena {
   char* Allocate();
   // For the next Allocate.
   void Free(char* slab) {
+    MutexLock lock(mu_);
     free_.push_back(slab);
     used_bytes_ -= slab_bytes_;
   }
@@ -41,14 +45,15 @@ class SlabArena {
     void* data;
     size_t bytes;
   };
-  bool AddPiece();
+  bool AddPiece() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
 
   const size_t slab_bytes_;
-  std::vector<Piece> pieces_;
-  std::vector<char*> free_;
   std::atomic<size_t> used_bytes_ = 0;
-  char* next_ = nullptr;
-  size_t left_ = 0;
+  Mutex mu_;
+  std::vector<Piece> pieces_ ABSL_GUARDED_BY(mu_);
+  std::vector<char*> free_ ABSL_GUARDED_BY(mu_);
+  char* next_ ABSL_GUARDED_BY(mu_) = nullptr;
+  size_t left_ ABSL_GUARDED_BY(mu_) = 0;
 };
 
 }  // namespace elasticdl::ps

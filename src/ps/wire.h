@@ -25,6 +25,8 @@ class Buffer {
  public:
   // What it held is lost. Null: no memory.
   char* Resize(size_t size);
+  // Keeps only the first bytes of what it holds.
+  void Shrink(size_t size) { size_ = size; }
   // Gives much memory back; little is kept for the next use.
   void Trim();
   char* data() { return data_.get(); }

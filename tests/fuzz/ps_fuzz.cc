@@ -40,9 +40,10 @@ void ReadFrames(absl::string_view bytes) {
   absl::string_view rest = aligned.view();
   Frame frame;
   while (ParseFrame(rest, frame) == FrameResult::kOk) {
-    ELASTICDL_CHECK(frame.bytes <= rest.size());
-    ELASTICDL_CHECK(frame.header.size() + frame.payload.size() < frame.bytes);
-    rest.remove_prefix(frame.bytes);
+    ELASTICDL_CHECK(frame.whole.size() <= rest.size());
+    ELASTICDL_CHECK(frame.header.size() + frame.payload.size() <
+                    frame.whole.size());
+    rest.remove_prefix(frame.whole.size());
   }
 }
 

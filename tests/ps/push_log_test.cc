@@ -45,7 +45,9 @@ class PushLogTest : public testing::Test {
 
   std::unique_ptr<Process> Start(int64_t snapshot_bytes = int64_t{1} << 40) {
     auto process = std::make_unique<Process>();
-    auto log = PushLog::Open({dir_.Path("log"), snapshot_bytes}, {0, 0},
+    const ServerState::Options options{0, memory_limit_};
+    process->state = ServerState(options);
+    auto log = PushLog::Open({dir_.Path("log"), snapshot_bytes}, options,
                              process->state);
     process->opened = log.status();
     if (log.ok()) process->log = *std::move(log);
@@ -87,7 +89,8 @@ class PushLogTest : public testing::Test {
   }
 
   test::TempDir dir_;
-  const v1::PsDefinition definition_ = TestDefinition("Adam");
+  v1::PsDefinition definition_ = TestDefinition("Adam");
+  size_t memory_limit_ = 0;
   const BucketMap map_ = BucketMap::Even(1);
   std::mt19937_64 random_{1};
   int64_t next_ = 0;
@@ -123,6 +126,53 @@ TEST_F(PushLogTest, ASnapshotStandsForTheLogBeforeIt) {
   ASSERT_TRUE(process->opened.ok()) << process->opened;
   EXPECT_EQ(process->state.Digest(), digest);
   EXPECT_EQ(process->log->position(), 18);
+}
+
+// Logs and snapshots that are large enough are read by two threads.
+TEST_F(PushLogTest, ManyRowsComeBackBitByBit) {
+  constexpr int64_t kRows = 30000;
+  const v1::PsDefinition plain = definition_;
+  for (const char* kind :
+       {"plain", "bfloat16", "counted", "bounded", "limit"}) {
+    SCOPED_TRACE(kind);
+    ASSERT_TRUE(RemoveTree(dir_.Path("log")).ok());
+    definition_ = plain;
+    auto& odd = *definition_.mutable_tables(1);
+    if (kind[0] == 'b' && kind[1] == 'f') odd.set_dtype(kind);
+    if (kind[0] == 'c') odd.set_min_count(2);
+    if (kind[0] == 'b' && kind[1] == 'o') odd.set_max_rows(20000);
+    // Near the limit, the rows of both tables decide what is evicted.
+    if (kind[0] == 'l') odd.set_max_rows(40000);
+    memory_limit_ = kind[0] == 'l' ? size_t{13} << 19 : 0;
+    auto process = StartDefined();
+    for (int i = 0; i < 40; ++i) {
+      Gradient gradient = RandomGradient(definition_, next_++, random_);
+      for (int t = 0; t < definition_.tables_size() && i % 10 == 0; ++t) {
+        const auto table = static_cast<size_t>(t);
+        gradient.ids[table].clear();
+        for (int64_t row = 0; row < kRows; ++row) {
+          gradient.ids[table].push_back(1000 + row * 3 + i / 10);
+        }
+        gradient.rows[table].assign(
+            static_cast<size_t>(kRows * definition_.tables(t).dim()), 0.25f);
+      }
+      const absl::Status accepted =
+          process->Accept(PartOf(gradient, definition_, map_, 0));
+      ASSERT_TRUE(accepted.ok() || memory_limit_ > 0) << accepted;
+    }
+    EXPECT_EQ(process->state.NearlyFull(), memory_limit_ > 0);
+    const uint64_t digest = process->state.Digest();
+    process.reset();
+    process = Start();
+    ASSERT_TRUE(process->opened.ok()) << process->opened;
+    EXPECT_EQ(process->state.Digest(), digest);
+    ASSERT_TRUE(process->log->BeginSnapshot(process->state).ok());
+    WaitForSnapshot(*process);
+    process.reset();
+    process = Start();
+    ASSERT_TRUE(process->opened.ok()) << process->opened;
+    EXPECT_EQ(process->state.Digest(), digest);
+  }
 }
 
 // Kills at any moment: of the server, of the child that writes a snapshot, with

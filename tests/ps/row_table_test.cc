@@ -20,6 +20,7 @@ constexpr uint64_t kHashMask = (uint64_t{1} << kHashBits) - 1;
 TEST(RowTableTest, EmptyFindsNothing) {
   const RowTable table;
   EXPECT_EQ(table.Find(HashRow(1, 1), kLayout), nullptr);
+  EXPECT_EQ(table.index().FindAtHome(HashRow(1, 1)), RowTable::kNoRow);
   table.index().Prefetch(1);
   table.index().ForEach([](uint64_t, uint32_t) { FAIL(); });
 }
@@ -72,15 +73,27 @@ TEST(RowTableTest, AgreesWithAMap) {
     ASSERT_EQ(table.rows(), expected.size());
     // In the order of the map, and the bucket's bits do not matter.
     auto next = expected.begin();
+    size_t further = 0;
     table.index().ForEach([&](uint64_t hash, uint32_t number) {
       ASSERT_NE(next, expected.end());
       ASSERT_EQ(hash, next->first);
       const char* row = table.Find(hash | uint64_t{77} << kHashBits, kLayout);
       ASSERT_EQ(row, table.row(number, kLayout));
+      const uint32_t at_home = table.index().FindAtHome(hash);
+      if (at_home == RowTable::kFurther) {
+        ++further;
+      } else {
+        ASSERT_EQ(at_home, number);
+      }
       EXPECT_EQ(std::memcmp(row + 8, &next->second, 8), 0);
       ++next;
     });
     EXPECT_EQ(next, expected.end());
+    // Unless there is room for many more.
+    if (seed % 2 == 1) {
+      EXPECT_GT(further, 0u);
+    }
+    EXPECT_LT(further, expected.size() / 2);
   }
 }
 

@@ -27,7 +27,7 @@ struct ServerOptions {
   std::string secret;
   // Where the log is; empty = none, and a restart begins from nothing.
   std::string log_dir;
-  int64_t snapshot_bytes = int64_t{256} << 20;
+  int64_t snapshot_bytes = int64_t{64} << 20;
   // Of values, rows and slots; 0 = as much as there is.
   size_t memory_limit = 0;
   // A file for the names of the pushes that are applied; "" = none.
