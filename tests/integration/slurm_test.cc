@@ -192,7 +192,7 @@ TEST_F(SlurmNodesTest, AJobOverTwoNodes) {
   ASSERT_TRUE(steps.ok()) << steps.status();
   std::string away;
   int num_away = 0;
-  for (const std::string line : absl::StrSplit(*steps, '\n')) {
+  for (const absl::string_view line : absl::StrSplit(*steps, '\n')) {
     const std::vector<std::string> words = absl::StrSplit(line, ' ');
     if (words[0] != "node2") continue;
     ++num_away;
