@@ -1,135 +1,291 @@
 // Measures how fast the master re-forms worlds of many workers. Starts a real
-// master and attaches simulated workers over real streams: they answer like
+// master and attaches simulated workers over real connections: they answer like
 // workers but compute nothing. Then one after another dies.
 //
 //   master_scale [--master=build/bin/elasticdl-master] [--rounds=10] [N...]
 //
-// Prints, for each N, the time from the death until the world of the others is
-// level, and the master's CPU time and memory.
+// Prints, for each N, the time from the death until all others have what they
+// need for the next world, and the CPU time of the master and of the simulated
+// workers. The workers share the cores with the master, so they are made to
+// cost little: one thread and a few frames of HTTP/2, without gRPC.
+#include <arpa/inet.h>
+#include <fcntl.h>
+#include <netinet/tcp.h>
 #include <signal.h>
+#include <sys/epoll.h>
+#include <sys/prctl.h>
+#include <sys/resource.h>
+#include <sys/socket.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
 #include <algorithm>
+#include <cerrno>
 #include <cstdio>
 #include <cstdlib>
+#include <cstring>
 #include <fstream>
 #include <memory>
 #include <string>
 #include <vector>
 
 #include "absl/strings/ascii.h"
+#include "absl/strings/numbers.h"
 #include "absl/strings/str_cat.h"
+#include "absl/strings/string_view.h"
 #include "absl/time/clock.h"
-#include "elasticdl/common/mutex.h"
-#include "elasticdl/common/thread.h"
 #include "elasticdl/rendezvous/stream_client.h"
+#include "elasticdl/v1/master.pb.h"
+#include "protocol.h"
 
 namespace elasticdl {
 namespace {
 
 // Of the simulated cluster.
 constexpr int kPerHost = 8;
+// So many connect at a time, to keep within the backlog of the master's socket.
+constexpr int kMostConnecting = 200;
 
-// Counts the members that have the offers of the newest world. The world is
-// level when all have them.
+[[noreturn]] void Die(const std::string& why) {
+  fprintf(stderr, "master_scale: %s\n", why.c_str());
+  exit(1);
+}
+
+// The client's end of one stream: as much of HTTP/2 and gRPC as it needs.
+class Stream {
+ public:
+  Stream(int port, const std::string& token)
+      : fd_(socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0)) {
+    sockaddr_in to = {};
+    to.sin_family = AF_INET;
+    to.sin_port = htons(static_cast<uint16_t>(port));
+    to.sin_addr.s_addr = htonl(INADDR_LOOPBACK);
+    const int on = 1;
+    setsockopt(fd_, IPPROTO_TCP, TCP_NODELAY, &on, sizeof(on));
+    if (fd_ < 0 ||
+        (connect(fd_, reinterpret_cast<sockaddr*>(&to), sizeof(to)) != 0 &&
+         errno != EINPROGRESS)) {
+      Die(absl::StrCat("connect: ", std::strerror(errno)));
+    }
+    out_ = "PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n";
+    // Windows without limits: nothing that the master sends must be confirmed.
+    AddFrame(kSettings, 0, 0, std::string("\0\4\x7f\xff\xff\xff", 6));
+    AddFrame(kWindowUpdate, 0, 0, std::string("\x7f\xff\0\0", 4));
+    std::string headers = "\x83\x86";  // POST, http
+    headers += '\x04';
+    AddText("/elasticdl.v1.Master/Attach", headers);
+    headers += '\x01';
+    AddText("localhost", headers);
+    headers += "\x0f\x10";
+    AddText("application/grpc", headers);
+    AddHeader("te", "trailers", headers);
+    AddHeader(rendezvous::kTokenKey, token, headers);
+    AddHeader(rendezvous::kVersionKey, rendezvous::kProtocolVersion, headers);
+    AddFrame(kHeaders, kEndHeaders, 1, headers);
+  }
+  ~Stream() { close(fd_); }
+  int fd() const { return fd_; }
+
+  void Send(const v1::WorkerMessage& message) {
+    const std::string bytes = message.SerializeAsString();
+    AddFrame(
+        kData, 0, 1,
+        absl::StrCat(absl::string_view("\0", 1),
+                     Number(static_cast<uint32_t>(bytes.size()), 4), bytes));
+    window_ -= static_cast<int64_t>(bytes.size()) + 5;
+    if (window_ < 0) Die("too many rounds for the master's window");
+    if (connected_) Write();
+  }
+
+  // The connection is there.
+  void OnWritable() {
+    connected_ = true;
+    Write();
+  }
+
+  // Calls handle(message) for each that has arrived.
+  template <typename Handler>
+  void OnReadable(const Handler& handle) {
+    static char buffer[1 << 18];
+    while (true) {
+      const ssize_t n = read(fd_, buffer, sizeof(buffer));
+      if (n < 0 && errno == EINTR) continue;
+      if (n < 0 && errno == EAGAIN) break;
+      if (n <= 0) Die("the master has closed a stream");
+      in_.append(buffer, static_cast<size_t>(n));
+      if (static_cast<size_t>(n) < sizeof(buffer)) break;
+    }
+    size_t at = 0;
+    while (in_.size() - at >= kFrameHeader) {
+      const size_t length = Parse(in_.data() + at, 3);
+      if (in_.size() - at - kFrameHeader < length) break;
+      OnFrame(in_[at + 3], in_[at + 4],
+              absl::string_view(in_).substr(at + kFrameHeader, length));
+      at += kFrameHeader + length;
+    }
+    in_.erase(0, at);
+    if (!out_.empty()) Write();
+    at = 0;
+    while (data_.size() - at >= 5) {
+      const size_t length = Parse(data_.data() + at + 1, 4);
+      if (data_.size() - at - 5 < length) break;
+      v1::MasterMessage message;
+      if (!message.ParseFromArray(data_.data() + at + 5,
+                                  static_cast<int>(length))) {
+        Die("a message that cannot be understood");
+      }
+      at += 5 + length;
+      handle(message);
+    }
+    data_.erase(0, at);
+  }
+
+ private:
+  enum Type : char {
+    kData = 0,
+    kHeaders = 1,
+    kReset = 3,
+    kSettings = 4,
+    kPing = 6,
+    kGoAway = 7,
+    kWindowUpdate = 8
+  };
+  static constexpr char kAck = 1;
+  static constexpr char kEndStream = 1;
+  static constexpr char kEndHeaders = 4;
+  static constexpr size_t kFrameHeader = 9;
+
+  static std::string Number(uint32_t value, int bytes) {
+    std::string text;
+    for (int i = bytes - 1; i >= 0; --i) {
+      text += static_cast<char>(value >> (8 * i));
+    }
+    return text;
+  }
+  static size_t Parse(const char* bytes, int count) {
+    size_t value = 0;
+    for (int i = 0; i < count; ++i) {
+      value = value << 8 | static_cast<unsigned char>(bytes[i]);
+    }
+    return value;
+  }
+  static void AddText(absl::string_view text, std::string& headers) {
+    if (text.size() >= 127) Die("a header that is too long");
+    absl::StrAppend(&headers, Number(static_cast<uint32_t>(text.size()), 1),
+                    text);
+  }
+  static void AddHeader(absl::string_view key, absl::string_view value,
+                        std::string& headers) {
+    headers += '\0';
+    AddText(key, headers);
+    AddText(value, headers);
+  }
+  void AddFrame(Type type, char flags, uint32_t stream,
+                absl::string_view payload) {
+    absl::StrAppend(&out_, Number(static_cast<uint32_t>(payload.size()), 3));
+    out_ += type;
+    out_ += flags;
+    absl::StrAppend(&out_, Number(stream, 4), payload);
+  }
+  void OnFrame(char type, char flags, absl::string_view payload) {
+    switch (type) {
+      case kData:
+        absl::StrAppend(&data_, payload);
+        break;
+      case kHeaders:
+        if (flags & kEndStream) Die("the master has ended a stream");
+        break;
+      case kSettings:
+        if (!(flags & kAck)) AddFrame(kSettings, kAck, 0, "");
+        break;
+      case kPing:
+        if (!(flags & kAck)) AddFrame(kPing, kAck, 0, payload);
+        break;
+      case kReset:
+      case kGoAway:
+        Die("the master has broken a stream");
+      default:
+        break;
+    }
+  }
+  void Write() {
+    const ssize_t n = write(fd_, out_.data(), out_.size());
+    if (n != static_cast<ssize_t>(out_.size())) {
+      Die(absl::StrCat("write: ", std::strerror(errno)));
+    }
+    out_.clear();
+  }
+
+  const int fd_;
+  bool connected_ = false;
+  // What it may send, as every stream begins.
+  int64_t window_ = 65535;
+  std::string out_;
+  std::string in_;
+  std::string data_;
+};
+
+// Counts the members that have the offers of the newest world.
 class Worlds {
  public:
   // Returns true for the last member.
   bool Connected(int64_t generation, int size) {
-    MutexLock lock(mu_);
     if (generation > generation_) {
       generation_ = generation;
       size_ = size;
       connected_ = 0;
     }
-    if (generation < generation_ || ++connected_ < size) return false;
-    at_ = absl::Now();
-    changed_.NotifyAll();
-    return true;
+    return generation == generation_ && ++connected_ == size_;
   }
   // True for the first member that asks: one reports for all.
   bool ClaimLevel(int64_t generation) {
-    MutexLock lock(mu_);
     if (generation <= claimed_) return false;
     claimed_ = generation;
     return true;
   }
-  // Waits until a world of `size`, newer than `after`, is level. Returns when
-  // that was.
-  absl::Time WaitFor(int size, int64_t after) {
-    MutexLock lock(mu_);
-    while (size_ != size || connected_ != size || generation_ <= after) {
-      if (!changed_.WaitFor(mu_, absl::Minutes(2))) {
-        fprintf(stderr, "timed out waiting for a world of %d workers\n", size);
-        exit(1);
-      }
-    }
-    return at_;
+  bool IsComplete(int size, int64_t after) const {
+    return size_ == size && connected_ == size && generation_ > after;
   }
-  int64_t generation() {
-    MutexLock lock(mu_);
-    return generation_;
-  }
+  int64_t generation() const { return generation_; }
 
  private:
-  Mutex mu_;
-  CondVar changed_;
-  int64_t generation_ ABSL_GUARDED_BY(mu_) = 0;
-  int size_ ABSL_GUARDED_BY(mu_) = 0;
-  int connected_ ABSL_GUARDED_BY(mu_) = 0;
-  int64_t claimed_ ABSL_GUARDED_BY(mu_) = 0;
-  absl::Time at_ ABSL_GUARDED_BY(mu_);
+  int64_t generation_ = 0;
+  int size_ = 0;
+  int connected_ = 0;
+  int64_t claimed_ = 0;
 };
 
 // Answers like a worker. The last member to get the offers reports Level.
 class SimulatedWorker {
  public:
-  SimulatedWorker(const std::string& address, const std::string& token,
-                  int64_t id, Worlds& worlds)
-      : id_(id), worlds_(worlds) {
-    rendezvous::StreamClient::Options options;
-    options.address = address;
-    options.token = token;
-    auto stream = rendezvous::StreamClient::Connect(options);
-    if (!stream.ok()) {
-      fprintf(stderr, "%s\n", stream.status().ToString().c_str());
-      exit(1);
-    }
-    stream_ = *std::move(stream);
+  SimulatedWorker(int port, const std::string& token, int64_t id,
+                  Worlds& worlds)
+      : id_(id), worlds_(worlds), stream_(port, token) {
     v1::WorkerMessage hello;
     hello.mutable_hello()->set_worker_id(id);
-    stream_->Send(std::move(hello));
-    thread_ = Thread("worker", [this] { Run(); });
+    stream_.Send(hello);
   }
-  ~SimulatedWorker() {
-    stream_->Close(absl::ZeroDuration());
-    thread_.Join();
-  }
+  Stream& stream() { return stream_; }
+  bool welcome() const { return welcome_; }
 
- private:
-  void Run() {
-    while (auto message = stream_->Receive(absl::InfiniteDuration())) {
-      Answer(*message);
-    }
-  }
   void Answer(const v1::MasterMessage& message) {
     v1::WorkerMessage answer;
     if (message.has_welcome()) {
+      welcome_ = true;
       answer.mutable_ready()->set_host(absl::StrCat("host-", id_ / kPerHost));
     } else if (message.has_prepare()) {
-      // Only their number: all workers are on this machine, and each of them
-      // would make a list of all.
+      // Only their number: each worker would make a list of all.
       const v1::MemberList& list = message.prepare().list();
       if (list.base() == 0) size_ = 0;
       size_ += list.ids_size() - list.dropped_size();
+      urgent_ = message.prepare().urgent();
       answer.mutable_offer()->set_generation(message.prepare().generation());
       // About as long as a real offer: an address and a key.
       answer.mutable_offer()->set_offer(std::string(64, 'x'));
     } else if (message.has_offers()) {
-      Connect(message.offers().generation());
-      return;
+      return Connect(message.offers().generation());
     } else if (message.has_switch_()) {
+      Enter(message.switch_().generation());
       if (worlds_.ClaimLevel(message.switch_().generation())) {
         SayLevel(message.switch_().generation());
       }
@@ -137,31 +293,119 @@ class SimulatedWorker {
     } else {
       return;
     }
-    stream_->Send(std::move(answer));
+    stream_.Send(answer);
   }
+
+ private:
   void Connect(int64_t generation) {
     v1::WorkerMessage connected;
     connected.mutable_connected()->set_generation(generation);
-    stream_->Send(std::move(connected));
+    stream_.Send(connected);
+    if (urgent_) Enter(generation);
     if (worlds_.Connected(generation, size_)) SayLevel(generation);
+  }
+  void Enter(int64_t generation) {
+    for (const auto stage : {v1::Loading::LOADING, v1::Loading::LOADED}) {
+      v1::WorkerMessage message;
+      message.mutable_loading()->set_generation(generation);
+      message.mutable_loading()->set_stage(stage);
+      stream_.Send(message);
+    }
   }
   void SayLevel(int64_t generation) {
     v1::WorkerMessage level;
     level.mutable_level()->set_generation(generation);
-    stream_->Send(std::move(level));
+    stream_.Send(level);
   }
 
   const int64_t id_;
   Worlds& worlds_;
-  std::unique_ptr<rendezvous::StreamClient> stream_;
+  Stream stream_;
+  bool welcome_ = false;
+  bool urgent_ = false;
   int size_ = 0;
-  Thread thread_;
+};
+
+// All simulated workers, on the thread that waits.
+class Fleet {
+ public:
+  Fleet(int port, const std::string& token)
+      : port_(port), token_(token), epoll_(epoll_create1(EPOLL_CLOEXEC)) {}
+  ~Fleet() {
+    all_.clear();
+    close(epoll_);
+  }
+
+  void Start(int workers) {
+    wanted_ = workers;
+    StartMore();
+  }
+  size_t size() const { return all_.size(); }
+  int64_t generation() const { return worlds_.generation(); }
+  void Kill(size_t index) { all_.erase(all_.begin() + index); }
+
+  // Until all workers are in one world, newer than `after`.
+  void Form(int64_t after) {
+    const absl::Time deadline = absl::Now() + absl::Minutes(10);
+    epoll_event events[256];
+    while (next_id_ < wanted_ ||
+           !worlds_.IsComplete(static_cast<int>(all_.size()), after)) {
+      const int count = epoll_wait(epoll_, events, 256, 1000);
+      for (int i = 0; i < count; ++i) {
+        Handle(*static_cast<SimulatedWorker*>(events[i].data.ptr),
+               events[i].events);
+      }
+      if (absl::Now() > deadline) {
+        Die(absl::StrCat("no world of ", all_.size(), " workers came about"));
+      }
+    }
+  }
+
+ private:
+  void StartMore() {
+    while (next_id_ < wanted_ && connecting_ < kMostConnecting) {
+      all_.push_back(std::make_unique<SimulatedWorker>(port_, token_,
+                                                       next_id_++, worlds_));
+      ++connecting_;
+      Watch(EPOLL_CTL_ADD, EPOLLOUT, *all_.back());
+    }
+  }
+  void Watch(int operation, uint32_t events, SimulatedWorker& worker) const {
+    epoll_event event = {};
+    event.events = events;
+    event.data.ptr = &worker;
+    if (epoll_ctl(epoll_, operation, worker.stream().fd(), &event) != 0) {
+      Die(absl::StrCat("epoll_ctl: ", std::strerror(errno)));
+    }
+  }
+  void Handle(SimulatedWorker& worker, uint32_t events) {
+    if (events & EPOLLOUT) {
+      worker.stream().OnWritable();
+      Watch(EPOLL_CTL_MOD, EPOLLIN, worker);
+      return;
+    }
+    const bool was_welcome = worker.welcome();
+    worker.stream().OnReadable(
+        [&](const v1::MasterMessage& message) { worker.Answer(message); });
+    if (was_welcome || !worker.welcome()) return;
+    --connecting_;
+    StartMore();
+  }
+
+  const int port_;
+  const std::string token_;
+  const int epoll_;
+  Worlds worlds_;
+  int wanted_ = 0;
+  int next_id_ = 0;
+  int connecting_ = 0;
+  std::vector<std::unique_ptr<SimulatedWorker>> all_;
 };
 
 struct Master {
   pid_t pid = 0;
   std::string dir;
-  std::string address;
+  int port = 0;
   std::string token;
 };
 
@@ -193,18 +437,22 @@ Master StartMaster(const std::string& program, int workers) {
   fflush(stdout);
   master.pid = fork();
   if (master.pid == 0) {
+    prctl(PR_SET_PDEATHSIG, SIGKILL);
     if (freopen("/dev/null", "w", stdout) == nullptr) _exit(127);
     execv(program.c_str(), argv.data());
     perror(program.c_str());
     _exit(127);
   }
   const std::string job = absl::StrCat(master.dir, "/jobs/scale/");
-  while (master.address.empty()) {
+  std::string address;
+  while (address.empty()) {
     absl::SleepFor(absl::Milliseconds(20));
-    master.address = ReadAll(job + "address");
+    address = ReadAll(job + "address");
+    absl::StripAsciiWhitespace(&address);
     if (waitpid(master.pid, nullptr, WNOHANG) == master.pid) exit(1);
   }
-  master.address = std::string(absl::StripAsciiWhitespace(master.address));
+  const std::string port = address.substr(address.rfind(':') + 1);
+  if (!absl::SimpleAtoi(port, &master.port)) Die("no port in " + address);
   master.token =
       std::string(absl::StripAsciiWhitespace(ReadAll(job + "token")));
   return master;
@@ -230,33 +478,35 @@ double Megabytes(pid_t pid) {
 
 void Measure(const std::string& program, int workers, int rounds) {
   const Master master = StartMaster(program, workers);
-  Worlds worlds;
-  std::vector<std::unique_ptr<SimulatedWorker>> all;
+  const auto fleet = std::make_unique<Fleet>(master.port, master.token);
+  const double joining = CpuSeconds(master.pid);
   const absl::Time start = absl::Now();
-  for (int id = 0; id < workers; ++id) {
-    all.push_back(std::make_unique<SimulatedWorker>(master.address,
-                                                    master.token, id, worlds));
-  }
-  worlds.WaitFor(workers, 0);
+  fleet->Start(workers);
+  fleet->Form(0);
   const double joined = absl::ToDoubleSeconds(absl::Now() - start);
+  const int64_t worlds = fleet->generation();
   std::vector<double> times;
   const double cpu = CpuSeconds(master.pid);
+  const double own_cpu = CpuSeconds(getpid());
   for (int round = 0; round < rounds; ++round) {
-    const int64_t generation = worlds.generation();
+    const int64_t generation = fleet->generation();
     const absl::Time death = absl::Now();
     // Sometimes kill rank 0.
-    all.erase(round % 3 == 0 ? all.begin() : all.begin() + all.size() / 2);
-    times.push_back(absl::ToDoubleMilliseconds(
-        worlds.WaitFor(static_cast<int>(all.size()), generation) - death));
+    fleet->Kill(round % 3 == 0 ? 0 : fleet->size() / 2);
+    fleet->Form(generation);
+    times.push_back(absl::ToDoubleMilliseconds(absl::Now() - death));
   }
   std::sort(times.begin(), times.end());
-  printf("%7d %12.1f %12.1f %12.1f %14.1f %10.0f\n", workers, joined * 1000,
-         times[times.size() / 2], times.back(),
-         (CpuSeconds(master.pid) - cpu) * 1000 / rounds, Megabytes(master.pid));
+  const double per_death = 1000.0 / rounds;
+  printf("%7d %11.0f %7d %12.0f %12.1f %10.1f %13.1f %11.1f %12.1f %8.0f\n",
+         workers, joined * 1000, static_cast<int>(worlds),
+         (cpu - joining) * 1000, times[times.size() / 2], times.back(),
+         (CpuSeconds(master.pid) - cpu) * per_death,
+         (CpuSeconds(master.pid) - cpu) * per_death * 1000 / workers,
+         (CpuSeconds(getpid()) - own_cpu) * per_death, Megabytes(master.pid));
   fflush(stdout);
   kill(master.pid, SIGKILL);
   waitpid(master.pid, nullptr, 0);
-  all.clear();
   if (system(absl::StrCat("rm -rf ", master.dir).c_str()) != 0) {
     fprintf(stderr, "cannot remove %s\n", master.dir.c_str());
   }
@@ -283,9 +533,17 @@ int main(int argc, char** argv) {
     }
   }
   if (sizes.empty()) sizes = {10, 100, 1000};
+  rlimit files = {};
+  getrlimit(RLIMIT_NOFILE, &files);
+  files.rlim_cur = files.rlim_max;
+  setrlimit(RLIMIT_NOFILE, &files);
   printf(
-      "workers   all in, ms  re-form p50      max, ms   CPU/death, ms   RSS, "
-      "MB\n");
+      "                              master |  a death                master   "
+      " "
+      "per member   workers'   master\n"
+      "workers  all in, ms  worlds  CPU ms   re-form p50, ms    max, ms   CPU, "
+      "ms   "
+      "CPU, us   CPU, ms   RSS, MB\n");
   for (const int size : sizes) {
     elasticdl::Measure(program, size, std::min(rounds, size - 1));
   }

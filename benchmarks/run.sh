@@ -26,6 +26,8 @@ benchmarks/timeline.py --data "$data" || failed=1
 build/benchmarks/timeline_spans || failed=1
 echo "== all-reduce on one host"
 build/bin/allreduce_bench || failed=1
+echo "== worlds of many processes"
+build/benchmarks/world_start || failed=1
 echo "== worlds of many workers"
 build/benchmarks/master_scale || failed=1
 echo "== tables of parameter servers"

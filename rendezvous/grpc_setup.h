@@ -8,6 +8,11 @@
 
 namespace elasticdl::rendezvous {
 
+// How much may be on its way in one stream. By default gRPC measures what the
+// connection needs: it sends a ping after nearly every message, and thousands
+// of workers would keep a core busy with that.
+inline constexpr int kWindowBytes = 1 << 20;
+
 inline void SetUpGrpc() {
   // Debian's Abseil is built with debug checks: whenever gRPC takes a lock
   // while it holds another, Abseil searches a graph of lock orders for cycles.

@@ -10,10 +10,15 @@ namespace elasticdl::rendezvous {
 void Membership::Loading(absl::Time now, int64_t worker_id, int64_t generation,
                          LoadStage stage) {
   if (!MayLevel(worker_id, generation)) return;
-  Load& load = try_->loads[try_->world.ranks.at(worker_id)];
+  const size_t rank = try_->world.ranks.at(worker_id);
+  Load& load = try_->loads[rank];
+  if (!load.entered) --try_->num_outside;
+  try_->loading.erase({load.heard, rank});
   load.entered = true;
   load.loaded = stage != LoadStage::kLoading;
   load.heard = now;
+  if (!load.loaded) try_->loading.emplace(now, rank);
+  try_->moved = std::max(try_->moved, now);
 }
 
 void Membership::Announced(absl::Time now, int64_t generation) {
@@ -24,17 +29,17 @@ void Membership::Announced(absl::Time now, int64_t generation) {
 
 absl::Time Membership::TryDeadline() const {
   if (try_->phase != Phase::kLeveling) return try_->deadline;
+  // The earliest MemberDeadline.
   absl::Time next = absl::InfiniteFuture();
-  absl::Time moved = absl::InfinitePast();
-  for (const Load& load : try_->loads) {
-    next = std::min(next, MemberDeadline(load));
-    moved = std::max(moved, load.heard);
+  if (try_->num_outside > 0) next = try_->deadline;
+  if (!try_->loading.empty()) {
+    next = std::min(next, try_->loading.begin()->first + options_.load_timeout);
   }
   if (next != absl::InfiniteFuture()) return next;
   // All members are ready and the donor's state is being copied. A member that
   // does not get it times out first and reports whom it blames; the extra
   // prepare_timeout leaves time for that report.
-  return moved + options_.load_timeout + options_.prepare_timeout;
+  return try_->moved + options_.load_timeout + options_.prepare_timeout;
 }
 
 absl::Time Membership::MemberDeadline(const Load& load) const {

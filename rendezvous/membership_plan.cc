@@ -196,6 +196,7 @@ void Membership::StartTry(absl::Time now, const std::vector<int64_t>& chosen,
   next.offers.resize(ids.size());
   next.done.resize(ids.size());
   next.loads.resize(ids.size());
+  next.num_outside = ids.size();
   World& world = next.world;
   world.generation = next_generation_++;
   world.last = last;

@@ -205,6 +205,9 @@ class StreamServerImpl : public StreamServer,
     builder.AddChannelArgument(
         GRPC_ARG_HTTP2_MIN_RECV_PING_INTERVAL_WITHOUT_DATA_MS, keepalive / 2);
     builder.AddChannelArgument(GRPC_ARG_HTTP2_MAX_PING_STRIKES, 0);
+    builder.AddChannelArgument(GRPC_ARG_HTTP2_BDP_PROBE, 0);
+    builder.AddChannelArgument(GRPC_ARG_HTTP2_STREAM_LOOKAHEAD_BYTES,
+                               kWindowBytes);
     server_ = builder.BuildAndStart();
     if (server_ != nullptr && port_ != 0) return absl::OkStatus();
     return absl::UnavailableError(absl::StrCat("cannot listen on ",

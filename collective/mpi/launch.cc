@@ -95,30 +95,6 @@ absl::Status RefuseUnknown() {
       kInstead);
 }
 
-// May ob1 use shared memory? The user's list of BTLs, with ^ at its front of
-// those that are not used.
-bool MayShareMemory(const std::string& btl) {
-  const bool named =
-      absl::StrContains(btl, "sm") || absl::StrContains(btl, "vader");
-  return btl.empty() || named != absl::StartsWith(btl, "^");
-}
-
-// Where modules are part of the library.
-absl::Status CheckBuiltIn(const MpiTransport& transport,
-                          const Variables& variables) {
-  const std::string pml =
-      transport.pml.empty() ? Get(variables, "OMPI_MCA_pml") : transport.pml;
-  if (pml == "ucx") return CheckUcx(variables);
-  if (!pml.empty() && pml != "ob1") return RefuseUnknown();
-  if (transport.one_host && MayShareMemory(Get(variables, "OMPI_MCA_btl"))) {
-    return absl::OkStatus();
-  }
-  if (pml == "ob1") return RefuseTcp();
-  return Refuse(
-      "cannot tell how this MPI moves data; start with "
-      "mpirun --mca pml ucx -x UCX_TLS=^cma");
-}
-
 }  // namespace
 
 bool IsMpirun(const std::vector<std::string>& command) {
@@ -160,36 +136,33 @@ absl::StatusOr<bool> IsStartedByMpirun(const Variables& variables,
   return false;
 }
 
-std::set<std::string> FindMpiModules(const std::string& maps) {
-  std::set<std::string> modules;
-  for (absl::string_view line : absl::StrSplit(maps, '\n')) {
-    const size_t begin = line.rfind('/');
-    if (begin == absl::string_view::npos) continue;
-    line.remove_prefix(begin + 1);
-    if (!absl::StartsWith(line, "mca_")) continue;
-    line = line.substr(0, line.find('.'));
-    modules.emplace(line);
+std::set<std::string> FindMpiComponents(const std::string& parts) {
+  std::set<std::string> components;
+  for (const absl::string_view name : absl::StrSplit(parts, ' ')) {
+    // Project, framework, component.
+    const std::vector<std::string> words = absl::StrSplit(name, '_');
+    if (words.size() != 3 || (words[1] != "pml" && words[1] != "btl") ||
+        words[2] == "base") {
+      continue;
+    }
+    components.insert(absl::StrCat(words[1], "_", words[2]));
   }
-  return modules;
+  return components;
 }
 
 absl::Status CheckTransport(const MpiTransport& transport,
                             const Variables& variables) {
-  const auto loaded = [&](const char* module) {
-    return transport.modules.count(module) > 0;
+  const auto uses = [&](const char* component) {
+    return transport.components.count(component) > 0;
   };
-  if (loaded("mca_pml_ucx")) return CheckUcx(variables);
-  const bool any_pml =
-      std::any_of(transport.modules.begin(), transport.modules.end(),
-                  [](const std::string& module) {
-                    return absl::StartsWith(module, "mca_pml_");
-                  });
-  if (!any_pml) return CheckBuiltIn(transport, variables);
-  const bool shared = loaded("mca_btl_vader") || loaded("mca_btl_sm");
-  if (loaded("mca_pml_ob1") && shared && transport.one_host) {
+  // It has nobody to send to.
+  if (transport.size == 1) return absl::OkStatus();
+  if (uses("pml_ucx")) return CheckUcx(variables);
+  const bool shared = uses("btl_vader") || uses("btl_sm");
+  if (uses("pml_ob1") && shared && transport.one_host) {
     return absl::OkStatus();
   }
-  if (loaded("mca_pml_ob1") && loaded("mca_btl_tcp")) return RefuseTcp();
+  if (uses("pml_ob1") && uses("btl_tcp")) return RefuseTcp();
   return RefuseUnknown();
 }
 

@@ -24,16 +24,14 @@ absl::StatusOr<bool> IsStartedByMpirun(const Variables& variables,
 
 // What the initialised MPI uses.
 struct MpiTransport {
-  // Open MPI's modules that are loaded, without path and ending:
-  // "mca_pml_ob1".
-  std::set<std::string> modules;
+  // Open MPI's components that move messages: "pml_ob1", "btl_vader".
+  std::set<std::string> components;
+  // Ranks.
+  int size = 0;
   bool one_host = false;
-  // As in ElasticdlMpiFacts. Modules may be part of the library, as they are in
-  // Open MPI 5; then this is all that is known.
-  std::string pml = "";
 };
-// The modules in a text like /proc/self/maps.
-std::set<std::string> FindMpiModules(const std::string& maps);
+// The components in the names of MPI_T's categories (ElasticdlMpiFacts).
+std::set<std::string> FindMpiComponents(const std::string& parts);
 
 // FAILED_PRECONDITION as above.
 absl::Status CheckTransport(const MpiTransport& transport,

@@ -9,18 +9,7 @@
 #include <cstring>
 #include <vector>
 
-// Of Open MPI, which exports it but does not say so in a header: a component,
-// of which only the beginning is known (since version 2). Null with any other
-// MPI.
-extern "C" __attribute__((weak)) const char mca_pml_base_selected_component[];
-
 namespace {
-
-// Offsets of names in a component: three numbers each before the names of
-// project (16 bytes), type (32) and component (64).
-constexpr size_t kTypeName = 12 + 16 + 12;
-constexpr size_t kComponentName = kTypeName + 32 + 12;
-constexpr size_t kNameBytes = 64;
 
 static_assert(sizeof(MPI_Request) <= sizeof(uint64_t),
               "a request must fit into the table's handle");
@@ -43,19 +32,32 @@ void CopyText(const char* from, char* to, size_t bytes) {
   to[length] = '\0';
 }
 
-void FindPml(ElasticdlMpiFacts* facts) {
-  const char* const component = mca_pml_base_selected_component;
-  // If the layout has changed, this is something else.
-  if (component == nullptr || std::strcmp(component + kTypeName, "pml") != 0) {
-    return;
+// Open MPI has a category for each component that is in use, whether it comes
+// from a file or is part of the library.
+void ListParts(ElasticdlMpiFacts* facts) {
+  int provided = 0;
+  if (MPI_T_init_thread(MPI_THREAD_MULTIPLE, &provided) != MPI_SUCCESS) return;
+  int count = 0;
+  MPI_T_category_get_num(&count);
+  for (int i = 0; i < count; ++i) {
+    char name[128] = "";
+    int length = sizeof(name);
+    int ignored[3];
+    if (MPI_T_category_get_info(i, name, &length, nullptr, nullptr, &ignored[0],
+                                &ignored[1], &ignored[2]) != MPI_SUCCESS) {
+      continue;
+    }
+    const bool moves = std::strstr(name, "pml_") != nullptr ||
+                       std::strstr(name, "btl_") != nullptr;
+    const size_t used = std::strlen(facts->parts);
+    if (!moves || used + std::strlen(name) + 2 > sizeof(facts->parts)) continue;
+    std::strcat(facts->parts, name);
+    std::strcat(facts->parts, " ");
   }
-  const char* const name = component + kComponentName;
-  if (std::memchr(name, '\0', kNameBytes) == nullptr) return;
-  CopyText(name, facts->pml, sizeof(facts->pml));
+  MPI_T_finalize();
 }
 
 int LookAround(ElasticdlMpiFacts* facts) {
-  FindPml(facts);
   int error = MPI_Comm_rank(MPI_COMM_WORLD, &facts->rank);
   if (error != MPI_SUCCESS) return error;
   error = MPI_Comm_size(MPI_COMM_WORLD, &facts->size);
@@ -70,6 +72,7 @@ int LookAround(ElasticdlMpiFacts* facts) {
   int length = 0;
   MPI_Get_library_version(library, &length);
   CopyText(library, facts->library, sizeof(facts->library));
+  ListParts(facts);
   MPI_Comm host = MPI_COMM_NULL;
   error = MPI_Comm_split_type(MPI_COMM_WORLD, MPI_COMM_TYPE_SHARED, 0,
                               MPI_INFO_NULL, &host);

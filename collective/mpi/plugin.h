@@ -21,9 +21,9 @@ struct ElasticdlMpiFacts {
   char universe[16];
   // What MPI says about itself, up to the first line's end.
   char library[128];
-  // The module of Open MPI that moves messages: "ob1", "ucx"; "" if it cannot
-  // be told.
-  char pml[64];
+  // The names of what MPI consists of (MPI_T's categories), each followed by a
+  // space: "ompi_pml_ob1 opal_btl_vader ". Only of what moves messages.
+  char parts[1024];
 };
 
 // A request that has ended.

@@ -115,10 +115,8 @@ absl::StatusOr<std::shared_ptr<MpiUniverse>> OpenMpi(
         absl::StrCat("MPI cannot be initialised: error ", start->error));
   }
   const ElasticdlMpiFacts& facts = start->facts;
-  ELASTICDL_ASSIGN_OR_RETURN(const std::string maps,
-                             ReadFile("/proc/self/maps"));
-  const MpiTransport transport = {FindMpiModules(maps), facts.one_host != 0,
-                                  facts.pml};
+  const MpiTransport transport = {FindMpiComponents(facts.parts), facts.size,
+                                  facts.one_host != 0};
   ELASTICDL_RETURN_IF_ERROR(CheckTransport(transport, options.variables));
   LogInfo("MPI rank ", facts.rank, " of ", facts.size, ": ", facts.library);
   if (absl::StrContains(facts.library, "Open MPI v5") && !IsMpirun(parent)) {

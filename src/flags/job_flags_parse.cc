@@ -124,6 +124,7 @@ absl::Status CheckJobFlags(JobCommand command,
   if (status.ok() && IsClient(command) && !flags->OnCluster() &&
       !set->IsSet("slurm")) {
     allocation = FindSlurmAllocation();
+    if (allocation.has_value()) AskSlurm(*allocation);
   }
   if (status.ok() && allocation.has_value()) {
     status = FitToAllocation(*allocation, flags, set);

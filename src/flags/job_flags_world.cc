@@ -7,6 +7,7 @@
 #include "absl/strings/str_cat.h"
 #include "elasticdl/common/limits.h"
 #include "elasticdl/common/status.h"
+#include "elasticdl/common/text.h"
 #include "elasticdl/flags/environment.h"
 #include "elasticdl/flags/slurm.h"
 #include "job_flags_rules.h"
@@ -56,6 +57,19 @@ void HintMaxRows(const JobFlags& f, FlagSet* set) {
 absl::Status FitToAllocation(const SlurmAllocation& allocation, JobFlags* f,
                              FlagSet* set) {
   const int64_t room = allocation.Workers(f->num_ps_pods);
+  const int64_t wanted =
+      allocation.gpus > 0 ? allocation.gpus : allocation.tasks - f->num_ps_pods;
+  if (room < wanted && f->Strategy() != kLocal) {
+    set->AddHint(
+        absl::StrCat("Slurm job ", allocation.job_id, " has CPUs for ",
+                     Count(room, "worker"), ", but ",
+                     allocation.gpus > 0 ? Count(allocation.gpus, "GPU")
+                                         : Count(allocation.tasks, "task"),
+                     ": a step takes ", Count(allocation.StepCpus(), "CPU"),
+                     allocation.cpus_per_core > 1 ? " (whole cores)" : "",
+                     "; ask for --cpus-per-task=", allocation.StepCpus(),
+                     " and a task for each worker"));
+  }
   if (!set->IsSet("num_workers")) {
     if (f->Strategy() == kLocal) return absl::OkStatus();
     return set->Set("num_workers", absl::StrCat(room));

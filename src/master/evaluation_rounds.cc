@@ -43,11 +43,11 @@ void EvaluationRounds::OnResult(const EvaluationResult& result,
 
 void EvaluationRounds::Advance(absl::Time now, const World& world) {
   if (evaluation_.running()) return;
-  if (evaluation_.DueAtEnd() && world.at_rest && registry_.num_ready() > 0) {
+  if (evaluation_.DueAtEnd() && world.at_rest && registry_.any_ready()) {
     const absl::Status status = evaluation_.Start(now, tasks_.step());
     if (!status.ok()) LogWarning("last evaluation: ", status.message());
   } else if (world.shared_model) {
-    if (tasks_.TrainingDone() || registry_.num_ready() == 0 ||
+    if (tasks_.TrainingDone() || !registry_.any_ready() ||
         !(evaluation_.DueSince(tasks_.step()) || evaluation_.DueByTime(now))) {
       return;
     }
@@ -62,7 +62,7 @@ void EvaluationRounds::Advance(absl::Time now, const World& world) {
 }
 
 bool EvaluationRounds::MayAsk() const {
-  return !asked_ && !tasks_.TrainingDone() && registry_.num_ready() > 0;
+  return !asked_ && !tasks_.TrainingDone() && registry_.any_ready();
 }
 
 absl::Time EvaluationRounds::NextAsk() const {

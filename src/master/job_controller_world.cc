@@ -166,7 +166,7 @@ std::string JobController::Activity() const {
                                : "stopping and saving a checkpoint";
   }
   const bool works =
-      HasWorld() ? world_.generation() > 0 : registry_.num_ready() > 0;
+      HasWorld() ? world_.generation() > 0 : registry_.any_ready();
   const auto missing = HasServers() ? servers_->Missing() : std::nullopt;
   if (works && missing.has_value() && !ending_.has_value()) {
     return absl::StrCat("waiting for server ", *missing);

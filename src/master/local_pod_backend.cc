@@ -109,7 +109,7 @@ void LocalPodBackend::Loop::RunCalls() {
 }
 
 int LocalPodBackend::Loop::PollTimeoutMs() const {
-  absl::Time next = absl::InfiniteFuture();
+  absl::Time next = helpers_end_;
   for (const auto& [name, pod] : pods_) {
     next = std::min({next, pod.kill_at, pod.waits_at});
   }
@@ -143,7 +143,8 @@ void LocalPodBackend::Loop::Wait() {
 int LocalPodBackend::Loop::EndOf(const process::Process& process) const {
   if (options_.parent == 0) {
     const int status = StatusOfChild(process.pidfd.get());
-    kill(-process.pid, SIGKILL);
+    // What is left of a proxy's group ends the pod.
+    if (!options_.proxy.has_value()) kill(-process.pid, SIGKILL);
     while (waitpid(process.pid, nullptr, 0) < 0 && errno == EINTR) {
     }
     return status;
@@ -201,6 +202,9 @@ void LocalPodBackend::Loop::ReapEnded() {
     // What it said last comes before its end.
     ReadProxy(it->first, it->second);
     events.push_back(Reap(it->first, it->second));
+    if (options_.proxy.has_value() && events.back().signal != 0) {
+      KillBehindProxy(it->second);
+    }
     if (fork_server_ != nullptr && options_.parent == 0) {
       orphans_.insert(it->second.process.pid);
     }
@@ -234,10 +238,12 @@ void LocalPodBackend::Loop::KillOverdue() {
       return ReadAnswers();
     }
     LogWarning(name, " did not end after SIGTERM: killed");
-    if (options_.proxy.has_value() && !pod.killing) {
+    if (!options_.proxy.has_value()) {
+      kill(-pod.process.pid, SIGKILL);
+    } else if (!pod.killing) {
       KillProxy(pod);
     } else {
-      kill(-pod.process.pid, SIGKILL);
+      kill(pod.process.pid, SIGKILL);
     }
   }
 }
@@ -248,15 +254,7 @@ void LocalPodBackend::Loop::KillAll() {
     fork_server_->Kill();
     ReadAnswers();
   }
-  if (options_.proxy.has_value()) {
-    for (auto& [name, pod] : pods_) KillProxy(pod);
-    while (!pods_.empty()) {
-      Wait();
-      ReadProxies();
-      ReapEnded();
-      KillOverdue();
-    }
-  }
+  if (options_.proxy.has_value()) KillAllProxies();
   for (auto& [name, pod] : pods_) kill(-pod.process.pid, SIGKILL);
   std::map<std::string, Pod> pods = std::move(pods_);
   pods_.clear();

@@ -83,6 +83,10 @@ class LocalPodBackend::Loop {
   void ReadProxy(const std::string& name, Pod& pod);
   void TerminateProxy(bool first, Pod& pod);
   void KillProxy(Pod& pod);
+  // The process was killed, and the pod may still run.
+  void KillBehindProxy(const Pod& pod);
+  void RunHelper(const Pod& pod, std::vector<std::string> argv);
+  void KillAllProxies();
   void TellWaiting();
   void Terminate(bool first, Pod* pod);
   void ReapEnded();
@@ -106,8 +110,10 @@ class LocalPodBackend::Loop {
   uint64_t last_request_ = 0;
   // Process groups of ended pods, whose remaining processes must be reaped.
   std::set<pid_t> orphans_;
-  // Commands of the proxy that have not ended.
+  // Commands of the proxy that have not ended, and until when they are waited
+  // for.
   std::vector<process::Process> helpers_;
+  absl::Time helpers_end_ = absl::InfiniteFuture();
   std::thread::id thread_id_;
 
   Mutex mu_;

@@ -102,10 +102,36 @@ void LocalPodBackend::Loop::TerminateProxy(bool first, Pod& pod) {
     return KillProxy(pod);
   }
   pod.kill_at = std::min(pod.kill_at, Clock::Real().Now() + pod.grace);
-  if (!first) return;
+  if (first) RunHelper(pod, options_.proxy->terminate(pod.place->id));
+}
+
+void LocalPodBackend::Loop::KillBehindProxy(const Pod& pod) {
+  if (pod.place.has_value()) {
+    RunHelper(pod, options_.proxy->kill(pod.place->id));
+  }
+}
+
+void LocalPodBackend::Loop::KillAllProxies() {
+  for (auto& [name, pod] : pods_) KillProxy(pod);
+  while (!pods_.empty()) {
+    Wait();
+    ReadProxies();
+    ReapEnded();
+    KillOverdue();
+  }
+  // They would end with this process.
+  helpers_end_ = Clock::Real().Now() + kProxyPatience;
+  while (!helpers_.empty() && Clock::Real().Now() < helpers_end_) {
+    Wait();
+    ReapEnded();
+  }
+}
+
+void LocalPodBackend::Loop::RunHelper(const Pod& pod,
+                                      std::vector<std::string> argv) {
   process::Options command = pod.options;
   command.output_fd = -1;
-  command.argv = options_.proxy->terminate(pod.place->id);
+  command.argv = std::move(argv);
   auto started = process::Start(command);
   if (started.ok()) {
     helpers_.push_back(*std::move(started));

@@ -155,6 +155,10 @@ absl::Status MasterImpl::Listen() {
   options.address = absl::StrCat(host, ":", options_.port);
   options.token = options_.token;
   options.keepalive_timeout = options_.worker_timeout;
+  // More often would hardly find out sooner, and each ping costs about as much
+  // as a message: thousands of workers would keep this process busy.
+  options.keepalive = std::clamp(options_.worker_timeout / 6, options.keepalive,
+                                 absl::Seconds(5));
   options.reserved_port = options_.parent.has_value();
   ELASTICDL_ASSIGN_OR_RETURN(server_,
                              rendezvous::StreamServer::Start(options, *this));

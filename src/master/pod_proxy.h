@@ -32,6 +32,8 @@ struct PodProxy {
   std::function<absl::StatusOr<Place>(const std::string& line)> parse;
   // A command that sends SIGTERM to the pod `id`.
   std::function<std::vector<std::string>(const std::string& id)> terminate;
+  // A command that kills the pod `id`, for when the process could not.
+  std::function<std::vector<std::string>(const std::string& id)> kill;
   // What to say when the pod does not run after `patience`.
   std::string waiting;
   absl::Duration patience = absl::Seconds(5);

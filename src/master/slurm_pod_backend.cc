@@ -86,6 +86,9 @@ PodProxy StepProxy(const SlurmOptions& slurm, const std::string& host) {
   proxy.terminate = [](const std::string& step) {
     return std::vector<std::string>{"scancel", "--signal=TERM", step};
   };
+  proxy.kill = [](const std::string& step) {
+    return std::vector<std::string>{"scancel", "--signal=KILL", step};
+  };
   proxy.waiting =
       "srun has not started it yet; it waits for a free task of the allocation";
   return proxy;

@@ -14,14 +14,11 @@ constexpr int kLongestTaskFactor = 3;
 
 }  // namespace
 
-void TaskClock::RestartAll(absl::Time now) {
-  for (auto& [worker_id, times] : times_) times = {now, now};
-}
-
 void TaskClock::Completed(int64_t worker_id, v1::TaskType type,
                           absl::Time now) {
   absl::Duration& longest = longest_[type];
-  longest = std::max(longest, now - times_.at(worker_id).in_use_since);
+  longest = std::max(
+      longest, now - std::max(times_.at(worker_id).in_use_since, restarted_));
 }
 
 absl::Duration TaskClock::Limit(v1::TaskType type) const {

@@ -2,6 +2,7 @@
 // that.
 #pragma once
 
+#include <algorithm>
 #include <cstdint>
 #include <map>
 
@@ -24,8 +25,9 @@ class TaskClock {
   void Begin(int64_t worker_id, absl::Time now) {
     times_[worker_id] = {now, now};
   }
-  // The same for all.
-  void RestartAll(absl::Time now);
+  // The same for all. Costs the same for any number of workers: each of them
+  // calls it while a world is formed.
+  void RestartAll(absl::Time now) { restarted_ = now; }
   // A sign of the task in use.
   void Report(int64_t worker_id, absl::Time now) {
     times_[worker_id].last_report = now;
@@ -36,7 +38,7 @@ class TaskClock {
 
   absl::Duration Limit(v1::TaskType type) const;
   absl::Time LastReport(int64_t worker_id) const {
-    return times_.at(worker_id).last_report;
+    return std::max(times_.at(worker_id).last_report, restarted_);
   }
 
  private:
@@ -48,6 +50,8 @@ class TaskClock {
 
   absl::Duration timeout_;
   std::map<int64_t, Times> times_;  // By worker.
+  // The last RestartAll: no earlier time counts.
+  absl::Time restarted_ = absl::InfinitePast();
   std::map<v1::TaskType, absl::Duration> longest_;
 };
 

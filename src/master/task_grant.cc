@@ -50,7 +50,7 @@ std::optional<v1::Task> TaskManager::Hand(absl::Time now, int64_t worker_id,
                                           const Range& range) {
   const int64_t task_id = next_task_id_++;
   held_[task_id] = Held{worker_id, type, range};
-  ++num_held_[type];
+  CountHeld(type, range, 1);
   Worker& worker = workers_[worker_id];
   worker.tasks.push_back(task_id);
   // A task that waits behind another one does not set the clock.
@@ -79,10 +79,18 @@ int32_t TaskManager::OldestEpoch() const {
   for (const Range& range : training_.returned()) {
     oldest = std::min(oldest, range.epoch);
   }
-  for (const auto& [task_id, held] : held_) {
-    if (held.type == v1::TRAINING) oldest = std::min(oldest, held.range.epoch);
+  if (!held_epochs_.empty()) {
+    oldest = std::min(oldest, held_epochs_.begin()->first);
   }
   return oldest;
+}
+
+void TaskManager::CountHeld(v1::TaskType type, const Range& range, int change) {
+  num_held_[type] += change;
+  if (type != v1::TRAINING) return;
+  const auto it = held_epochs_.emplace(range.epoch, 0).first;
+  it->second += change;
+  if (it->second == 0) held_epochs_.erase(it);
 }
 
 int64_t TaskManager::TrainingTaskLimit() const {

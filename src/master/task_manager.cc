@@ -303,7 +303,7 @@ TaskManager::Held TaskManager::Drop(absl::Time now, int64_t task_id) {
   ELASTICDL_CHECK(it != held_.end());
   const Held held = it->second;
   held_.erase(it);
-  --num_held_[held.type];
+  CountHeld(held.type, held.range, -1);
   Worker& worker = workers_.at(held.worker_id);
   worker.tasks.erase(
       std::find(worker.tasks.begin(), worker.tasks.end(), task_id));

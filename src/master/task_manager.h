@@ -267,6 +267,8 @@ class TaskManager {
   };
   absl::Status CheckSameData(const v1::Ledger& ledger) const;
   absl::StatusOr<LoadedLedger> Parse(const v1::Ledger& ledger) const;
+  // One more task is held (1), or one less (-1).
+  void CountHeld(v1::TaskType type, const Range& range, int change);
   void Load(const v1::Ledger& ledger, const LoadedLedger& loaded);
 
   TaskManagerOptions options_;
@@ -281,6 +283,9 @@ class TaskManager {
   int64_t next_task_id_ = 1;
   std::map<int64_t, Held> held_;  // By task id.
   std::map<v1::TaskType, int> num_held_;
+  // By epoch: how many training tasks are held. Each task that is handed out
+  // names the oldest, and thousands are when a large world starts.
+  std::map<int32_t, int> held_epochs_;
   std::map<int64_t, Worker> workers_;
   std::vector<QuarantinedRange> quarantined_;
 

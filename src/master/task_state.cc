@@ -149,7 +149,7 @@ v1::TaskState TaskManager::State() const {
 void TaskManager::LoadHeld(absl::Time now, const v1::TaskState::Held& held,
                            const Range& range) {
   held_[held.task_id()] = Held{held.worker_id(), held.type(), range};
-  ++num_held_[held.type()];
+  CountHeld(held.type(), range, 1);
   Worker& worker = workers_[held.worker_id()];
   worker.tasks.push_back(held.task_id());
   clock_.Begin(held.worker_id(), now);

@@ -53,11 +53,21 @@ bool WorkerRegistry::IsAttached(int64_t id) const {
                      [id](const auto& entry) { return entry.second.id == id; });
 }
 
+namespace {
+
+bool IsReady(const std::pair<const ConnectionId, Worker>& entry) {
+  return entry.second.ready && !entry.second.leaving;
+}
+
+}  // namespace
+
 int WorkerRegistry::num_ready() const {
   return static_cast<int>(
-      std::count_if(workers_.begin(), workers_.end(), [](const auto& entry) {
-        return entry.second.ready && !entry.second.leaving;
-      }));
+      std::count_if(workers_.begin(), workers_.end(), IsReady));
+}
+
+bool WorkerRegistry::any_ready() const {
+  return std::any_of(workers_.begin(), workers_.end(), IsReady);
 }
 
 std::vector<ConnectionId> WorkerRegistry::Connections(

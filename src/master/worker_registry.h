@@ -80,6 +80,8 @@ class WorkerRegistry {
   size_t size() const { return workers_.size(); }
   // Ready, and not about to leave.
   int num_ready() const;
+  // Looks at few of them.
+  bool any_ready() const;
 
   // Those of `ids` that are reachable, in that order.
   std::vector<ConnectionId> Connections(const std::vector<int64_t>& ids) const;

@@ -168,17 +168,18 @@ std::optional<master::ClusterOptions> MakeClusterOptions(
 absl::StatusOr<std::optional<master::SlurmOptions>> MakeSlurmOptions(
     const flags::JobFlags& flags) {
   if (flags.pod_backend != "slurm") return std::nullopt;
-  const auto allocation = flags::FindSlurmAllocation();
+  auto allocation = flags::FindSlurmAllocation();
   if (!allocation.has_value()) {
     return absl::FailedPreconditionError(
         "--pod_backend=slurm: SLURM_JOB_ID is not set; start this in an "
         "allocation (salloc, sbatch)");
   }
+  flags::AskSlurm(*allocation);
   utsname name = {};
   uname(&name);
   master::SlurmOptions slurm;
   slurm.job_id = allocation->job_id;
-  slurm.cpus_per_task = allocation->cpus_per_task;
+  slurm.cpus_per_task = allocation->StepCpus();
   slurm.gpus = allocation->gpus > 0;
   slurm.in_step = allocation->in_step;
   // The only node, and this process is on it (with salloc it need not be).

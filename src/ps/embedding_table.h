@@ -198,8 +198,9 @@ class EmbeddingTable {
   float* MutableSlot(char* row, size_t slot) const {
     return const_cast<float*>(Slot(row, slot));
   }
-  absl::Status PushBatch(Lookup* lookups, size_t count, const float* grads,
-                         double learning_rate, int64_t step);
+  absl::Status PushBatch(const Lookup* lookups, size_t count,
+                         const float* grads, double learning_rate,
+                         int64_t step);
   int BucketOfRecord(const char* record) const {
     return BucketOf(HashRow(hash_, IdOf(record)));
   }

@@ -87,63 +87,43 @@ TEST(MpiLaunchTest, LaunchersThatEndTheOthersAreRefused) {
               AllOf(HasSubstr("MPICH"), HasSubstr("Open MPI")));
 }
 
-TEST(MpiLaunchTest, FindsLoadedModules) {
-  EXPECT_THAT(FindMpiModules(
-                  "7f0-7f1 r-xp 0 08:01 1 /usr/lib/openmpi3/mca_pml_ob1.so\n"
-                  "7f1-7f2 r--p 0 08:01 1 /usr/lib/openmpi3/mca_pml_ob1.so\n"
-                  "7f2-7f3 r--p 0 08:01 2 /usr/lib/openmpi3/mca_btl_vader.so.0 "
-                  "(deleted)\n"
-                  "7f3-7f4 rw-p 0 00:00 0\n"
-                  "7f4-7f5 r--p 0 08:01 3 /usr/lib/libmpi.so.40\n"
-                  "7f5-7f6 rw-p 0 00:00 0 [heap]"),
-              ElementsAre("mca_btl_vader", "mca_pml_ob1"));
+// What Open MPI 4.1 has for shared memory, with components in files or in the
+// library.
+TEST(MpiLaunchTest, FindsComponents) {
+  EXPECT_THAT(
+      FindMpiComponents("opal_btl_base opal_btl_tcp opal_btl_vader "
+                        "opal_btl_self ompi_pml_base ompi_pml_ob1 ompi_fbtl "
+                        "ompi_fbtl_posix ompi_vprotocol_base "),
+      ElementsAre("btl_self", "btl_tcp", "btl_vader", "pml_ob1"));
+  EXPECT_THAT(FindMpiComponents(""), ElementsAre());
 }
 
 TEST(MpiLaunchTest, SharedMemoryOnOneHostIsLetIn) {
-  const std::set<std::string> modules = {"mca_pml_ob1", "mca_btl_vader",
-                                         "mca_btl_tcp", "mca_btl_self"};
-  EXPECT_TRUE(CheckTransport({modules, true}, {}).ok());
+  const std::set<std::string> components = {"pml_ob1", "btl_vader", "btl_tcp",
+                                            "btl_self"};
+  EXPECT_TRUE(CheckTransport({components, 2, true}, {}).ok());
   // Between hosts it would be the tcp BTL.
-  EXPECT_THAT(Refusal(CheckTransport({modules, false}, {})),
+  EXPECT_THAT(Refusal(CheckTransport({components, 2, false}, {})),
               AllOf(HasSubstr("tcp BTL"), HasSubstr("ucx")));
 }
 
 TEST(MpiLaunchTest, TheTcpBtlIsRefused) {
-  EXPECT_THAT(
-      Refusal(CheckTransport({{"mca_pml_ob1", "mca_btl_tcp"}, true}, {})),
-      HasSubstr("tcp BTL"));
+  EXPECT_THAT(Refusal(CheckTransport({{"pml_ob1", "btl_tcp"}, 2, true}, {})),
+              HasSubstr("tcp BTL"));
+  // One rank has nobody to send to.
+  EXPECT_TRUE(CheckTransport({{"pml_ob1", "btl_tcp"}, 1, true}, {}).ok());
 }
 
 TEST(MpiLaunchTest, UnknownTransportsAreRefused) {
-  EXPECT_THAT(Refusal(CheckTransport({{"mca_pml_cm"}, true}, {})),
+  EXPECT_THAT(Refusal(CheckTransport({{"pml_cm"}, 2, true}, {})),
               HasSubstr("not known"));
-  EXPECT_THAT(Refusal(CheckTransport({{}, false}, {})),
-              HasSubstr("cannot tell"));
-}
-
-// As in Open MPI 5: no module is a file.
-TEST(MpiLaunchTest, BuiltInModulesAreCheckedByTheirName) {
-  const auto check = [](const std::string& pml, bool one_host,
-                        const Variables& variables) {
-    return CheckTransport({{}, one_host, pml}, variables);
-  };
-  EXPECT_TRUE(check("ob1", true, {}).ok());
-  EXPECT_TRUE(check("ob1", true, {{"OMPI_MCA_btl", "self,sm"}}).ok());
-  EXPECT_TRUE(check("ob1", true, {{"OMPI_MCA_btl", "^tcp"}}).ok());
-  for (const char* btl : {"tcp,self", "^sm", "^vader"}) {
-    EXPECT_THAT(Refusal(check("ob1", true, {{"OMPI_MCA_btl", btl}})),
-                HasSubstr("tcp BTL"))
-        << btl;
-  }
-  EXPECT_THAT(Refusal(check("ob1", false, {})), HasSubstr("tcp BTL"));
-  // It may be chosen without a word of the user.
-  EXPECT_THAT(Refusal(check("ucx", true, {})), HasSubstr("UCX_TLS=^cma"));
-  EXPECT_TRUE(check("ucx", false, {{"UCX_TLS", "^cma"}}).ok());
-  EXPECT_THAT(Refusal(check("cm", true, {})), HasSubstr("not known"));
+  // Whatever the user has chosen.
+  EXPECT_THAT(Refusal(CheckTransport({{}, 2, true}, {{"OMPI_MCA_btl", "sm"}})),
+              HasSubstr("not known"));
 }
 
 TEST(MpiLaunchTest, UcxIsLetInWithoutCma) {
-  const MpiTransport ucx = {{"mca_pml_ucx", "mca_btl_tcp"}, false};
+  const MpiTransport ucx = {{"pml_ucx", "btl_tcp"}, 2, false};
   const auto check = [&](const std::string& tls) {
     return CheckTransport(ucx, {{"UCX_TLS", tls}});
   };
@@ -156,11 +136,6 @@ TEST(MpiLaunchTest, UcxIsLetInWithoutCma) {
        {"^cma", "^sm", "^tcp,cma", "tcp", "rc,tcp,self", "posix,tcp"}) {
     EXPECT_TRUE(check(tls).ok()) << tls;
   }
-  // Where modules are part of the library, the user's choice tells.
-  const MpiTransport built_in = {{}, false};
-  EXPECT_TRUE(
-      CheckTransport(built_in, {{"OMPI_MCA_pml", "ucx"}, {"UCX_TLS", "^cma"}})
-          .ok());
 }
 
 }  // namespace

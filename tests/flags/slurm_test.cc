@@ -72,6 +72,80 @@ TEST(SlurmAllocationTest, OneWorkerPerGpu) {
   EXPECT_EQ(Find(variables)->Workers(0), 6);
 }
 
+// salloc --gres sets no variable for them. Lines of Slurm 22.05.
+TEST(SlurmAllocationTest, GpusThatOnlyTheControllerKnows) {
+  const auto gpus = [](const std::string& line) {
+    SlurmAllocation found = *Find({{"SLURM_JOB_ID", "1"}});
+    AddSlurmFacts("   JOB_GRES=" + line +
+                      "\n     Nodes=n1 CPU_IDs=0-2 Mem=0 GRES=gpu:2(IDX:0-1)\n"
+                      "   TresPerNode=gres:gpu:2\n",
+                  "", found);
+    return found.gpus;
+  };
+  EXPECT_EQ(gpus("gpu:2"), 2);
+  EXPECT_EQ(gpus("gpu:a100:4"), 4);
+  EXPECT_EQ(gpus("gpu:a100:4,gpu:v100:2,shard:16"), 6);
+  EXPECT_EQ(gpus("gpu:2(S:0-1)"), 2);
+  EXPECT_EQ(gpus("(null)"), 0);
+  EXPECT_EQ(gpus(""), 0);
+  // What a variable has told counts.
+  SlurmAllocation found = *Find({{"SLURM_JOB_ID", "1"}, {"SLURM_GPUS", "3"}});
+  AddSlurmFacts("JOB_GRES=gpu:8", "", found);
+  EXPECT_EQ(found.gpus, 3);
+}
+
+constexpr char kTwoThreads[] =
+    "NodeName=n1 Arch=x86_64 CoresPerSocket=4\n"
+    "   CPUAlloc=4 CPUEfctv=16 CPUTot=16 CPULoad=18.05\n"
+    "   RealMemory=8000 AllocMem=8000 FreeMem=1 Sockets=2 Boards=1\n"
+    "   State=MIXED ThreadsPerCore=2 TmpDisk=0 Weight=1\n";
+
+// A step gets whole cores, so four tasks on two cores are two steps.
+TEST(SlurmAllocationTest, HardwareThreads) {
+  Variables variables = {{"SLURM_JOB_ID", "1"},
+                         {"SLURM_NTASKS", "4"},
+                         {"SLURM_JOB_CPUS_PER_NODE", "4"}};
+  const auto find = [&] {
+    SlurmAllocation found = *Find(variables);
+    AddSlurmFacts("", kTwoThreads, found);
+    return found;
+  };
+  EXPECT_EQ(Find(variables)->Workers(0), 4);
+  EXPECT_EQ(find().StepCpus(), 2);
+  EXPECT_EQ(find().Workers(0), 2);
+  EXPECT_EQ(find().Workers(1), 1);
+  variables["SLURM_CPUS_PER_TASK"] = "3";
+  variables["SLURM_JOB_CPUS_PER_NODE"] = "12";
+  EXPECT_EQ(find().StepCpus(), 4);
+  EXPECT_EQ(find().Workers(0), 3);
+  // Half a step does not fit on a node.
+  variables["SLURM_JOB_CPUS_PER_NODE"] = "6(x2),4";
+  EXPECT_EQ(find().Workers(0), 3);
+  variables["SLURM_HINT"] = "nomultithread";
+  EXPECT_EQ(find().StepCpus(), 3);
+  EXPECT_EQ(find().Workers(0), 4);
+}
+
+TEST(SlurmAllocationTest, CpusThatAreCores) {
+  SlurmAllocation found = *Find({{"SLURM_JOB_ID", "1"},
+                                 {"SLURM_NTASKS", "4"},
+                                 {"SLURM_JOB_CPUS_PER_NODE", "4"}});
+  AddSlurmFacts("",
+                "NodeName=n1 CoresPerSocket=8\n CPUTot=8\n Sockets=1 Boards=1\n"
+                " ThreadsPerCore=2",
+                found);
+  EXPECT_EQ(found.StepCpus(), 1);
+  EXPECT_EQ(found.Workers(0), 4);
+}
+
+TEST(SlurmAllocationTest, GpusNeedCpus) {
+  const auto found = Find({{"SLURM_JOB_ID", "1"},
+                           {"SLURM_GPUS", "4"},
+                           {"SLURM_CPUS_PER_TASK", "2"},
+                           {"SLURM_JOB_CPUS_PER_NODE", "4"}});
+  EXPECT_EQ(found->Workers(0), 2);
+}
+
 TEST(SlurmAllocationTest, Steps) {
   EXPECT_TRUE(Find({{"SLURM_JOB_ID", "1"}, {"SLURM_STEP_ID", "0"}})->in_step);
   // The batch script's and salloc's.
@@ -85,7 +159,9 @@ TEST(SlurmAllocationTest, NonsenseIsIgnored) {
   const auto found = Find({{"SLURM_JOB_ID", "1"},
                            {"SLURM_NTASKS", "many"},
                            {"SLURM_CPUS_PER_TASK", "-3"},
+                           {"SLURM_JOB_CPUS_PER_NODE", "4(x"},
                            {"SLURM_RESTART_COUNT", "x"}});
+  EXPECT_THAT(found->node_cpus, ::testing::IsEmpty());
   EXPECT_EQ(found->tasks, 1);
   EXPECT_EQ(found->cpus_per_task, 1);
   EXPECT_EQ(found->restarts, 0);

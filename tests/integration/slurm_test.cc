@@ -1,14 +1,15 @@
-// Jobs inside allocations of a real Slurm of one node (docs/slurm.md). Skipped
-// where Slurm is not installed.
+// Jobs inside allocations of a real Slurm (docs/slurm.md). Skipped where Slurm
+// is not installed.
 #include <signal.h>
 
 #include <fstream>
 
 #include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
+#include "absl/strings/str_split.h"
 #include "gmock/gmock.h"
 #include "integration/chaos.h"
-#include "support/one_node_slurm.h"
+#include "support/local_slurm.h"
 
 namespace elasticdl::test {
 namespace {
@@ -19,7 +20,10 @@ class SlurmTest : public ChaosTest {
  protected:
   void SetUp() override {
     ChaosTest::SetUp();
-    auto slurm = OneNodeSlurm::Start();
+    StartSlurm(LocalSlurm::Options());
+  }
+  void StartSlurm(const LocalSlurm::Options& options) {
+    auto slurm = LocalSlurm::Start(options);
     if (absl::IsNotFound(slurm.status())) {
       GTEST_SKIP() << slurm.status().message();
     }
@@ -138,7 +142,7 @@ class SlurmTest : public ChaosTest {
     return text;
   }
 
-  std::unique_ptr<OneNodeSlurm> slurm_;
+  std::unique_ptr<LocalSlurm> slurm_;
   std::string id_;
   std::string model_ = "linear.custom_model";
   Flags more_;
@@ -161,6 +165,43 @@ TEST_F(SlurmTest, KilledWorkerIsReplaced) {
   const Json created = WaitForEvent("pod_created");
   EXPECT_EQ(created.value("replaces", -1), 1);
   WaitForSize(3);
+  Go();
+  EXPECT_EQ(job->Wait(), 0) << job->err() << Said();
+  ExpectExactLedger();
+}
+
+// Two nodes with two workers each. The master is on one of them, and a worker
+// of the other is killed.
+class SlurmNodesTest : public SlurmTest {
+ protected:
+  void SetUp() override {
+    ChaosTest::SetUp();
+    LocalSlurm::Options options;
+    options.cpus = 2;
+    options.nodes = 2;
+    StartSlurm(options);
+  }
+};
+
+TEST_F(SlurmNodesTest, AJobOverTwoNodes) {
+  const auto job = Run("job", Command({"salloc", "--nodes=2", "--ntasks=4",
+                                       Program("elasticdl"), "train"}));
+  WaitForSize(4);
+  const auto steps =
+      slurm_->Run({"squeue", "--steps", "--noheader", "--format=%N %j %i"});
+  ASSERT_TRUE(steps.ok()) << steps.status();
+  std::string away;
+  int num_away = 0;
+  for (const absl::string_view line : absl::StrSplit(*steps, '\n')) {
+    const std::vector<std::string> words = absl::StrSplit(line, ' ');
+    if (words[0] != "node2") continue;
+    ++num_away;
+    away = words.back();
+  }
+  EXPECT_EQ(num_away, 2) << *steps;
+  ASSERT_TRUE(slurm_->Run({"scancel", "--signal=KILL", away}).ok());
+  WaitForSize(3);
+  WaitForSize(4);
   Go();
   EXPECT_EQ(job->Wait(), 0) << job->err() << Said();
   ExpectExactLedger();

@@ -1,19 +1,25 @@
-// Pods as steps of a real Slurm of one node: the contract of pod backends, and
-// what is particular to steps. Skipped where Slurm is not installed.
+// Pods as steps of a real Slurm: the contract of pod backends, and what is
+// particular to steps. Skipped where Slurm is not installed.
 #include "slurm_pod_backend.h"
 
 #include <signal.h>
 #include <sys/stat.h>
+#include <unistd.h>
 
+#include <filesystem>
+#include <map>
 #include <set>
 
+#include "absl/strings/ascii.h"
 #include "absl/strings/match.h"
+#include "absl/strings/numbers.h"
 #include "absl/strings/str_split.h"
 #include "elasticdl/common/file.h"
+#include "elasticdl/flags/slurm.h"
 #include "elasticdl/process.h"
 #include "master/pod_backend_contract.h"
 #include "support/follow.h"
-#include "support/one_node_slurm.h"
+#include "support/local_slurm.h"
 
 namespace elasticdl::master {
 namespace {
@@ -22,10 +28,27 @@ using ::testing::ElementsAre;
 using ::testing::HasSubstr;
 using ::testing::IsSupersetOf;
 
+// The srun of this pod; 0 if there is none.
+pid_t Srun(const std::string& pod) {
+  for (const auto& entry : std::filesystem::directory_iterator("/proc")) {
+    pid_t pid = 0;
+    if (!absl::SimpleAtoi(entry.path().filename().string(), &pid)) continue;
+    const std::string command = ReadFile(entry.path() / "cmdline").value_or("");
+    // The first one of the group, not the other one with the same command.
+    if (absl::StartsWith(command, std::string("srun\0", 5)) &&
+        absl::StrContains(command,
+                          "--job-name=" + pod + std::string(1, '\0')) &&
+        getpgid(pid) == pid) {
+      return pid;
+    }
+  }
+  return 0;
+}
+
 class SlurmPlace : public PodPlace {
  public:
-  explicit SlurmPlace(const test::OneNodeSlurm::Options& options = {}) {
-    auto started = test::OneNodeSlurm::Start(options);
+  explicit SlurmPlace(const test::LocalSlurm::Options& options = {}) {
+    auto started = test::LocalSlurm::Start(options);
     // Anything but a missing package is a failure, not a reason to skip.
     if (absl::IsNotFound(started.status())) {
       why_not_ = std::string(started.status().message());
@@ -55,7 +78,7 @@ class SlurmPlace : public PodPlace {
   }
 
   static constexpr int tasks = 2;
-  std::unique_ptr<test::OneNodeSlurm> cluster;
+  std::unique_ptr<test::LocalSlurm> cluster;
   SlurmOptions slurm;
 
  private:
@@ -150,13 +173,171 @@ TEST_P(SlurmPods, StepsEndWithTheirProxies) {
   EXPECT_TRUE(test::WaitForEnd(pod));
 }
 
+// srun is killed, with or without the process by which it would end its step.
+// Both times the step ends, though the pod ignores all but SIGKILL, and its
+// task is free.
+TEST_P(SlurmPods, StepsEndWhenTheirProxiesAreKilled) {
+  Start();
+  constexpr char kStubborn[] = "trap '' TERM HUP INT; sleep 1000 & wait";
+  ASSERT_TRUE(CreatePolite(0).ok());
+  EXPECT_EQ(Next(/*final=*/false).name, Name(0));
+  for (const int id : {1, 2}) {
+    ASSERT_TRUE(Create(id, kStubborn).ok());
+    const PodEvent running = Next(/*final=*/false);
+    EXPECT_EQ(running.name, Name(id));
+    const pid_t srun = Srun(Name(id));
+    ASSERT_GT(srun, 0);
+    ASSERT_EQ(kill(id == 1 ? srun : -srun, SIGKILL), 0);
+    const PodEvent end = Next(/*final=*/true);
+    EXPECT_EQ(end.name, Name(id));
+    EXPECT_EQ(end.signal, SIGKILL);
+    EXPECT_TRUE(test::WaitForEnd(running.pid)) << id;
+  }
+  ASSERT_TRUE(CreatePolite(3).ok());
+  EXPECT_EQ(Next(/*final=*/false).name, Name(3));
+}
+
 INSTANTIATE_TEST_SUITE_P(Slurm, SlurmPods, ::testing::Values(&MakeSlurm));
+
+// As a process inside the allocation would.
+void AskFrom(const test::LocalSlurm& cluster,
+             flags::SlurmAllocation& allocation) {
+  const std::string& variable = cluster.variable();
+  const size_t equals = variable.find('=');
+  setenv(variable.substr(0, equals).c_str(),
+         variable.substr(equals + 1).c_str(), 1);
+  flags::AskSlurm(allocation);
+  unsetenv(variable.substr(0, equals).c_str());
+}
+
+// Two threads for each core: four tasks have two cores, and each step takes
+// one. So many workers as are counted run at once.
+TEST(SlurmThreadsTest, AStepTakesAWholeCore) {
+  test::LocalSlurm::Options options;
+  options.threads_per_core = 2;
+  auto cluster = test::LocalSlurm::Start(options);
+  if (absl::IsNotFound(cluster.status())) {
+    GTEST_SKIP() << cluster.status().message();
+  }
+  ASSERT_TRUE(cluster.ok()) << cluster.status();
+  const auto variables = (*cluster)->Run(
+      {"salloc", "--ntasks=4", "--quiet", "sh", "-c",
+       "echo $SLURM_JOB_NODELIST $SLURM_NTASKS $SLURM_JOB_CPUS_PER_NODE"});
+  ASSERT_TRUE(variables.ok()) << variables.status();
+  const std::vector<std::string> words =
+      absl::StrSplit(absl::StripAsciiWhitespace(*variables), ' ');
+  ASSERT_EQ(words.size(), 3u) << *variables;
+  const auto job = (*cluster)->Allocate(4);
+  ASSERT_TRUE(job.ok()) << job.status();
+  auto allocation =
+      flags::FindSlurmAllocation([&](const std::string& name) -> std::string {
+        if (name == "SLURM_JOB_ID") return *job;
+        if (name == "SLURM_JOB_NODELIST") return words[0];
+        if (name == "SLURM_NTASKS") return words[1];
+        if (name == "SLURM_JOB_CPUS_PER_NODE") return words[2];
+        return "";
+      });
+  ASSERT_TRUE(allocation.has_value());
+  AskFrom(**cluster, *allocation);
+  EXPECT_EQ(allocation->StepCpus(), 2);
+  EXPECT_EQ(allocation->Workers(0), 2);
+  SlurmOptions slurm;
+  slurm.job_id = *job;
+  slurm.cpus_per_task = allocation->StepCpus();
+  std::vector<std::string> environment = process::InheritedEnvironment();
+  environment.push_back((*cluster)->variable());
+  Queue<PodEvent> events(100);
+  auto backend = StartSlurmPodBackend(
+      slurm, environment, [&](const PodEvent& event) { events.Push(event); });
+  ASSERT_TRUE(backend.ok()) << backend.status();
+  for (int id = 0; id < 2; ++id) {
+    PodSpec spec;
+    spec.name = absl::StrCat("pod-", id);
+    spec.argv = {"sh", "-c", "trap 'exit 0' TERM; sleep 1000 & wait"};
+    ASSERT_TRUE((*backend)->Create(spec).ok());
+  }
+  for (int running = 0; running < 2;) {
+    const auto event = events.Pop(kPodPatience);
+    ASSERT_TRUE(event.has_value());
+    ASSERT_FALSE(IsFinal(event->phase)) << DescribePodEnd(*event);
+    if (event->phase == PodPhase::kRunning) ++running;
+  }
+  (*backend)->Stop();
+}
+
+// Each node has room for one: the pods are on both. What was started on another
+// node ends like any other, also when its srun is killed with all it has.
+TEST(SlurmNodesTest, StepsOfSeveralNodes) {
+  test::LocalSlurm::Options options;
+  options.cpus = 1;
+  options.nodes = 2;
+  auto cluster = test::LocalSlurm::Start(options);
+  if (absl::IsNotFound(cluster.status())) {
+    GTEST_SKIP() << cluster.status().message();
+  }
+  ASSERT_TRUE(cluster.ok()) << cluster.status();
+  const auto job = (*cluster)->Allocate(2);
+  ASSERT_TRUE(job.ok()) << job.status();
+  SlurmOptions slurm;
+  slurm.job_id = *job;
+  std::vector<std::string> environment = process::InheritedEnvironment();
+  environment.push_back((*cluster)->variable());
+  Queue<PodEvent> events(100);
+  auto backend = StartSlurmPodBackend(
+      slurm, environment, [&](const PodEvent& event) { events.Push(event); });
+  ASSERT_TRUE(backend.ok()) << backend.status();
+  test::TempDir dir;
+  const auto create = [&](const std::string& name, const std::string& script) {
+    PodSpec spec;
+    spec.name = name;
+    spec.argv = {"sh", "-c",
+                 absl::StrCat("echo $$ > ", dir.Path(name), "; ", script)};
+    ASSERT_TRUE((*backend)->Create(spec).ok());
+  };
+  const auto next = [&](PodPhase phase) {
+    while (const auto event = events.Pop(kPodPatience)) {
+      if (event->phase == phase) return *event;
+    }
+    ADD_FAILURE() << PodPhaseName(phase);
+    return PodEvent();
+  };
+  constexpr char kPolite[] = "trap 'exit 0' TERM; sleep 1000 & wait";
+  create("one", kPolite);
+  create("two", kPolite);
+  std::map<std::string, pid_t> pids;
+  for (int i = 0; i < 2; ++i) {
+    const PodEvent event = next(PodPhase::kRunning);
+    pids[event.name] = event.pid;
+  }
+  const auto steps = (*cluster)->Run(
+      {"squeue", "--steps", "--noheader", "--format=%j %N", "--sort=N"});
+  EXPECT_THAT(steps.value_or(""), HasSubstr("node2"));
+  // A pid is told on this machine only.
+  ASSERT_EQ(pids.size(), 2u);
+  EXPECT_NE(pids["one"] == 0, pids["two"] == 0);
+  const std::string away = pids["one"] == 0 ? "one" : "two";
+  ASSERT_TRUE((*backend)->Delete(away, absl::Seconds(20)).ok());
+  EXPECT_EQ(next(PodPhase::kDeleted).exit_code, 0);
+  create("three", "trap '' TERM HUP INT; sleep 1000 & wait; wait");
+  EXPECT_EQ(next(PodPhase::kRunning).pid, 0);
+  const pid_t srun = Srun("three");
+  ASSERT_GT(srun, 0);
+  ASSERT_EQ(kill(-srun, SIGKILL), 0);
+  EXPECT_EQ(next(PodPhase::kFailed).name, "three");
+  // Here it is a process of this machine after all.
+  pid_t pid = 0;
+  ASSERT_TRUE(absl::SimpleAtoi(ReadFile(dir.Path("three")).value_or(""), &pid));
+  EXPECT_TRUE(test::WaitForEnd(pid));
+  create("four", kPolite);
+  EXPECT_EQ(next(PodPhase::kRunning).name, "four");
+  (*backend)->Stop();
+}
 
 // Every worker has its own GPU, and servers have none.
 TEST(SlurmGpuTest, OnePerWorker) {
-  test::OneNodeSlurm::Options options;
+  test::LocalSlurm::Options options;
   options.gpus = 2;
-  auto cluster = test::OneNodeSlurm::Start(options);
+  auto cluster = test::LocalSlurm::Start(options);
   if (absl::IsNotFound(cluster.status())) {
     GTEST_SKIP() << cluster.status().message();
   }
@@ -164,9 +345,14 @@ TEST(SlurmGpuTest, OnePerWorker) {
   ASSERT_TRUE((*cluster)
                   ->Run({"salloc", "--ntasks=3", "--gres=gpu:2", "--no-shell"})
                   .ok());
+  // What salloc sets says nothing of the GPUs.
+  flags::SlurmAllocation allocation;
+  allocation.job_id = "2";
+  AskFrom(**cluster, allocation);
+  EXPECT_EQ(allocation.gpus, 2);
   SlurmOptions slurm;
   slurm.job_id = "2";
-  slurm.gpus = true;
+  slurm.gpus = allocation.gpus > 0;
   std::vector<std::string> environment = process::InheritedEnvironment();
   environment.push_back((*cluster)->variable());
   Queue<PodEvent> events(100);
@@ -211,6 +397,8 @@ TEST(StepProxyTest, Command) {
                     "--exact", "--cpus-per-task=3", "program", "--flag"}));
   EXPECT_THAT(proxy.terminate("12.4"),
               ElementsAre("scancel", "--signal=TERM", "12.4"));
+  EXPECT_THAT(proxy.kill("12.4"),
+              ElementsAre("scancel", "--signal=KILL", "12.4"));
 }
 
 TEST(StepProxyTest, WhatAStepSays) {

@@ -158,5 +158,28 @@ TEST_F(MembershipLoadTest, StaleAndUnknownProgressIsIgnored) {
   EXPECT_EQ(m_->NextTimer(), now_ + kLoadTimeout);
 }
 
+TEST_F(MembershipLoadTest, TheOneThatWasSilentLongestHasTheNextTimer) {
+  Make(3);
+  for (const int64_t id : {1, 2, 3}) Ready(id);
+  Answer(1, {1, 2, 3});
+  const absl::Time start = now_;
+  const auto at = [&](int seconds) {
+    Advance(start + absl::Seconds(seconds) - now_);
+  };
+  for (const int64_t id : {3, 1, 2}) {
+    at(static_cast<int>(id == 3 ? 0 : id));
+    Load(id, 1);
+  }
+  EXPECT_EQ(m_->NextTimer(), start + kLoadTimeout);
+  at(3);
+  Load(3, 1);
+  EXPECT_EQ(m_->NextTimer(), start + absl::Seconds(1) + kLoadTimeout);
+  Loaded({1}, 1);
+  EXPECT_EQ(m_->NextTimer(), start + absl::Seconds(2) + kLoadTimeout);
+  Loaded({2, 3}, 1);
+  // All wait for the donor's state.
+  EXPECT_GT(m_->NextTimer(), now_ + kLoadTimeout);
+}
+
 }  // namespace
 }  // namespace elasticdl::rendezvous

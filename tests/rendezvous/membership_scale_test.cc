@@ -1,5 +1,6 @@
 // Membership with thousands of workers: how much work an event is.
 #include <gtest/gtest.h>
+#include <time.h>
 
 #include <atomic>
 #include <cstdlib>
@@ -77,6 +78,13 @@ class MembershipScaleTest : public ::testing::Test {
     return options;
   }
 
+  // Of this thread: others may use the machine.
+  static absl::Duration CpuTime() {
+    timespec time = {};
+    clock_gettime(CLOCK_THREAD_CPUTIME_ID, &time);
+    return absl::DurationFromTimespec(time);
+  }
+
   const absl::Time now_ = absl::FromUnixSeconds(0);
 };
 
@@ -106,6 +114,37 @@ TEST_F(MembershipScaleTest, AMembersAnswerTakesConstantWork) {
   }
   // "offer" fits into a std::string.
   EXPECT_EQ(g_bytes - before, 0u);
+}
+
+// The master asks for it after every few messages.
+TEST_F(MembershipScaleTest, TheNextTimerTakesConstantWork) {
+  constexpr int64_t kMany = 64 * kWorkers;
+  absl::Duration took[2];
+  for (const int64_t workers : {kWorkers, kMany}) {
+    Membership membership(Options(workers));
+    Membership::Decisions decisions;
+    for (int64_t id = 0; id < workers; ++id) {
+      decisions = membership.Ready(now_, id, "host");
+    }
+    const int64_t generation = decisions[0].generation;
+    for (int64_t id = 0; id < workers; ++id) {
+      (void)membership.Offered(now_, id, generation, "offer");
+    }
+    for (int64_t id = 0; id < workers; ++id) {
+      (void)membership.Connected(now_, id, generation);
+    }
+    for (int64_t id = 0; id < workers; ++id) {
+      membership.Loading(now_, id, generation, LoadStage::kLoading);
+    }
+    const absl::Duration start = CpuTime();
+    for (int64_t id = 0; id < kWorkers; ++id) {
+      membership.Loading(now_, id, generation, LoadStage::kLoaded);
+      EXPECT_LT(membership.NextTimer(), absl::InfiniteFuture());
+    }
+    took[workers > kWorkers] = CpuTime() - start;
+  }
+  // 64 times, if it looked at all members.
+  EXPECT_LT(took[1], 16 * took[0]);
 }
 
 TEST_F(MembershipScaleTest, AThousandJoinersComeInTwoWorlds) {

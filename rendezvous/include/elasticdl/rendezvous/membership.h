@@ -21,6 +21,7 @@
 #include <set>
 #include <string>
 #include <unordered_map>
+#include <utility>
 #include <vector>
 
 #include "absl/status/status.h"
@@ -249,6 +250,12 @@ class Membership {
     absl::Time deadline;
     // By rank. Members may enter an urgent world before all are connected.
     std::vector<Load> loads;
+    // What the deadlines of all loads follow from: how many have not entered,
+    // the ranks that are loading with when they last reported, and the last
+    // report of all.
+    size_t num_outside = 0;
+    std::set<std::pair<absl::Time, size_t>> loading;
+    absl::Time moved = absl::InfinitePast();
     // Members that had the model before the report that the world is level.
     std::set<int64_t> caught_up;
     std::string cause;

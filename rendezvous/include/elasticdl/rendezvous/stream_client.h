@@ -23,7 +23,8 @@ class StreamClient {
     std::string token;
     // How long to keep trying to reach the master.
     absl::Duration connect_timeout = absl::Seconds(30);
-    absl::Duration keepalive = absl::Seconds(1);
+    // A ping costs the master about as much as a message.
+    absl::Duration keepalive = absl::Seconds(3);
     absl::Duration keepalive_timeout = absl::Seconds(5);
     // For tests: the version to claim; empty = the real one.
     std::string version;

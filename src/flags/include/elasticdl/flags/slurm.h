@@ -5,6 +5,7 @@
 #include <functional>
 #include <optional>
 #include <string>
+#include <vector>
 
 namespace elasticdl::flags {
 
@@ -23,11 +24,23 @@ struct SlurmAllocation {
   int64_t restarts = 0;
   // The name of the only node; empty when there are several.
   std::string only_node;
+  // As Slurm writes it: "node[1-3]".
+  std::string node_list;
+  // The job's CPUs on each node; empty: not known.
+  std::vector<int64_t> node_cpus;
+  // The job uses one hardware thread of each core.
+  bool whole_cores = false;
+  // Steps get whole cores, and with hardware threads a core is several CPUs.
+  int64_t cpus_per_core = 1;
 
   // Whose folder a job's is: the same after a requeue, and no other job's.
   std::string Owner() const;
+  // The CPUs that a step of one task gets.
+  int64_t StepCpus() const;
+  // How many such steps fit.
+  int64_t Steps() const;
   // How many workers it has room for besides so many parameter servers: one
-  // for each GPU, else for each task. At least 1.
+  // for each GPU, else for each task, but no more than steps. At least 1.
   int64_t Workers(int64_t servers) const;
 };
 
@@ -38,5 +51,14 @@ std::optional<SlurmAllocation> FindSlurmAllocation(
 
 // Of this process.
 std::optional<SlurmAllocation> FindSlurmAllocation();
+
+// What the variables do not tell: GPUs (salloc --gres sets none) and hardware
+// threads. From what `scontrol show job --details` and `scontrol show node`
+// print; what cannot be understood changes nothing.
+void AddSlurmFacts(const std::string& job, const std::string& nodes,
+                   SlurmAllocation& allocation);
+
+// Asks the controller for that.
+void AskSlurm(SlurmAllocation& allocation);
 
 }  // namespace elasticdl::flags

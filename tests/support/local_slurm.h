@@ -1,5 +1,6 @@
-// A Slurm of one node, this machine, in a folder of its own: munged, slurmctld
-// and slurmd of Debian's packages, on the loopback only.
+// A Slurm of one node, this machine, or of several that seem to be others, in a
+// folder of its own: munged, slurmctld and slurmd of Debian's packages, on the
+// loopback only.
 #pragma once
 
 #include <memory>
@@ -13,21 +14,25 @@
 namespace elasticdl::test {
 
 // Thread-compatible. The destructor ends all jobs, then the daemons.
-class OneNodeSlurm {
+class LocalSlurm {
  public:
   struct Options {
-    // More than the machine has is fine.
+    // Of each node; more than the machine has is fine.
     int cpus = 8;
     int gpus = 0;
+    int threads_per_core = 1;
+    // The first is this machine. The others, node2 and so on, have names and
+    // addresses of their own, which takes root.
+    int nodes = 1;
   };
 
-  // NOT_FOUND: a package is missing; its message names it.
-  static absl::StatusOr<std::unique_ptr<OneNodeSlurm>> Start(
+  // NOT_FOUND: a package or a right is missing; its message names it.
+  static absl::StatusOr<std::unique_ptr<LocalSlurm>> Start(
       const Options& options);
-  static absl::StatusOr<std::unique_ptr<OneNodeSlurm>> Start() {
+  static absl::StatusOr<std::unique_ptr<LocalSlurm>> Start() {
     return Start(Options());
   }
-  ~OneNodeSlurm();
+  ~LocalSlurm();
 
   // Runs a command of Slurm and returns its standard output; an error has what
   // it said.
@@ -45,9 +50,11 @@ class OneNodeSlurm {
   std::string Logs() const;
 
  private:
-  OneNodeSlurm() = default;
+  LocalSlurm() = default;
   absl::Status WriteConfig(const Options& options);
   absl::Status StartDaemons();
+  // The daemon of a node that is not this machine.
+  std::unique_ptr<ChildProcess> OtherNode(const std::string& name) const;
   std::unique_ptr<ChildProcess> Daemon(const std::string& name,
                                        std::vector<std::string> argv) const;
 
@@ -55,10 +62,12 @@ class OneNodeSlurm {
   std::string variable_;
   std::string host_;
   std::string user_;
-  int cpus_ = 0;
+  // Besides this machine.
+  std::vector<std::string> others_;
   std::unique_ptr<ChildProcess> munged_;
   std::unique_ptr<ChildProcess> slurmctld_;
   std::unique_ptr<ChildProcess> slurmd_;
+  std::vector<std::unique_ptr<ChildProcess>> other_slurmds_;
 };
 
 }  // namespace elasticdl::test

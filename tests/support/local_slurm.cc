@@ -1,4 +1,4 @@
-#include "support/one_node_slurm.h"
+#include "support/local_slurm.h"
 
 #include <arpa/inet.h>
 #include <netinet/in.h>
@@ -70,9 +70,9 @@ CredType=cred/munge
 SlurmctldPort=CTLDPORT
 SlurmdPort=SLURMDPORT
 StateSaveLocation=DIR/state
-SlurmdSpoolDir=DIR/spool
+SlurmdSpoolDir=DIR/spool/%n
 SlurmctldPidFile=DIR/slurmctld.pid
-SlurmdPidFile=DIR/slurmd.pid
+SlurmdPidFile=DIR/slurmd-%n.pid
 ProctrackType=proctrack/pgid
 TaskPlugin=task/none
 MpiDefault=none
@@ -87,23 +87,39 @@ SchedulerParameters=sched_interval=1,batch_sched_delay=0,bf_interval=1
 KillWait=5
 ReturnToService=2
 GRES
-NodeName=HOST NodeAddr=127.0.0.1 CPUs=CPUS CoresPerSocket=CPUS RealMemory=8000 NODEGRES
-PartitionName=low Nodes=HOST Default=YES PriorityTier=1 GraceTime=20
-PartitionName=high Nodes=HOST PriorityTier=10
+NodeName=DEFAULT CPUs=CPUS CoresPerSocket=CORES ThreadsPerCore=THREADS RealMemory=8000 NODEGRES
+NodeName=HOST NodeAddr=127.0.0.1
+OTHERNODES
+PartitionName=low Nodes=ALL Default=YES PriorityTier=1 GraceTime=20
+PartitionName=high Nodes=ALL PriorityTier=10
 )";
+
+// A name, and names that lead to all nodes, for it and its steps only.
+constexpr char kBecomeNode[] =
+    R"sh(mount --bind "$1" /etc/hosts && hostname "$2" && shift 2 && exec "$@")sh";
+
+// Names and addresses of their own.
+absl::Status CheckNamespaces() {
+  process::RunOptions run;
+  run.argv = {"unshare", "--uts", "--mount", "true"};
+  const auto result = process::Run(run);
+  if (result.ok() && result->code == 0) return absl::OkStatus();
+  return absl::NotFoundError("several nodes on one machine take root");
+}
 
 }  // namespace
 
-absl::StatusOr<std::unique_ptr<OneNodeSlurm>> OneNodeSlurm::Start(
+absl::StatusOr<std::unique_ptr<LocalSlurm>> LocalSlurm::Start(
     const Options& options) {
   ELASTICDL_RETURN_IF_ERROR(CheckPrograms());
-  std::unique_ptr<OneNodeSlurm> slurm(new OneNodeSlurm);
+  if (options.nodes > 1) ELASTICDL_RETURN_IF_ERROR(CheckNamespaces());
+  std::unique_ptr<LocalSlurm> slurm(new LocalSlurm);
   ELASTICDL_RETURN_IF_ERROR(slurm->WriteConfig(options));
   ELASTICDL_RETURN_IF_ERROR(slurm->StartDaemons());
   return slurm;
 }
 
-OneNodeSlurm::~OneNodeSlurm() {
+LocalSlurm::~LocalSlurm() {
   if (slurmd_ != nullptr) {
     const std::string user = absl::StrCat("--user=", user_);
     Run({"scancel", "--state=PENDING", user}).status().IgnoreError();
@@ -112,9 +128,15 @@ OneNodeSlurm::~OneNodeSlurm() {
         .IgnoreError();
     // Gets all CPUs when the steps have ended. Without their daemons, those
     // that have not would wait for ever.
-    Run({"srun", "--partition=high", absl::StrCat("--ntasks=", cpus_), "true"})
+    const size_t nodes = others_.size() + 1;
+    Run({"srun", "--partition=high", absl::StrCat("--nodes=", nodes),
+         "--exclusive", "true"})
         .status()
         .IgnoreError();
+  }
+  for (const auto& other : other_slurmds_) {
+    other->Signal(SIGTERM);
+    other->Wait(absl::Seconds(15));
   }
   for (ChildProcess* daemon :
        {slurmd_.get(), slurmctld_.get(), munged_.get()}) {
@@ -124,14 +146,23 @@ OneNodeSlurm::~OneNodeSlurm() {
   }
 }
 
-absl::Status OneNodeSlurm::WriteConfig(const Options& options) {
+absl::Status LocalSlurm::WriteConfig(const Options& options) {
   utsname name = {};
   uname(&name);
   host_ = name.nodename;
   host_ = host_.substr(0, host_.find('.'));
-  cpus_ = options.cpus;
   const struct passwd* user = getpwuid(getuid());
   user_ = user == nullptr ? "root" : user->pw_name;
+  std::string other_nodes;
+  std::string hosts = absl::StrCat("127.0.0.1 localhost ", host_, "\n");
+  for (int node = 2; node <= options.nodes; ++node) {
+    const std::string& other = others_.emplace_back(absl::StrCat("node", node));
+    const std::string address = absl::StrCat("127.0.0.", node);
+    absl::StrAppend(&other_nodes, "NodeName=", other, " NodeAddr=", address,
+                    "\n");
+    absl::StrAppend(&hosts, address, " ", other, "\n");
+  }
+  ELASTICDL_RETURN_IF_ERROR(WriteFileAtomic(dir_.Path("hosts"), hosts, 0644));
   const std::string config = absl::StrReplaceAll(
       kConfig,
       {{"HOST", host_},
@@ -142,6 +173,9 @@ absl::Status OneNodeSlurm::WriteConfig(const Options& options) {
        {"NODEGRES",
         options.gpus > 0 ? absl::StrCat("Gres=gpu:", options.gpus) : ""},
        {"GRES", options.gpus > 0 ? "GresTypes=gpu" : ""},
+       {"OTHERNODES", other_nodes},
+       {"CORES", absl::StrCat(options.cpus / options.threads_per_core)},
+       {"THREADS", absl::StrCat(options.threads_per_core)},
        {"CPUS", absl::StrCat(options.cpus)}});
   variable_ = absl::StrCat("SLURM_CONF=", dir_.Path("slurm.conf"));
   ELASTICDL_RETURN_IF_ERROR(
@@ -162,7 +196,7 @@ absl::Status OneNodeSlurm::WriteConfig(const Options& options) {
   return WriteFileAtomic(dir_.Path("key"), key, 0400);
 }
 
-std::unique_ptr<ChildProcess> OneNodeSlurm::Daemon(
+std::unique_ptr<ChildProcess> LocalSlurm::Daemon(
     const std::string& name, std::vector<std::string> argv) const {
   ChildProcess::Options options;
   argv.insert(argv.begin(), Path(name));
@@ -172,7 +206,30 @@ std::unique_ptr<ChildProcess> OneNodeSlurm::Daemon(
   return std::make_unique<ChildProcess>(options);
 }
 
-absl::Status OneNodeSlurm::StartDaemons() {
+std::unique_ptr<ChildProcess> LocalSlurm::OtherNode(
+    const std::string& name) const {
+  ChildProcess::Options options;
+  options.argv = {"unshare",
+                  "--uts",
+                  "--mount",
+                  "sh",
+                  "-c",
+                  kBecomeNode,
+                  "sh",
+                  dir_.Path("hosts"),
+                  name,
+                  Path("slurmd"),
+                  "-D",
+                  "-f",
+                  dir_.Path("slurm.conf"),
+                  "-N",
+                  name};
+  options.environment = {variable_};
+  options.log = dir_.Path(name);
+  return std::make_unique<ChildProcess>(options);
+}
+
+absl::Status LocalSlurm::StartDaemons() {
   munged_ = Daemon("munged", {"--foreground", "--force", "--num-threads=2",
                               "--key-file=" + dir_.Path("key"),
                               "--socket=" + dir_.Path("munge.sock"),
@@ -185,14 +242,23 @@ absl::Status OneNodeSlurm::StartDaemons() {
   const std::string config = dir_.Path("slurm.conf");
   slurmctld_ = Daemon("slurmctld", {"-c", "-D", "-v", "-f", config});
   slurmd_ = Daemon("slurmd", {"-D", "-f", config, "-N", host_});
+  for (const std::string& name : others_) {
+    other_slurmds_.push_back(OtherNode(name));
+  }
   if (!WaitForLog("Running as primary controller")) {
     return absl::UnavailableError("slurmctld does not start:\n" + Logs());
   }
-  // Waits until the node has registered.
-  return Run({"srun", "--ntasks=1", "true"}).status();
+  // Waits until all nodes have registered. Those that Slurm does not know yet
+  // may be refused, so each is waited for by itself.
+  ELASTICDL_RETURN_IF_ERROR(Run({"srun", "--ntasks=1", "true"}).status());
+  for (const std::string& name : others_) {
+    ELASTICDL_RETURN_IF_ERROR(
+        Run({"srun", "--nodelist=" + name, "true"}).status());
+  }
+  return absl::OkStatus();
 }
 
-bool OneNodeSlurm::WaitForLog(const std::string& text) const {
+bool LocalSlurm::WaitForLog(const std::string& text) const {
   LineFollower log(slurmctld_->err_path());
   while (const auto line = log.Next(kStartPatience)) {
     if (line->find(text) != line->npos) return true;
@@ -200,7 +266,7 @@ bool OneNodeSlurm::WaitForLog(const std::string& text) const {
   return false;
 }
 
-absl::StatusOr<std::string> OneNodeSlurm::Run(
+absl::StatusOr<std::string> LocalSlurm::Run(
     const std::vector<std::string>& argv) const {
   process::RunOptions options;
   options.argv = argv;
@@ -213,7 +279,7 @@ absl::StatusOr<std::string> OneNodeSlurm::Run(
                                              ": ", result.error, Logs()));
 }
 
-absl::StatusOr<std::string> OneNodeSlurm::Allocate(int tasks) const {
+absl::StatusOr<std::string> LocalSlurm::Allocate(int tasks) const {
   ELASTICDL_RETURN_IF_ERROR(
       Run({"salloc", absl::StrCat("--ntasks=", tasks), "--no-shell", "--quiet"})
           .status());
@@ -223,11 +289,14 @@ absl::StatusOr<std::string> OneNodeSlurm::Allocate(int tasks) const {
   return jobs.substr(0, jobs.find('\n'));
 }
 
-std::string OneNodeSlurm::Logs() const {
+std::string LocalSlurm::Logs() const {
   std::string text;
   for (const ChildProcess* daemon :
        {munged_.get(), slurmctld_.get(), slurmd_.get()}) {
     if (daemon != nullptr) absl::StrAppend(&text, daemon->err(), "\n");
+  }
+  for (const auto& daemon : other_slurmds_) {
+    absl::StrAppend(&text, daemon->err(), "\n");
   }
   return text;
 }
