@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <vector>
 
+#include "absl/strings/ascii.h"
 #include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_split.h"
@@ -53,13 +54,85 @@ absl::Status CheckUcx(const Variables& variables) {
       "a copy, UCX ends the others; start with mpirun -x UCX_TLS=^cma");
 }
 
+// Open MPI 5 does not tell its ranks whether they survive a death; the command
+// of mpirun, the parent of the ranks of its host, does. Any other parent is
+// believed.
+bool EndsAllRanks(const std::vector<std::string>& parent) {
+  if (!IsMpirun(parent)) return false;
+  for (size_t i = 1; i < parent.size(); ++i) {
+    absl::string_view option = parent[i];
+    if (!absl::ConsumePrefix(&option, "-")) continue;
+    absl::ConsumePrefix(&option, "-");
+    // Those of files may be in them.
+    for (const char* name :
+         {"enable-recovery", "continuous", "with-ft", "tune", "am", "app"}) {
+      if (option == name) return false;
+    }
+    if (option != "runtime-options" || i + 1 == parent.size()) continue;
+    const std::string value = absl::AsciiStrToLower(parent[i + 1]);
+    if (absl::StrContains(value, "recoverable") ||
+        absl::StrContains(value, "continuous")) {
+      return false;
+    }
+  }
+  return true;
+}
+
+constexpr char kInstead[] =
+    "use UCX (mpirun --mca pml ucx -x UCX_TLS=^cma), or --collective=auto, "
+    "which uses ElasticDL's own sockets";
+
+absl::Status RefuseTcp() {
+  return Refuse(
+      "Open MPI would move data over its tcp BTL, which can hang for ever "
+      "when a rank dies; ",
+      kInstead);
+}
+
+absl::Status RefuseUnknown() {
+  return Refuse(
+      "this MPI's transport is not known to survive the death of a rank; ",
+      kInstead);
+}
+
+// May ob1 use shared memory? The user's list of BTLs, with ^ at its front of
+// those that are not used.
+bool MayShareMemory(const std::string& btl) {
+  const bool named =
+      absl::StrContains(btl, "sm") || absl::StrContains(btl, "vader");
+  return btl.empty() || named != absl::StartsWith(btl, "^");
+}
+
+// Where modules are part of the library.
+absl::Status CheckBuiltIn(const MpiTransport& transport,
+                          const Variables& variables) {
+  const std::string pml =
+      transport.pml.empty() ? Get(variables, "OMPI_MCA_pml") : transport.pml;
+  if (pml == "ucx") return CheckUcx(variables);
+  if (!pml.empty() && pml != "ob1") return RefuseUnknown();
+  if (transport.one_host && MayShareMemory(Get(variables, "OMPI_MCA_btl"))) {
+    return absl::OkStatus();
+  }
+  if (pml == "ob1") return RefuseTcp();
+  return Refuse(
+      "cannot tell how this MPI moves data; start with "
+      "mpirun --mca pml ucx -x UCX_TLS=^cma");
+}
+
 }  // namespace
 
-absl::StatusOr<bool> IsStartedByMpirun(const Variables& variables) {
+bool IsMpirun(const std::vector<std::string>& command) {
+  if (command.empty()) return false;
+  const std::string program = command[0].substr(command[0].rfind('/') + 1);
+  return program == "prterun" || program == "mpirun" || program == "mpiexec";
+}
+
+absl::StatusOr<bool> IsStartedByMpirun(const Variables& variables,
+                                       const std::vector<std::string>& parent) {
   if (Has(variables, "OMPI_COMM_WORLD_RANK")) {
-    // Open MPI 4 tells its ranks; 5 does not.
     const bool is_4 = Has(variables, "OMPI_MCA_orte_hnp_uri");
-    if (is_4 && !IsOn(variables, "OMPI_MCA_orte_enable_recovery")) {
+    if (is_4 ? !IsOn(variables, "OMPI_MCA_orte_enable_recovery")
+             : EndsAllRanks(parent)) {
       return Refuse(
           "this mpirun ends all ranks when one dies; start with "
           "mpirun --enable-recovery");
@@ -111,33 +184,13 @@ absl::Status CheckTransport(const MpiTransport& transport,
                   [](const std::string& module) {
                     return absl::StartsWith(module, "mca_pml_");
                   });
-  if (!any_pml) {
-    // Built into the library: only what the user has chosen is known.
-    if (Get(variables, "OMPI_MCA_pml") == "ucx") return CheckUcx(variables);
-    const std::string btl = Get(variables, "OMPI_MCA_btl");
-    const bool tcp_only =
-        absl::StrContains(btl, "tcp") && !absl::StrContains(btl, "sm");
-    if (transport.one_host && !tcp_only) return absl::OkStatus();
-    return Refuse(
-        "cannot tell how this MPI moves data; start with "
-        "mpirun --mca pml ucx -x UCX_TLS=^cma");
-  }
+  if (!any_pml) return CheckBuiltIn(transport, variables);
   const bool shared = loaded("mca_btl_vader") || loaded("mca_btl_sm");
   if (loaded("mca_pml_ob1") && shared && transport.one_host) {
     return absl::OkStatus();
   }
-  constexpr char kInstead[] =
-      "use UCX (mpirun --mca pml ucx -x UCX_TLS=^cma), or --collective=auto, "
-      "which uses ElasticDL's own sockets";
-  if (loaded("mca_pml_ob1") && loaded("mca_btl_tcp")) {
-    return Refuse(
-        "Open MPI would move data over its tcp BTL, which can hang for ever "
-        "when a rank dies; ",
-        kInstead);
-  }
-  return Refuse(
-      "this MPI's transport is not known to survive the death of a rank; ",
-      kInstead);
+  if (loaded("mca_pml_ob1") && loaded("mca_btl_tcp")) return RefuseTcp();
+  return RefuseUnknown();
 }
 
 }  // namespace elasticdl::collective

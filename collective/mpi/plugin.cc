@@ -9,7 +9,18 @@
 #include <cstring>
 #include <vector>
 
+// Of Open MPI, which exports it but does not say so in a header: a component,
+// of which only the beginning is known (since version 2). Null with any other
+// MPI.
+extern "C" __attribute__((weak)) const char mca_pml_base_selected_component[];
+
 namespace {
+
+// Offsets of names in a component: three numbers each before the names of
+// project (16 bytes), type (32) and component (64).
+constexpr size_t kTypeName = 12 + 16 + 12;
+constexpr size_t kComponentName = kTypeName + 32 + 12;
+constexpr size_t kNameBytes = 64;
 
 static_assert(sizeof(MPI_Request) <= sizeof(uint64_t),
               "a request must fit into the table's handle");
@@ -32,7 +43,19 @@ void CopyText(const char* from, char* to, size_t bytes) {
   to[length] = '\0';
 }
 
+void FindPml(ElasticdlMpiFacts* facts) {
+  const char* const component = mca_pml_base_selected_component;
+  // If the layout has changed, this is something else.
+  if (component == nullptr || std::strcmp(component + kTypeName, "pml") != 0) {
+    return;
+  }
+  const char* const name = component + kComponentName;
+  if (std::memchr(name, '\0', kNameBytes) == nullptr) return;
+  CopyText(name, facts->pml, sizeof(facts->pml));
+}
+
 int LookAround(ElasticdlMpiFacts* facts) {
+  FindPml(facts);
   int error = MPI_Comm_rank(MPI_COMM_WORLD, &facts->rank);
   if (error != MPI_SUCCESS) return error;
   error = MPI_Comm_size(MPI_COMM_WORLD, &facts->size);

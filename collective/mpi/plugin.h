@@ -7,7 +7,7 @@
 
 extern "C" {
 
-#define ELASTICDL_MPI_VERSION 1
+#define ELASTICDL_MPI_VERSION 2
 
 // About this process, after MPI was initialised.
 struct ElasticdlMpiFacts {
@@ -21,6 +21,9 @@ struct ElasticdlMpiFacts {
   char universe[16];
   // What MPI says about itself, up to the first line's end.
   char library[128];
+  // The module of Open MPI that moves messages: "ob1", "ucx"; "" if it cannot
+  // be told.
+  char pml[64];
 };
 
 // A request that has ended.

@@ -2,11 +2,14 @@
 
 #include <dlfcn.h>
 #include <signal.h>
+#include <unistd.h>
 
 #include <utility>
+#include <vector>
 
 #include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
+#include "absl/strings/str_split.h"
 #include "elasticdl/common/file.h"
 #include "elasticdl/common/log.h"
 #include "elasticdl/common/status.h"
@@ -42,6 +45,13 @@ struct Start {
   int error = 0;
 };
 
+// Empty if it cannot be read.
+std::vector<std::string> CommandOf(pid_t process) {
+  const auto text = ReadFile(absl::StrCat("/proc/", process, "/cmdline"));
+  if (!text.ok()) return {};
+  return absl::StrSplit(*text, '\0', absl::SkipEmpty());
+}
+
 std::shared_ptr<MpiUniverse> Without(const std::string& why) {
   LogWarning(why, "; continuing without MPI");
   return std::make_shared<MpiUniverse>();
@@ -69,8 +79,9 @@ void MpiUniverse::Lose(const absl::Status& why) {
 
 absl::StatusOr<std::shared_ptr<MpiUniverse>> OpenMpi(
     const MpiOptions& options) {
+  const std::vector<std::string> parent = CommandOf(getppid());
   ELASTICDL_ASSIGN_OR_RETURN(const bool started,
-                             IsStartedByMpirun(options.variables));
+                             IsStartedByMpirun(options.variables, parent));
   if (!started) return Without("this worker was not started by mpirun");
   // MPI writes to sockets whose other end may be gone.
   signal(SIGPIPE, SIG_IGN);
@@ -106,13 +117,14 @@ absl::StatusOr<std::shared_ptr<MpiUniverse>> OpenMpi(
   const ElasticdlMpiFacts& facts = start->facts;
   ELASTICDL_ASSIGN_OR_RETURN(const std::string maps,
                              ReadFile("/proc/self/maps"));
-  MpiTransport transport = {FindMpiModules(maps), facts.one_host != 0};
+  const MpiTransport transport = {FindMpiModules(maps), facts.one_host != 0,
+                                  facts.pml};
   ELASTICDL_RETURN_IF_ERROR(CheckTransport(transport, options.variables));
   LogInfo("MPI rank ", facts.rank, " of ", facts.size, ": ", facts.library);
-  if (absl::StrContains(facts.library, "Open MPI v5")) {
+  if (absl::StrContains(facts.library, "Open MPI v5") && !IsMpirun(parent)) {
     LogWarning(
         "Open MPI 5 ends all ranks when one dies, unless mpirun was given "
-        "--runtime-options recoverable");
+        "--enable-recovery");
   }
   MpiThread* const running = thread.get();
   auto universe =

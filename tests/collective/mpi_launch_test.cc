@@ -20,45 +20,70 @@ Variables With(Variables variables, const std::string& name,
   return variables;
 }
 
+using Command = std::vector<std::string>;
+
+// Of ranks that Open MPI 4 started, or nobody: the parent tells nothing.
+absl::StatusOr<bool> IsStarted(const Variables& variables) {
+  return IsStartedByMpirun(variables, {"sh"});
+}
+
 std::string Refusal(const absl::Status& status) {
   EXPECT_EQ(status.code(), absl::StatusCode::kFailedPrecondition) << status;
   return std::string(status.message());
 }
 
 TEST(MpiLaunchTest, MpirunMustSurviveADeath) {
-  EXPECT_THAT(Refusal(IsStartedByMpirun(kMpirun4).status()),
+  EXPECT_THAT(Refusal(IsStarted(kMpirun4).status()),
               HasSubstr("--enable-recovery"));
   const std::string option = "OMPI_MCA_orte_enable_recovery";
-  EXPECT_FALSE(IsStartedByMpirun(With(kMpirun4, option, "0")).ok());
-  EXPECT_EQ(*IsStartedByMpirun(With(kMpirun4, option, "1")), true);
+  EXPECT_FALSE(IsStarted(With(kMpirun4, option, "0")).ok());
+  EXPECT_EQ(*IsStarted(With(kMpirun4, option, "1")), true);
   // Within an allocation of Slurm, too.
-  EXPECT_EQ(*IsStartedByMpirun(
-                With(With(kMpirun4, option, "1"), "SLURM_STEP_ID", "0")),
+  EXPECT_EQ(*IsStarted(With(With(kMpirun4, option, "1"), "SLURM_STEP_ID", "0")),
             true);
 }
 
-TEST(MpiLaunchTest, MpirunOfOpenMpi5IsBelieved) {
-  EXPECT_EQ(
-      *IsStartedByMpirun({{"OMPI_COMM_WORLD_RANK", "0"}, {"PMIX_RANK", "0"}}),
-      true);
+TEST(MpiLaunchTest, MpirunOfOpenMpi5IsAskedForItsOptions) {
+  const Variables rank = {{"OMPI_COMM_WORLD_RANK", "0"}, {"PMIX_RANK", "0"}};
+  for (const Command& command : std::vector<Command>{
+           {"prterun", "-np", "2", "worker"},
+           {"/usr/bin/prterun", "--mca", "orte_enable_recovery", "1"},
+           {"mpirun", "--disable-recovery", "-np", "2"},
+           {"prterun", "--runtime-options", "show-progress"},
+           {"prterun", "--runtime-options"}}) {
+    EXPECT_THAT(Refusal(IsStartedByMpirun(rank, command).status()),
+                HasSubstr("--enable-recovery"))
+        << command.back();
+  }
+  // The last ones cannot be known: a daemon on another host, a script.
+  for (const Command& command : std::vector<Command>{
+           {"prterun", "--enable-recovery", "-np", "2"},
+           {"prterun", "-np", "2", "--runtime-options", "Recoverable"},
+           {"/usr/bin/mpirun", "--runtime-options",
+            "fwd-environment,continuous"},
+           {"prterun", "--with-ft", "ulfm"},
+           {"prterun", "--tune", "file"},
+           {"prted", "--prtemca", "ess", "env"},
+           {"sh", "worker.sh"},
+           {}}) {
+    const auto started = IsStartedByMpirun(rank, command);
+    EXPECT_TRUE(started.ok() && *started) << started.status();
+  }
 }
 
 TEST(MpiLaunchTest, ProcessesWithoutALauncherAreOutside) {
-  EXPECT_EQ(*IsStartedByMpirun({}), false);
-  EXPECT_EQ(*IsStartedByMpirun({{"SLURM_STEP_ID", "0"}, {"PATH", "/bin"}}),
-            false);
+  EXPECT_EQ(*IsStarted({}), false);
+  EXPECT_EQ(*IsStarted({{"SLURM_STEP_ID", "0"}, {"PATH", "/bin"}}), false);
 }
 
 TEST(MpiLaunchTest, LaunchersThatEndTheOthersAreRefused) {
   EXPECT_THAT(
-      Refusal(IsStartedByMpirun({{"PMIX_RANK", "0"}, {"SLURM_STEP_ID", "0"}})
-                  .status()),
+      Refusal(IsStarted({{"PMIX_RANK", "0"}, {"SLURM_STEP_ID", "0"}}).status()),
       AllOf(HasSubstr("srun --mpi=pmix"), HasSubstr("mpirun")));
   EXPECT_THAT(
-      Refusal(IsStartedByMpirun({{"PMI_RANK", "0"}, {"SLURM_STEP_ID", "0"}})
-                  .status()),
+      Refusal(IsStarted({{"PMI_RANK", "0"}, {"SLURM_STEP_ID", "0"}}).status()),
       HasSubstr("pmi2"));
-  EXPECT_THAT(Refusal(IsStartedByMpirun({{"PMI_RANK", "0"}}).status()),
+  EXPECT_THAT(Refusal(IsStarted({{"PMI_RANK", "0"}}).status()),
               AllOf(HasSubstr("MPICH"), HasSubstr("Open MPI")));
 }
 
@@ -94,6 +119,27 @@ TEST(MpiLaunchTest, UnknownTransportsAreRefused) {
               HasSubstr("not known"));
   EXPECT_THAT(Refusal(CheckTransport({{}, false}, {})),
               HasSubstr("cannot tell"));
+}
+
+// As in Open MPI 5: no module is a file.
+TEST(MpiLaunchTest, BuiltInModulesAreCheckedByTheirName) {
+  const auto check = [](const std::string& pml, bool one_host,
+                        const Variables& variables) {
+    return CheckTransport({{}, one_host, pml}, variables);
+  };
+  EXPECT_TRUE(check("ob1", true, {}).ok());
+  EXPECT_TRUE(check("ob1", true, {{"OMPI_MCA_btl", "self,sm"}}).ok());
+  EXPECT_TRUE(check("ob1", true, {{"OMPI_MCA_btl", "^tcp"}}).ok());
+  for (const char* btl : {"tcp,self", "^sm", "^vader"}) {
+    EXPECT_THAT(Refusal(check("ob1", true, {{"OMPI_MCA_btl", btl}})),
+                HasSubstr("tcp BTL"))
+        << btl;
+  }
+  EXPECT_THAT(Refusal(check("ob1", false, {})), HasSubstr("tcp BTL"));
+  // It may be chosen without a word of the user.
+  EXPECT_THAT(Refusal(check("ucx", true, {})), HasSubstr("UCX_TLS=^cma"));
+  EXPECT_TRUE(check("ucx", false, {{"UCX_TLS", "^cma"}}).ok());
+  EXPECT_THAT(Refusal(check("cm", true, {})), HasSubstr("not known"));
 }
 
 TEST(MpiLaunchTest, UcxIsLetInWithoutCma) {
