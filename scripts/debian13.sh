@@ -56,9 +56,11 @@ if [ ! -e "$root/var/lib/elasticdl-packages" ]; then
   touch "$root/var/lib/elasticdl-packages"
 fi
 
-# What is committed, so that a build cannot depend on anything else.
+# What is committed, so that a build cannot depend on anything else. Files that
+# have not changed are not touched, and not compiled again.
 mkdir -p "$root/src"
-git archive HEAD | tar -x -C "$root/src"
+GIT_INDEX_FILE=$(realpath "$root")/var/lib/elasticdl-index \
+  git --work-tree="$root/src" read-tree --reset -u HEAD
 if [ $# -gt 0 ]; then
   in_chroot env -C /src "$@"
   exit
