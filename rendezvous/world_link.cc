@@ -124,26 +124,35 @@ void WorldLink::OnPrepare(const v1::Prepare& prepare) {
   if (broken != nullptr) broken->Abort(reason);
   if (prepare.shrinks() == 0) return Run([this, prepare] { Begin(prepare); });
   // Closing them may take a moment, for which nobody should wait.
-  if (stale.communicator != nullptr) Run([stale] {});
-  if (overtaken != nullptr) Run([overtaken] {});
+  if (stale.communicator != nullptr) Run([stale = std::move(stale)] {});
+  if (overtaken != nullptr) Run([overtaken = std::move(overtaken)] {});
 }
 
 void WorldLink::OnDissolve(const v1::Dissolve& dissolve) {
   std::shared_ptr<collective::Communicator> broken;
+  Made dropped;
   {
     MutexLock lock(mu_);
     dissolved_ = std::max(dissolved_, dissolve.generation());
     if (in_use_.generation <= dissolve.generation()) {
       broken = in_use_.communicator;
     }
+    // Nothing follows from it any more.
+    if (dropped_.generation <= dissolve.generation()) {
+      dropped = std::exchange(dropped_, {});
+    }
   }
   if (broken != nullptr) broken->Abort("the world is dissolved");
+  if (dropped.communicator != nullptr) Run([dropped = std::move(dropped)] {});
 }
 
 void WorldLink::Break(const std::string& reason) {
   std::shared_ptr<collective::Communicator> broken;
   {
     MutexLock lock(mu_);
+    // Whoever enters it after this would wait for others that may never have
+    // heard of it, and nobody would abort that.
+    shrinking_.reset();
     broken = in_use_.communicator;
   }
   if (broken != nullptr) broken->Abort(reason);
@@ -283,7 +292,10 @@ std::shared_ptr<collective::Communicator> WorldLink::Use(int64_t generation) {
     std::shared_ptr<collective::Communicator> older;
     Made dropped;
     MutexLock lock(mu_);
-    if (generation < newest_urgent_ || !aborted_.empty()) return nullptr;
+    if (generation < newest_urgent_ || generation <= dissolved_ ||
+        !aborted_.empty()) {
+      return nullptr;
+    }
     if (shrinking_.has_value() && shrinking_->generation == generation) {
       shrunk = Shrink();
     }

@@ -186,6 +186,9 @@ absl::StatusOr<Levelled> BringLevel(collective::Communicator& communicator,
   const Header& donor = headers[static_cast<size_t>(levelled.donor)];
   levelled.lineage = donor.lineage;
   levelled.step = donor.step;
+  levelled.any_whole_only =
+      std::any_of(headers.begin(), headers.end(),
+                  [](const Header& header) { return header.whole_only != 0; });
   levelled.meta = state.meta;
   levelled.meta.resize(static_cast<size_t>(donor.meta_bytes));
   ELASTICDL_RETURN_IF_ERROR(BroadcastBytes(communicator, levelled.meta.data(),

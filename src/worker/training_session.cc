@@ -203,10 +203,10 @@ absl::StatusOr<WorkDone> TrainingSession::DoRound(double learning_rate) {
 // Otherwise the first step of a world would be settled only by the second one.
 // Whoever waits for the end of an interruption would wait for a step too long.
 absl::StatusOr<bool> TrainingSession::ConfirmFirst(const Round& round) {
-  // On a device the step may still be under way. After the last round of a
-  // world its members go on to the next one.
+  // All members must decide alike. After the last round of a world they go on
+  // to the next one.
   if (rounds_ > 0 || !round.stepped || world()->size() == 1 ||
-      round.summary.switch_seen == world()->size() || !replica_.on_cpu()) {
+      round.summary.switch_seen == world()->size() || !confirms_first_) {
     return false;
   }
   ELASTICDL_RETURN_IF_ERROR(trainer_.communicator()->Barrier(kReduceTimeout));

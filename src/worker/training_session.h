@@ -226,6 +226,8 @@ class TrainingSession {
   int64_t settled_step_ = 0;
   // Rounds of the current world, including those without data.
   int64_t rounds_ = 0;
+  // Its members meet after the first step: all of them, or none.
+  bool confirms_first_ = false;
 
   Halt halt_ = Halt::kNone;
   bool halted_ = false;

@@ -79,6 +79,8 @@ absl::StatusOr<WorkDone> TrainingSession::EnterWorld() {
           catch_up_.behind() ? ", catching up" : "");
   trainer_.EnterWorld(std::move(communicator), UsualRecords());
   rounds_ = 0;
+  // On a device a step may still be under way when its round ends.
+  confirms_first_ = !levelled->any_whole_only;
   UpdateStepping();
   reported_step_ = level_step_ = replica_.step();
   if (world.rank == 0) SendLevel(donor);

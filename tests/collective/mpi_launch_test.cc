@@ -122,6 +122,18 @@ TEST(MpiLaunchTest, UnknownTransportsAreRefused) {
               HasSubstr("not known"));
 }
 
+// As in Open MPI 5, where they are part of the library; a second name of sm.
+TEST(MpiLaunchTest, ComponentsOfOpenMpi5AreKnown) {
+  const auto components = FindMpiComponents(
+      "opal_btl_base opal_btl_self opal_btl_sm opal_btl_vader opal_btl_tcp "
+      "ompi_pml_base ompi_pml_ob1 ompi_fbtl_base ompi_fbtl_posix ");
+  EXPECT_EQ(components.count("btl_sm"), 1u);
+  EXPECT_EQ(components.count("pml_ob1"), 1u);
+  EXPECT_TRUE(CheckTransport({components, 2, true}, {}).ok());
+  EXPECT_THAT(Refusal(CheckTransport({components, 2, false}, {})),
+              HasSubstr("tcp BTL"));
+}
+
 TEST(MpiLaunchTest, UcxIsLetInWithoutCma) {
   const MpiTransport ucx = {{"pml_ucx", "btl_tcp"}, 2, false};
   const auto check = [&](const std::string& tls) {

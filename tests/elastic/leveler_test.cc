@@ -22,6 +22,7 @@ struct Member {
   std::vector<char> slots;
   std::string meta;
   bool may_stream = false;
+  bool whole_only = false;
   StateStream::Part part;
   // How often it was told that its state is overwritten.
   int overwritten = 0;
@@ -56,6 +57,7 @@ std::vector<absl::StatusOr<Levelled>> Level(std::vector<Member>& members) {
                      absl::MakeSpan(member.slots)};
       state.meta = member.meta;
       state.may_stream = member.may_stream;
+      state.whole_only = member.whole_only;
       state.units = 100;
       state.part = member.part;
       state.overwrite = [&member] { ++member.overwritten; };
@@ -99,6 +101,21 @@ TEST(LevelerTest, NothingIsSentWhenAllAreLevel) {
     ASSERT_TRUE(result.ok());
     EXPECT_EQ(result->bytes, 0);
     EXPECT_FALSE(result->received);
+  }
+}
+
+// What depends on it, all members must do or leave.
+TEST(LevelerTest, AllKnowOfAMemberThatTakesStatesWholeOnly) {
+  std::vector<Member> members = {MakeMember(3, 'a', "0"),
+                                 MakeMember(3, 'a', "1")};
+  for (const auto& levelled : Level(members)) {
+    ASSERT_TRUE(levelled.ok());
+    EXPECT_FALSE(levelled->any_whole_only);
+  }
+  members[1].whole_only = true;
+  for (const auto& levelled : Level(members)) {
+    ASSERT_TRUE(levelled.ok());
+    EXPECT_TRUE(levelled->any_whole_only);
   }
 }
 

@@ -270,7 +270,9 @@ TEST_F(MpiTest, LaunchesThatWouldNotSurviveADeathAreRefused) {
   const std::vector<Refusal> refusals = {
       {"no recovery", {}, "ends all ranks when one dies"},
       {"tcp BTL",
-       Concat({MpirunRecovery(version_), {"--mca", "btl", "tcp,self"}}),
+       Concat(
+           {MpirunRecovery(version_),
+            {"--mca", "btl", "tcp,self", "--mca", "btl_tcp_if_include", "lo"}}),
        "tcp BTL"},
       {"UCX with CMA",
        Concat({MpirunRecovery(version_),

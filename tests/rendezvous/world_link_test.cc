@@ -238,6 +238,26 @@ TEST_F(WorldLinkTest, WhoCannotShrinkSaysSo) {
   EXPECT_NE(workers_[0].link->Use(4), nullptr);
 }
 
+// The master that announced it is gone, and the other member may not have heard
+// of it.
+TEST_F(WorldLinkTest, WhatIsBrokenDoesNotShrink) {
+  Connect(1, /*urgent=*/true);
+  ASSERT_NE(workers_[0].link->Use(1), nullptr);
+  workers_[0].link->Hear(MakeShrink(2, 1, {0, 1}));
+  workers_[0].link->Break("the master is back");
+  EXPECT_EQ(workers_[0].link->Use(2), nullptr);
+}
+
+TEST_F(WorldLinkTest, WhatIsDissolvedIsNotEntered) {
+  Connect(1, /*urgent=*/true);
+  ASSERT_NE(workers_[0].link->Use(1), nullptr);
+  workers_[0].link->Hear(MakeShrink(2, 1, {0, 1}));
+  v1::MasterMessage message;
+  message.mutable_dissolve()->set_generation(2);
+  workers_[0].link->Hear(message);
+  EXPECT_EQ(workers_[0].link->Use(2), nullptr);
+}
+
 TEST_F(WorldLinkTest, AfterAbortAllNothingIsMade) {
   Connect(1, /*urgent=*/true);
   workers_[0].link->AbortAll("the job is over");

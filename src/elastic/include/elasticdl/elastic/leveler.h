@@ -63,6 +63,8 @@ struct Levelled {
   std::optional<StateStream> stream;
   // Bytes that were copied; 0 = all were level already.
   int64_t bytes = 0;
+  // MemberState::whole_only of some member; all members know it.
+  bool any_whole_only = false;
   // OK: every member has the state. Otherwise the world is broken, but this
   // member has the state described above.
   absl::Status world;
