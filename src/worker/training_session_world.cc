@@ -25,11 +25,14 @@ absl::StatusOr<WorkDone> TrainingSession::EnterWorld() {
     return done;
   }
   elastic::LoadReport report(world.generation, options_.load_timeout, send_);
+  // Whoever has the model loads nothing, and the others wait for it.
+  if (world.cold || !has_state_) {
+    report.Tell(environment_.clock().Now(), v1::Loading::LOADING);
+  }
   ELASTICDL_RETURN_IF_ERROR(Failpoint("worker.enter_world"));
   // In a cold world nobody has a model that counts, so rank 0 makes one before
   // it is sent to the others.
   if (world.cold) {
-    report.Tell(environment_.clock().Now(), v1::Loading::LOADING);
     const absl::Status started = StartCold(world, report);
     const bool unusable = absl::IsDataLoss(started) && !world.kept.empty();
     if (absl::IsAborted(started) || unusable) {
