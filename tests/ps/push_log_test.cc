@@ -132,8 +132,10 @@ TEST_F(PushLogTest, ASnapshotStandsForTheLogBeforeIt) {
 TEST_F(PushLogTest, ManyRowsComeBackBitByBit) {
   constexpr int64_t kRows = 30000;
   const v1::PsDefinition plain = definition_;
+  // In the middle of the pushes, without a limit.
+  size_t half_bytes = 0;
   for (const char* kind :
-       {"plain", "bfloat16", "counted", "bounded", "limit"}) {
+       {"plain", "bfloat16", "counted", "bounded", "no limit", "limit"}) {
     SCOPED_TRACE(kind);
     ASSERT_TRUE(RemoveTree(dir_.Path("log")).ok());
     definition_ = plain;
@@ -142,8 +144,8 @@ TEST_F(PushLogTest, ManyRowsComeBackBitByBit) {
     if (kind[0] == 'c') odd.set_min_count(2);
     if (kind[0] == 'b' && kind[1] == 'o') odd.set_max_rows(20000);
     // Near the limit, the rows of both tables decide what is evicted.
-    if (kind[0] == 'l') odd.set_max_rows(40000);
-    memory_limit_ = kind[0] == 'l' ? size_t{13} << 19 : 0;
+    if (kind[0] == 'l' || kind[0] == 'n') odd.set_max_rows(40000);
+    memory_limit_ = kind[0] == 'l' ? half_bytes * 21 / 20 : 0;
     auto process = StartDefined();
     for (int i = 0; i < 40; ++i) {
       Gradient gradient = RandomGradient(definition_, next_++, random_);
@@ -159,6 +161,7 @@ TEST_F(PushLogTest, ManyRowsComeBackBitByBit) {
       const absl::Status accepted =
           process->Accept(PartOf(gradient, definition_, map_, 0));
       ASSERT_TRUE(accepted.ok() || memory_limit_ > 0) << accepted;
+      if (i == 15) half_bytes = process->state.Bytes();
     }
     EXPECT_EQ(process->state.NearlyFull(), memory_limit_ > 0);
     const uint64_t digest = process->state.Digest();
