@@ -98,8 +98,8 @@ class ShmCommunicator final : public Communicator {
   const size_t chunk_bytes_;
   // Used by SumAt and ReduceOwnPiece: the arrays to add.
   std::vector<const void*> inputs_;
-  // Last, so that it stops first.
-  // Shared with the worlds that this one has shrunk to.
+  // Shared with the worlds that this one has shrunk to: it may go on when this
+  // one ends, which no longer follows it then.
   const std::shared_ptr<DeathWatch> watch_;
   const std::vector<int> watched_;
   const int64_t following_;
