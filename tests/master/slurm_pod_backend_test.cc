@@ -13,6 +13,7 @@
 #include "absl/strings/ascii.h"
 #include "absl/strings/match.h"
 #include "absl/strings/numbers.h"
+#include "absl/strings/str_cat.h"
 #include "absl/strings/str_split.h"
 #include "elasticdl/common/file.h"
 #include "elasticdl/flags/slurm.h"
@@ -28,17 +29,25 @@ using ::testing::ElementsAre;
 using ::testing::HasSubstr;
 using ::testing::IsSupersetOf;
 
-// The srun of this pod; 0 if there is none.
+// Is it a child of this process?
+bool IsOwnChild(pid_t pid) {
+  const std::string status =
+      ReadFile(absl::StrCat("/proc/", pid, "/status")).value_or("");
+  return absl::StrContains(status, absl::StrCat("\nPPid:\t", getpid(), "\n"));
+}
+
+// The srun of this pod; 0 if there is none. Tests that run beside this one have
+// pods of the same names.
 pid_t Srun(const std::string& pod) {
   for (const auto& entry : std::filesystem::directory_iterator("/proc")) {
     pid_t pid = 0;
     if (!absl::SimpleAtoi(entry.path().filename().string(), &pid)) continue;
     const std::string command = ReadFile(entry.path() / "cmdline").value_or("");
-    // The first one of the group, not the other one with the same command.
+    // Not the other one with the same command, which is a child of the first.
     if (absl::StartsWith(command, std::string("srun\0", 5)) &&
         absl::StrContains(command,
                           "--job-name=" + pod + std::string(1, '\0')) &&
-        getpgid(pid) == pid) {
+        IsOwnChild(pid)) {
       return pid;
     }
   }
