@@ -32,8 +32,11 @@ absl::StatusOr<std::unique_ptr<Connector>> BeginConnect(
   if (backend == Backend::kMpi || backend == Backend::kNccl) {
     BackendOptions other = options;
     other.backend = "auto";
+    // The member that stood in the way of MPI or NCCL may be the one that dies.
+    WorldSpec stand_in = world;
+    stand_in.may_shrink = false;
     ELASTICDL_ASSIGN_OR_RETURN(std::unique_ptr<Connector> connector,
-                               BeginConnect(world, other));
+                               BeginConnect(stand_in, other));
     return backend == Backend::kMpi
                ? BeginMpi(world, address, options.mpi, std::move(connector))
                : BeginNccl(world, address, options.nccl, std::move(connector));

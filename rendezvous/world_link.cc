@@ -184,7 +184,9 @@ void WorldLink::Begin(const v1::Prepare& prepare) {
     if (generation != newest_) return;
     connector_.reset();
     stale = std::exchange(made_, {});
-    dropped = std::exchange(dropped_, {});
+    // While a world is prepared in the background, the one that was just
+    // dropped may still shrink.
+    if (prepare.urgent()) dropped = std::exchange(dropped_, {});
   }
   collective::WorldSpec spec;
   spec.generation = generation;

@@ -79,8 +79,9 @@ class ShmConnector final : public Connector {
     std::unique_ptr<ShmWorld> made;
     if (world.rank == 0) {
       own.id = RandomBytes(kShmIdBytes);
-      ELASTICDL_ASSIGN_OR_RETURN(auto segment,
-                                 ShmSegment::Create(ShapeOf(world), own.id));
+      ELASTICDL_ASSIGN_OR_RETURN(
+          auto segment,
+          ShmSegment::Create(ShapeOf(world), own.id, world.may_shrink));
       own.fd = segment->fd();
       made = std::make_unique<ShmWorld>(std::move(segment), 0, world.size());
     }

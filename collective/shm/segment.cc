@@ -4,11 +4,13 @@
 
 #include <fcntl.h>
 #include <sys/mman.h>
+#include <sys/resource.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
 #include <cerrno>
 #include <cstring>
+#include <limits>
 #include <utility>
 
 #include "absl/strings/match.h"
@@ -43,6 +45,14 @@ bool StrictMemory() {
   const absl::StatusOr<std::string> mode =
       ReadFile("/proc/sys/vm/overcommit_memory");
   return !mode.ok() || absl::StartsWith(*mode, "2");
+}
+
+// A file that is larger is refused with a signal that kills (SIGXFSZ).
+size_t MostFileBytes() {
+  rlimit limit;
+  return getrlimit(RLIMIT_FSIZE, &limit) == 0
+             ? limit.rlim_cur
+             : std::numeric_limits<size_t>::max();
 }
 
 // Zeroing megabytes that a small model never touches would be a quarter of the
@@ -93,13 +103,22 @@ ShmSegment::ShmSegment(std::shared_ptr<ShmMapping> mapping, const Shape& shape,
       parts_(base_ + PartsOffset(shape.size)) {}
 
 absl::StatusOr<std::unique_ptr<ShmSegment>> ShmSegment::Create(
-    const Shape& shape, const std::string& id) {
+    const Shape& shape, const std::string& id, bool may_shrink) {
   static const bool strict = StrictMemory();
+  const size_t most = MostFileBytes();
+  const size_t area = AreaBytes(shape);
   // Memory that is allocated at once costs something.
-  const uint32_t areas = strict ? 1 : kAreas;
+  const bool several = may_shrink && !strict && kAreas * area <= most;
+  const uint32_t areas = several ? kAreas : 1;
+  if (area > most) {
+    return absl::ResourceExhaustedError(absl::StrCat(
+        "a world of ", shape.size, " members on this host needs ", area,
+        " bytes of shared memory, but the limit for files is ", most,
+        " (ulimit -f); raise it, or use --collective=tcp"));
+  }
   Fd fd(memfd_create("elasticdl-world", MFD_CLOEXEC | MFD_ALLOW_SEALING));
   if (!fd.valid()) return ErrnoToStatus(errno, "make shared memory");
-  const size_t bytes = areas * AreaBytes(shape);
+  const size_t bytes = areas * area;
   ELASTICDL_RETURN_IF_ERROR(Allocate(fd.get(), bytes, strict));
   // Nobody can cut it under the others.
   if (fcntl(fd.get(), F_ADD_SEALS, F_SEAL_SHRINK | F_SEAL_GROW) != 0) {

@@ -93,9 +93,10 @@ class ShmSegment {
     size_t part_bytes = 0;
   };
 
-  // Creates a segment. `fd` stays open for the others until CloseFd.
+  // Creates a segment, with several areas if `may_shrink` and the limits of
+  // this process allow it. `fd` stays open for the others until CloseFd.
   static absl::StatusOr<std::unique_ptr<ShmSegment>> Create(
-      const Shape& shape, const std::string& id);
+      const Shape& shape, const std::string& id, bool may_shrink);
   // Maps the one that process `pid` has open as `fd`.
   static absl::StatusOr<std::unique_ptr<ShmSegment>> Attach(
       const Shape& shape, const std::string& id, int pid, int fd);

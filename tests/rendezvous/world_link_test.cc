@@ -223,6 +223,23 @@ TEST_F(WorldLinkTest, AWorldShrinksAtOnce) {
   EXPECT_TRUE(alone->Barrier(kSoon).ok());
 }
 
+// A member leaves, so a world without it is prepared; meanwhile another one
+// dies, and the survivors go on from the world that they are in.
+TEST_F(WorldLinkTest, PreparingTheNextWorldKeepsWhatAShrinkNeeds) {
+  Connect(1, /*urgent=*/true);
+  ASSERT_NE(workers_[0].link->Use(1), nullptr);
+  // The training thread sees the death before the master's word is heard.
+  workers_[0].link->Drop("a member died");
+  workers_[0].link->Hear(ToMessage(MakePrepare(2, /*urgent=*/false)));
+  // Its offer shows that it has begun.
+  const auto offer = workers_[0].sent.Pop(kSoon);
+  ASSERT_TRUE(offer.has_value() && offer->has_offer());
+  workers_[0].link->Hear(MakeShrink(3, 1, {0}));
+  const auto alone = workers_[0].link->Use(3);
+  ASSERT_NE(alone, nullptr);
+  EXPECT_EQ(alone->size(), 1);
+}
+
 TEST_F(WorldLinkTest, WhoCannotShrinkSaysSo) {
   Connect(1, /*urgent=*/true);
   ASSERT_NE(workers_[0].link->Use(1), nullptr);

@@ -87,6 +87,9 @@ struct WorldSpec {
   std::string secret;
   // Worlds of more members are not a full mesh; tests choose others.
   int full_mesh = kFullMeshMembers;
+  // False: after a death, members connect again. Set where this backend only
+  // stands in for another one, which the survivors may be able to use.
+  bool may_shrink = true;
 
   int size() const { return static_cast<int>(hosts.size()); }
 };
