@@ -1,10 +1,14 @@
 #include "elasticdl/common/swift.h"
 
+#include <dirent.h>
 #include <sched.h>
 #include <sys/syscall.h>
 #include <unistd.h>
 
 #include <optional>
+
+#include "absl/strings/numbers.h"
+#include "absl/strings/str_cat.h"
 
 namespace elasticdl {
 namespace {
@@ -50,6 +54,21 @@ void SetTurns(Attributes attributes, uint64_t nanos, uint64_t flags) {
 void BeSwift() {
   const std::optional<Attributes> own = Get();
   if (own.has_value()) SetTurns(*own, kTurnNanos, kResetOnFork);
+}
+
+void LetOthersRun(pid_t killed) {
+  // The folder stays that of this process, whoever gets its number.
+  DIR* const threads = opendir(absl::StrCat("/proc/", killed, "/task").c_str());
+  if (threads == nullptr) return;
+  while (const dirent* entry = readdir(threads)) {
+    pid_t thread = 0;
+    const sched_param none = {};
+    // The last one to end gives the memory back; it may be any of them.
+    if (absl::SimpleAtoi(entry->d_name, &thread)) {
+      sched_setscheduler(thread, SCHED_IDLE, &none);
+    }
+  }
+  closedir(threads);
 }
 
 StartSwiftThreads::StartSwiftThreads() {

@@ -277,6 +277,7 @@ absl::Status LocalPodBackend::Loop::Create(const PodSpec& spec) {
   options.log_file = spec.log_file;
   options.environment = options_.environment;
   options.parent = options_.parent;
+  options.own_session = false;
   for (const auto& [key, value] : spec.env) {
     options.environment.push_back(absl::StrCat(key, "=", value));
   }

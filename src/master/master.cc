@@ -212,13 +212,15 @@ void MasterImpl::BeginEnding(absl::Time now) {
 // open until the kernel has freed its memory.
 void MasterImpl::WatchProcess(ConnectionId connection, const LifeSign& sign) {
   if (sign.id.empty() || sign_of_.count(connection) > 0) return;
-  const auto number = watch_.Add(sign, [this, connection] {
+  const auto number = watch_.Add(sign, [this, connection, pid = sign.pid] {
     Post([this, connection](absl::Time now) {
       const absl::Status died = absl::UnavailableError("its process died");
       // First: the survivors wait for the word that follows from it.
       OnGone(now, connection, died);
       server_->Close(connection, died);
     });
+    // The survivors need the cores now.
+    LetOthersRun(pid);
   });
   if (number.ok()) sign_of_[connection] = *number;
 }

@@ -76,6 +76,7 @@ absl::StatusOr<std::unique_ptr<ForkServer>> ForkServer::Start(
                   std::string(kTitleBytes, ' ')};
   options.environment = environment;
   options.keep_fds = {other.get()};
+  options.own_session = false;
   ELASTICDL_ASSIGN_OR_RETURN(Process server, process::Start(options));
   return std::unique_ptr<ForkServer>(
       new ForkServer(std::move(server), std::move(own)));

@@ -48,7 +48,7 @@ void ForkAgain(const Ends& number) {
   if (child < 0) _exit(errno);
   if (child > 0) _exit(0);
   // From here on its group can be killed.
-  setsid();
+  setpgid(0, 0);
   const pid_t self = getpid();
   if (write(number.write.get(), &self, sizeof(self)) != sizeof(self)) {
     _exit(127);

@@ -20,7 +20,7 @@ namespace {
 // Numbers of the fields of /proc/PID/stat after the name (proc(5)).
 constexpr size_t kState = 0;
 constexpr size_t kParent = 1;
-constexpr size_t kSession = 3;
+constexpr size_t kGroup = 2;
 constexpr size_t kExitCode = 49;
 
 // Empty when there is no such process.
@@ -90,7 +90,7 @@ std::optional<int> ExitStatusOf(pid_t pid) {
 
 bool IsStartedChild(pid_t pid, pid_t parent) {
   const std::vector<std::string> fields = ReadStat(pid);
-  return Is(fields, kParent, parent) && Is(fields, kSession, pid);
+  return Is(fields, kParent, parent) && Is(fields, kGroup, pid);
 }
 
 }  // namespace elasticdl::process

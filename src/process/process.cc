@@ -34,6 +34,7 @@ struct ChildPlan {
   const char* folder;
   // Whose child it must be; 0: it may outlive its parent.
   pid_t parent;
+  bool own_session;
   const std::vector<int>* keep_fds;
   const std::vector<int>* blocked_signals;
 };
@@ -63,7 +64,11 @@ void ResetSignals(const std::vector<int>& blocked) {
     // The parent may have died before prctl.
     if (getppid() != plan.parent) _exit(127);
   }
-  setsid();
+  if (plan.own_session) {
+    setsid();
+  } else {
+    setpgid(0, 0);
+  }
   ResetSignals(*plan.blocked_signals);
   if (dup2(plan.input, 0) < 0 || dup2(plan.output, 1) < 0 ||
       dup2(plan.error, 2) < 0) {
@@ -214,6 +219,7 @@ absl::StatusOr<Process> Start(const Options& options) {
   plan.error_pipe = write_end.get();
   const pid_t parent = options.parent != 0 ? options.parent : getpid();
   plan.parent = options.die_with_parent ? parent : 0;
+  plan.own_session = options.own_session;
   plan.keep_fds = &options.keep_fds;
   plan.blocked_signals = &options.blocked_signals;
   const pid_t pid = Fork(/*for_subreaper=*/options.parent != 0);

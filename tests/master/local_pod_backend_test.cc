@@ -133,11 +133,14 @@ TEST_P(LocalPodBackendTest, OutputAndEnvironmentReachThePod) {
   EXPECT_EQ(*ReadFile(spec.log_file), "out green a=b\nerr\n");
 }
 
-TEST_P(LocalPodBackendTest, PodLeadsItsOwnSession) {
+// All pods of a job share the session of the master, so that the kernel weighs
+// their threads against each other; signals of a terminal do not reach them.
+TEST_P(LocalPodBackendTest, PodLeadsAGroupInOurSession) {
   ASSERT_TRUE(backend_->Create(Blocker("a")).ok());
   const pid_t pid = Next().pid;
-  EXPECT_EQ(getsid(pid), pid);
+  EXPECT_EQ(getpgid(pid), pid);
   EXPECT_NE(getpgid(pid), getpgrp());
+  EXPECT_EQ(getsid(pid), getsid(0));
 }
 
 TEST_P(LocalPodBackendTest, PodHasNoDescriptorOfOurs) {

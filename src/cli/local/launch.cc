@@ -89,7 +89,7 @@ class Subreaper {
       std::vector<pid_t> killed;
       for (const pid_t child : Children()) {
         if (strangers_.count(child) > 0 || spared.count(child) > 0 ||
-            spared.count(getsid(child)) > 0) {
+            spared.count(getpgid(child)) > 0) {
           continue;
         }
         if (kill(child, SIGKILL) == 0) {

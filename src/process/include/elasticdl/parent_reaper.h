@@ -46,8 +46,8 @@ void TellEnded(int fd, pid_t pid);
 // Nothing: that cannot be known (any more).
 std::optional<int> ExitStatusOf(pid_t pid);
 
-// Is there a process `pid` that is a child of `parent` and leads its own
-// session, as all do that Start or a fork server has started? A zombie is one.
+// Is there a process `pid` that is a child of `parent` and leads its own group,
+// as all do that Start or a fork server has started? A zombie is one.
 bool IsStartedChild(pid_t pid, pid_t parent);
 
 }  // namespace elasticdl::process

@@ -40,6 +40,11 @@ struct Options {
   // above (prctl(2)), which has this number: it dies with that one, and only
   // that one can wait for it.
   pid_t parent = 0;
+  // False: only a group of its own, in the session of this process. Where the
+  // kernel shares the cores among sessions first (autogroups), a thread that is
+  // woken up waits for the turns of other sessions, whatever it asks for
+  // (elasticdl/common/swift.h).
+  bool own_session = true;
 };
 
 struct Process {
@@ -48,7 +53,8 @@ struct Process {
   Fd pidfd;
 };
 
-// Forks and executes. The child leads a new session, has default signals and no
+// Forks and executes. The child leads a new group of processes and, unless the
+// options say otherwise, a new session; it has default signals and no
 // descriptors but 0-2 and keep_fds. With die_with_parent it gets SIGKILL when
 // the calling *thread* ends. It has executed its program when this returns.
 // NOT_FOUND: no such program; INVALID_ARGUMENT: it cannot be executed.

@@ -8,6 +8,8 @@
 // nothing changes. For threads that mostly wait, not for those that compute.
 #pragma once
 
+#include <sys/types.h>
+
 #include <cstdint>
 
 namespace elasticdl {
@@ -15,6 +17,11 @@ namespace elasticdl {
 // From now on, for this thread; not for the threads and processes that it
 // starts.
 void BeSwift();
+
+// For a process that was killed: giving its memory back, which takes a core
+// some milliseconds, waits until no others want that core. Nothing if there is
+// no such process.
+void LetOthersRun(pid_t killed);
 
 // For threads that other code starts: while this exists, threads that this
 // thread starts are swift, and those that they start. Processes, too: start
