@@ -1,4 +1,4 @@
-// elasticdl audit: what the files of --ledger_audit prove.
+// elasticdl audit: what the files of --ledger_audit and --ps_audit prove.
 #pragma once
 
 #include <string>

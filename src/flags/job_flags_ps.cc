@@ -87,6 +87,12 @@ void AddPsFlags(JobCommand command, JobFlags* f, FlagSet* set) {
                 "JSON object per line; with --ps_backup=1, its copy of part j "
                 "to FILE.j-on-i.")
                .Value("FILE"));
+  // So that tests need not write as much as a job of hours.
+  set->Add("ps_snapshot_bytes", &f->ps_snapshot_bytes,
+           Info(kPs,
+                "A server makes a snapshot when its log has grown by this.")
+               .Min(0)
+               .Hidden());
   // A server hears it from its master.
   if (command == JobCommand::kPs) return;
   set->Add("ps_backup", &f->ps_backup,

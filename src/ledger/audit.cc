@@ -41,7 +41,7 @@ absl::Status LedgerAudit::AddLine(const std::string& text) {
     for (auto& [key, list] : ranges_) {
       list.erase(
           std::remove_if(list.begin(), list.end(),
-                         [&](const Range& one) { return one.step > step; }),
+                         [&](const AuditRange& one) { return one.step > step; }),
           list.end());
     }
     return absl::OkStatus();
@@ -52,7 +52,7 @@ absl::Status LedgerAudit::AddLine(const std::string& text) {
     return absl::InvalidArgumentError(
         "epoch, shard, begin, end or step is missing");
   }
-  const Range range = {line.at("begin").get<int64_t>(),
+  const AuditRange range = {line.at("begin").get<int64_t>(),
                        line.at("end").get<int64_t>(),
                        line.at("step").get<int64_t>()};
   if (range.begin < 0 || range.begin >= range.end) {
@@ -68,14 +68,14 @@ absl::Status LedgerAudit::AddLine(const std::string& text) {
 AuditResult LedgerAudit::Check() const {
   AuditResult result;
   for (const auto& [key, unsorted] : ranges_) {
-    std::vector<Range> list = unsorted;
+    std::vector<AuditRange> list = unsorted;
     std::sort(list.begin(), list.end(),
-              [](const Range& a, const Range& b) { return a.begin < b.begin; });
+              [](const AuditRange& a, const AuditRange& b) { return a.begin < b.begin; });
     AuditEpoch& epoch = result.epochs[key.first];
     // Positions below `end` were seen, the last of them at `step`.
     int64_t end = 0;
     int64_t step = 0;
-    for (const Range& one : list) {
+    for (const AuditRange& one : list) {
       const int64_t again =
           std::max<int64_t>(0, std::min(end, one.end) - one.begin);
       if (again > 0 && result.places.size() < kMostPlaces) {

@@ -255,6 +255,15 @@ void EventLog::ServerNearlyFull(int64_t server, int64_t bytes, int64_t limit) {
             .Add("limit", limit));
 }
 
+void EventLog::ExportedRows(const std::string& folder, int64_t tables,
+                            int64_t files, int64_t rows) {
+  Write(Line("exported_rows")
+            .Add("folder", folder)
+            .Add("tables", tables)
+            .Add("files", files)
+            .Add("rows", rows));
+}
+
 void EventLog::ServersScaled(int64_t servers) {
   Write(Line("ps_scaled").Add("servers", servers));
 }

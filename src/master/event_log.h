@@ -92,6 +92,8 @@ class EventLog {
   void ScalingServers(int64_t from, int64_t to);
   void ServersScaled(int64_t servers);
   void ServerNearlyFull(int64_t server, int64_t bytes, int64_t limit);
+  void ExportedRows(const std::string& folder, int64_t tables, int64_t files,
+                    int64_t rows);
   // `state`: succeeded, failed, stopped.
   void JobEnd(const std::string& state, const std::string& reason,
               int exit_code, int64_t step);

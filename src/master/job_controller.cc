@@ -357,6 +357,7 @@ void JobController::OnTaskDone(absl::Time now, const Worker& worker,
     return;
   }
   observer_.OnTaskDone(done.records());
+  if (done.has_exported_rows()) observer_.OnExportedRows(done.exported_rows());
 }
 
 void JobController::OnEvaluationDue(absl::Time now, Worker& worker,

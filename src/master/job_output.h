@@ -56,6 +56,8 @@ class JobObserver {
   virtual void OnEvaluation(const EvaluationResult& result) = 0;
   // Records of an evaluation or prediction task that is done.
   virtual void OnTaskDone(int64_t records) = 0;
+  // The model is exported, and these tables are not in its file.
+  virtual void OnExportedRows(const v1::ExportedRows& rows) {}
   // A task was quarantined.
   virtual void OnQuarantined(const QuarantinedRange& bad) = 0;
   // A change of the number of parameter servers is complete.

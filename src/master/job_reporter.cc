@@ -444,6 +444,17 @@ void JobReporter::OnPart(const PartChange& change) {
   }
 }
 
+void JobReporter::OnExportedRows(const v1::ExportedRows& rows) {
+  events_->ExportedRows(rows.folder(), rows.tables(), rows.files(),
+                        rows.rows());
+  Say(absl::StrCat("the rows of ", Count(rows.tables(), "table"),
+                   " without input_dim are in files of their own, not in "
+                   "model.pt: ",
+                   Count(rows.rows(), "row"), " in ",
+                   Count(rows.files(), "file"), " of ", rows.folder(),
+                   ", listed in index.json"));
+}
+
 void JobReporter::OnTaskDone(int64_t records) {
   rate_.OnTaskDone(Clock::Real().Now(), records);
 }

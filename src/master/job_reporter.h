@@ -103,6 +103,7 @@ class JobReporter : public JobObserver {
   void OnCheckpoint(const v1::CheckpointDone& done) override;
   void OnEvaluation(const EvaluationResult& result) override;
   void OnTaskDone(int64_t records) override;
+  void OnExportedRows(const v1::ExportedRows& rows) override;
   void OnQuarantined(const QuarantinedRange& bad) override;
   void OnServersScaled(int servers) override;
   void OnPart(const PartChange& change) override;

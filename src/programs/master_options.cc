@@ -261,6 +261,10 @@ absl::StatusOr<master::MasterOptions> MakeMasterOptions(
   if (!flags.ps_audit.empty()) {
     options.ps_argv.push_back("--ps_audit=" + flags.ps_audit);
   }
+  if (flags.ps_snapshot_bytes > 0) {
+    options.ps_argv.push_back(
+        absl::StrCat("--ps_snapshot_bytes=", flags.ps_snapshot_bytes));
+  }
   options.environment = std::move(environment);
   options.port = static_cast<int>(flags.port);
   options.display = flags.display;

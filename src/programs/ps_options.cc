@@ -50,6 +50,7 @@ absl::StatusOr<PsOptions> MakePsOptions(const flags::JobFlags& flags,
                              flags::ParseMemorySize(flags.ps_memory_limit));
   options.memory_limit = static_cast<size_t>(limit);
   options.audit = flags.ps_audit;
+  options.snapshot_bytes = flags.ps_snapshot_bytes;
   return options;
 }
 

@@ -247,6 +247,9 @@ absl::StatusOr<PsProcess::PartPtr> PsProcess::StartPart(int part) {
   server.memory_limit = options_.memory_limit;
   // The process has two copies.
   if (backups_) server.memory_limit /= 2;
+  if (options_.snapshot_bytes > 0) {
+    server.snapshot_bytes = options_.snapshot_bytes;
+  }
   if (!options_.audit.empty()) {
     server.audit = absl::StrCat(options_.audit, ".", part);
     server.run = job_.run();

@@ -36,6 +36,8 @@ struct PsOptions {
   size_t memory_limit = 0;
   // The server adds its number; "" = none.
   std::string audit;
+  // ps::ServerOptions; 0: its default.
+  int64_t snapshot_bytes = 0;
   // How long the master may take to be there at first.
   absl::Duration connect_timeout = absl::Seconds(30);
 };

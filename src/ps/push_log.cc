@@ -2,6 +2,7 @@
 
 #include <fcntl.h>
 #include <sys/file.h>
+#include <sys/prctl.h>
 #include <sys/stat.h>
 #include <sys/syscall.h>
 #include <sys/uio.h>
@@ -319,11 +320,16 @@ absl::Status PushLog::Fork(const ServerState& state) {
   scratch_ = PathOf("snapshot", position_) + ".new";
   const std::string path = PathOf("snapshot", position_);
   ELASTICDL_RETURN_IF_ERROR(OpenSegment());
+  const pid_t parent = getpid();
   const pid_t child = fork();
   if (child < 0) return ErrnoToStatus(errno, "fork for a snapshot");
   if (child == 0) {
-    // Other threads' locks may be held for ever here: only system calls. The
-    // sockets and the lock must not outlive the parent.
+    // Other threads' locks may be held for ever here: only system calls.
+    // A snapshot that came when the next server, perhaps a backup with another
+    // log, already uses the folder would be taken for one of its own.
+    if (prctl(PR_SET_PDEATHSIG, SIGKILL) != 0) _exit(errno);
+    if (getppid() != parent) _exit(ESRCH);
+    // The sockets and the lock must not outlive the parent.
     syscall(SYS_close_range, 3, ~0U, 0);
     int error = WriteSnapshot(scratch_, header, payloads, state);
     if (error == 0 && rename(scratch_.c_str(), path.c_str()) != 0) {

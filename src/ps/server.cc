@@ -245,6 +245,7 @@ absl::Status ServerImpl::ServeOne(net::Socket& socket, Follower* follower,
             return state.Read(request.read(), reply, answer);
           },
           /*durable=*/false, reply, answer);
+      ELASTICDL_RETURN_IF_ERROR(Failpoint("ps.read"));
       break;
     case v1::PsRequest::kFetch:
       HandleRead(

@@ -4,6 +4,7 @@
 
 #include <cerrno>
 
+#include "elasticdl/common/failpoint.h"
 #include "elasticdl/common/log.h"
 #include "elasticdl/common/status.h"
 #include "server_impl.h"
@@ -36,12 +37,15 @@ void ServerImpl::WriteSnapshots() {
         continue;
       }
     }
+    // Tests end the server while the child writes, and when it has written.
+    Failpoint("ps.snapshot").IgnoreError();
     pollfd waits[2] = {{child_fd.get(), POLLIN, 0},
                        {stop_event_.get(), POLLIN, 0}};
     while (poll(waits, 2, -1) < 0 && errno == EINTR) {
     }
     // The log's destructor ends the child.
     if (waits[0].revents == 0) return;
+    Failpoint("ps.snapshot_written").IgnoreError();
     WriterMutexLock lock(state_mu_);
     if (broken_) return;
     // The log was begun anew by then.

@@ -301,16 +301,18 @@ absl::Status PsTrainer::TrainEnd(const v1::Task& task) {
   ELASTICDL_RETURN_IF_ERROR(Failpoint("worker.train_end"));
   ELASTICDL_RETURN_IF_ERROR(callbacks_->OnTrainEnd());
   const std::string& output = deps_.job.output();
+  v1::ExportedRows rows;
   if (!output.empty()) {
     ELASTICDL_RETURN_IF_ERROR(Refresh());
     // Nobody pushes any more; a crashed worker may have left a push half done.
     client_.AllowDifferentVersions();
-    ELASTICDL_RETURN_IF_ERROR(ExportFromServers(
-        output,
-        {deps_.model, deps_.replica.network(), client_, deps_.job.seed()}));
+    ELASTICDL_ASSIGN_OR_RETURN(
+        rows, ExportFromServers(output, {deps_.model, deps_.replica.network(),
+                                         client_, deps_.job.seed()}));
     LogInfo("exported the model to ", output);
+    ELASTICDL_RETURN_IF_ERROR(Failpoint("worker.exported"));
   }
-  deps_.reports.Done(task, 0);
+  deps_.reports.TrainEnd(task, rows);
   return absl::OkStatus();
 }
 

@@ -6,6 +6,7 @@
 #include <cstring>
 #include <map>
 #include <memory>
+#include <set>
 #include <utility>
 #include <vector>
 
@@ -15,12 +16,10 @@
 #include "elasticdl/common/log.h"
 #include "elasticdl/common/status.h"
 #include "initial_rows.h"
+#include "row_files.h"
 
 namespace elasticdl::worker {
 namespace {
-
-// Of values in one file of rows.
-constexpr size_t kMaxFileValues = size_t{1} << 28;
 
 using Tensors = std::map<std::string, torch::Tensor>;
 
@@ -97,52 +96,22 @@ absl::StatusOr<std::vector<size_t>> Fill(const ServerModel& served,
   return rest;
 }
 
-// Rows of one table, in files of a bounded size.
-class RowFiles {
- public:
-  RowFiles(std::string prefix, int64_t dim)
-      : prefix_(std::move(prefix)), dim_(static_cast<size_t>(dim)) {}
+// Two tables must not have the same files, whatever their names.
+std::string FreeName(const std::string& table, std::set<std::string>& taken) {
+  std::string name = absl::StrReplaceAll(table, {{"/", "_"}});
+  while (!taken.insert(name).second) name += "_";
+  return name;
+}
 
-  absl::Status Add(absl::Span<const int64_t> ids, const float* rows) {
-    ids_.insert(ids_.end(), ids.begin(), ids.end());
-    rows_.insert(rows_.end(), rows, rows + ids.size() * dim_);
-    return rows_.size() < kMaxFileValues ? absl::OkStatus() : Write();
-  }
-  absl::Status Write() {
-    const auto count = static_cast<int64_t>(ids_.size());
-    const torch::Tensor ids =
-        torch::from_blob(ids_.data(), {count}, torch::kLong);
-    const torch::Tensor rows = torch::from_blob(
-        rows_.data(), {count, static_cast<int64_t>(dim_)}, torch::kFloat);
-    ELASTICDL_RETURN_IF_ERROR(
-        model::ExportTensors(absl::StrCat(prefix_, "-", files_++, ".pt"),
-                             {{"ids", ids}, {"rows", rows}}));
-    total_ += ids_.size();
-    ids_.clear();
-    rows_.clear();
-    return absl::OkStatus();
-  }
-  bool pending() const { return files_ == 0 || !ids_.empty(); }
-  size_t total() const { return total_; }
-
- private:
-  const std::string prefix_;
-  const size_t dim_;
-  std::vector<int64_t> ids_;
-  std::vector<float> rows_;
-  int files_ = 0;
-  size_t total_ = 0;
-};
-
-absl::Status ExportRows(const std::string& dir, const ServerModel& served,
-                        const std::vector<size_t>& numbers) {
-  ELASTICDL_RETURN_IF_ERROR(RemoveTree(dir));
+absl::StatusOr<v1::ExportedRows> ExportRows(
+    const std::string& dir, const ServerModel& served,
+    const std::vector<size_t>& numbers) {
   ELASTICDL_RETURN_IF_ERROR(MakeDirectories(dir));
-  const std::vector<ShardedTable>& tables = served.network.tables();
+  RowIndexFile index;
+  std::set<std::string> taken;
   for (const size_t i : numbers) {
-    RowFiles files(
-        JoinPath(dir, absl::StrReplaceAll(tables[i].name, {{"/", "_"}})),
-        tables[i].dim);
+    const ShardedTable& table = served.network.tables()[i];
+    RowFiles files({dir, FreeName(table.name, taken), table.dim});
     ELASTICDL_RETURN_IF_ERROR(
         served.client
             .ReadTable(
@@ -151,18 +120,23 @@ absl::Status ExportRows(const std::string& dir, const ServerModel& served,
                     absl::Span<const float* const>,
                     absl::Span<const int64_t>) { return files.Add(ids, rows); })
             .status());
-    if (files.pending()) ELASTICDL_RETURN_IF_ERROR(files.Write());
-    LogInfo("exported ", files.total(), " rows of ", tables[i].name);
+    ELASTICDL_RETURN_IF_ERROR(files.Finish());
+    LogInfo("exported ", files.rows(), " rows of ", table.name);
+    index.Add(table.name, table.dim, files);
   }
-  return absl::OkStatus();
+  ELASTICDL_RETURN_IF_ERROR(index.Write(dir));
+  return index.Summary(dir);
 }
 
 }  // namespace
 
-absl::Status ExportFromServers(const std::string& dir,
-                               const ServerModel& served) {
+absl::StatusOr<v1::ExportedRows> ExportFromServers(const std::string& dir,
+                                                   const ServerModel& served) {
   const std::vector<ShardedTable>& tables = served.network.tables();
-  if (tables.empty()) return model::ExportTo(dir, served.network);
+  if (tables.empty()) {
+    ELASTICDL_RETURN_IF_ERROR(model::ExportTo(dir, served.network));
+    return v1::ExportedRows();
+  }
   const bool bounded = std::all_of(
       tables.begin(), tables.end(),
       [](const ShardedTable& table) { return table.input_dim > 0; });
@@ -173,8 +147,13 @@ absl::Status ExportFromServers(const std::string& dir,
   ELASTICDL_ASSIGN_OR_RETURN(const std::vector<size_t> rest,
                              Fill(served, *whole));
   ELASTICDL_RETURN_IF_ERROR(model::ExportTo(dir, *whole));
-  return rest.empty() ? absl::OkStatus()
-                      : ExportRows(JoinPath(dir, "tables"), served, rest);
+  const std::string rows = JoinPath(dir, "tables");
+  // Those of an earlier export.
+  if (!rest.empty() || FileExists(JoinPath(rows, "index.json"))) {
+    ELASTICDL_RETURN_IF_ERROR(RemoveTree(rows));
+  }
+  if (rest.empty()) return v1::ExportedRows();
+  return ExportRows(rows, served, rest);
 }
 
 }  // namespace elasticdl::worker

@@ -4,9 +4,10 @@
 #include <cstdint>
 #include <string>
 
-#include "absl/status/status.h"
+#include "absl/status/statusor.h"
 #include "elasticdl/model/loader.h"
 #include "elasticdl/ps/client.h"
+#include "elasticdl/v1/master.pb.h"
 
 namespace elasticdl::worker {
 
@@ -20,9 +21,9 @@ struct ServerModel {
 
 // If the ids of all tables are bounded (input_dim), the files of ExportTo with
 // the whole model, as any other strategy writes them. Otherwise these files
-// have no tables of elasticdl::Embedding; `tables/<table>-<i>.pt` have their
-// rows: dictionaries of `ids` and `rows`.
-absl::Status ExportFromServers(const std::string& dir,
-                               const ServerModel& served);
+// have no tables of elasticdl::Embedding; the files of `tables/` (row_files.h)
+// have their rows. Says what is there.
+absl::StatusOr<v1::ExportedRows> ExportFromServers(const std::string& dir,
+                                                   const ServerModel& served);
 
 }  // namespace elasticdl::worker

@@ -22,6 +22,19 @@ void TaskReports::Done(const v1::Task& task, int64_t records,
     sums.set_kind(metric.kind);
     sums.mutable_sums()->Add(metric.sums.begin(), metric.sums.end());
   }
+  Send(task, std::move(message));
+}
+
+void TaskReports::TrainEnd(const v1::Task& task, const v1::ExportedRows& rows) {
+  v1::WorkerMessage message;
+  message.mutable_task_done()->set_task_id(task.task_id());
+  if (rows.tables() > 0) {
+    *message.mutable_task_done()->mutable_exported_rows() = rows;
+  }
+  Send(task, std::move(message));
+}
+
+void TaskReports::Send(const v1::Task& task, v1::WorkerMessage message) {
   if (task.type() != v1::EVALUATION) {
     sent_.push_back(message);
     if (sent_.size() > kReportsRemembered) sent_.pop_front();

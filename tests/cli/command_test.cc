@@ -8,6 +8,9 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
+#include <map>
+
+#include "absl/strings/str_cat.h"
 #include "elasticdl/common/check.h"
 #include "elasticdl/common/file.h"
 #include "support/temp_dir.h"
@@ -287,6 +290,106 @@ TEST(CommandTest, AuditSaysWhetherEachRecordIsThereOnce) {
   EXPECT_EQ(outcome.exit_code, 2);
   EXPECT_THAT(outcome.err, HasSubstr("ledger.jsonl: line 1: no JSON object"));
   EXPECT_EQ(Elasticdl({"audit", dir.Path("none")}).exit_code, 2);
+}
+
+// Two servers, each with half of the buckets.
+class ServerAuditTest : public testing::Test {
+ protected:
+  ServerAuditTest() {
+    for (int server = 0; server < 2; ++server) {
+      std::string buckets;
+      for (int i = 0; i < 512; ++i) {
+        absl::StrAppend(&buckets, i == 0 ? "" : ",", server * 512 + i);
+      }
+      Add(server, absl::StrCat(R"({"server":)", server,
+                               R"(,"run":"r","term":1,"begins":0})"));
+      Add(server, absl::StrCat(R"({"server":)", server,
+                               R"(,"map":1,"entry":0,"gets":[)", buckets,
+                               "]}"));
+    }
+    Write("ledger", Range(0, 64, R"("step":1)"));
+  }
+  static std::string Range(int begin, int end, const std::string& more) {
+    return absl::StrCat(R"({"epoch":0,"shard":"s","begin":)", begin,
+                        R"(,"end":)", end, ",", more, "}\n");
+  }
+  void Add(int server, const std::string& line) {
+    absl::StrAppend(&audits_[server], line, "\n");
+  }
+  void Push(int server, int begin, int end) {
+    absl::StrAppend(&audits_[server],
+                    Range(begin, end,
+                          absl::StrCat(R"("server":)", server, R"(,"version":)",
+                                       ++entry_, R"(,"entry":)", entry_)));
+  }
+  void Write(const std::string& name, const std::string& text) {
+    ASSERT_TRUE(WriteFileAtomic(dir_.Path(name), text).ok());
+  }
+  Outcome Audit(std::vector<std::string> flags = {"--ps_audit=applied"}) {
+    for (const auto& [server, text] : audits_) {
+      Write(absl::StrCat("applied.", server), text);
+    }
+    flags.insert(flags.begin(), {"audit", "ledger"});
+    return Elasticdl(flags, dir_.path());
+  }
+
+  const test::TempDir dir_;
+  std::map<int, std::string> audits_;
+  int entry_ = 0;
+};
+
+TEST_F(ServerAuditTest, EachServerHasEachRecordOnce) {
+  Push(0, 0, 32);
+  Push(0, 32, 64);
+  Push(1, 0, 64);
+  const Outcome outcome = Audit();
+  EXPECT_EQ(outcome.exit_code, 0) << outcome.out << outcome.err;
+  EXPECT_EQ(outcome.out,
+            "epoch 1: 64 records, each once\n"
+            "64 records committed, none twice\n"
+            "servers: 2 files, 2 parts of the model; each committed record is "
+            "once in each bucket\n");
+  // From another folder, and two jobs of which one has no servers.
+  EXPECT_EQ(Audit({"--ps_audit=" + dir_.Path("applied")}).exit_code, 0);
+  Write("other", Range(64, 80, R"("step":2)"));
+  EXPECT_EQ(Audit({"other", "--ps_audit=applied,"}).exit_code, 0);
+}
+
+TEST_F(ServerAuditTest, ServersThatDiffer) {
+  Push(0, 0, 64);
+  Push(1, 0, 32);
+  const Outcome outcome = Audit();
+  EXPECT_EQ(outcome.exit_code, 1);
+  EXPECT_THAT(outcome.out,
+              HasSubstr("servers: bucket 512 and 511 more: epoch 1, s, "
+                        "positions 32 to 64: committed, but applied 0 times\n"
+                        "servers: 2 files, 2 parts of the model; 1 findings"));
+}
+
+TEST_F(ServerAuditTest, AJobThatEndedEarly) {
+  Push(0, 0, 72);
+  Push(1, 0, 64);
+  Outcome outcome = Audit();
+  EXPECT_EQ(outcome.exit_code, 1);
+  EXPECT_THAT(outcome.out, HasSubstr("positions 64 to 72: applied, but not "
+                                     "committed\n"));
+  outcome = Audit({"--ps_audit=applied", "--partial"});
+  EXPECT_EQ(outcome.exit_code, 0) << outcome.out;
+  EXPECT_THAT(outcome.out,
+              HasSubstr("; 8 records were applied and not committed\n"));
+}
+
+TEST_F(ServerAuditTest, FilesThatAreNone) {
+  Outcome outcome = Audit({"--ps_audit=nothing"});
+  EXPECT_EQ(outcome.exit_code, 2);
+  EXPECT_THAT(outcome.err, HasSubstr("there is no nothing.0, nor one of"));
+  outcome = Audit({"--ps_audit=applied,applied"});
+  EXPECT_EQ(outcome.exit_code, 2);
+  EXPECT_THAT(outcome.err, HasSubstr("2 values for 1 files"));
+  Add(1, "no audit");
+  outcome = Audit();
+  EXPECT_EQ(outcome.exit_code, 2);
+  EXPECT_THAT(outcome.err, HasSubstr("applied.1: line 3: no JSON object"));
 }
 
 }  // namespace

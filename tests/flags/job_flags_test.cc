@@ -111,6 +111,7 @@ const Row kRows[] = {
     {"ps_log", "string", "", "tms", "/tmp/ps", nullptr},
     {"ps_memory_limit", "string", "", "tms", "2Gi", "2"},
     {"ps_audit", "string", "", "tms", "/tmp/applied", nullptr},
+    {"ps_snapshot_bytes", "int", "0", "tms", "4096", "-1"},
     {"embedding_max_rows", "int", "0", "tm", "5000", "-1"},
     {"embedding_eviction", "string", "age", "tm", "frequency", "lru"},
     {"embedding_min_count", "int", "1", "tm", "3", "0"},

@@ -39,7 +39,9 @@ Flags AllreduceRun::RandomFlags() {
     flags.push_back("--validation_data=" + test_csv());
     flags.push_back(absl::StrCat("--evaluation_steps=", Random(20, 200)));
   }
-  if (Chance(30)) flags.push_back("--collective=gloo");
+  if (Chance(50)) {
+    flags.push_back(absl::StrCat("--collective=", Chance(50) ? "gloo" : "tcp"));
+  }
   if (Chance(20)) flags.push_back("--grad_compression=bf16");
   if (Chance(20)) flags.push_back("--global_batch_size=48");
   if (Chance(60)) {
@@ -93,6 +95,8 @@ void AllreduceRun::Act(Job& job) {
     Hit("", 1, SIGTERM, tally_.terms);
   } else if (dice <= 80) {
     Hit("", 1, SIGSTOP, tally_.stops);
+  } else if (dice <= 88) {
+    HitMaster(job);
   } else {
     ScaleTo(job, "num_workers", Random(1, 5));
   }

@@ -3,7 +3,8 @@
 //   chaos [--minutes=M] [--jobs=N] [--seed=S] [--strategy=allreduce|ps]
 //
 // Trains one job after the other with random settings; kills, stops and ends
-// its processes and changes their number at random moments. Each job must
+// its processes, the master included, and changes their number at random
+// moments. Each job must
 // succeed with an exact ledger, and with one model on all members or every
 // record once on all servers. Prints a line per job and a summary; exit code 1
 // when anything was wrong. Job number i has the seed S + i: --jobs=1 --seed=...
@@ -45,13 +46,13 @@ TEST(Chaos, RandomSchedules) {
     all.Add(MakeRun(settings.seed + i)->RunJob());
   }
   std::cout << absl::StrFormat(
-      "%d jobs, %d failed; %d kills, %d stops, %d terms, %d scalings; %d "
-      "joins, %d worlds, %d cut-backs\n"
+      "%d jobs, %d failed; %d kills, %d masters, %d stops, %d terms, %d "
+      "scalings; %d joins, %d worlds, %d cut-backs\n"
       "recovery: p50 %.1f ms, p99 %.1f ms (%d times)\n"
       "ledger violations: %d\n"
       "model mismatches: %d\n",
-      all.jobs, all.failed_jobs, all.kills, all.stops, all.terms, all.scalings,
-      all.joins, all.worlds, all.cut_backs, Percentile(all.recovery_ms, 0.5),
+      all.jobs, all.failed_jobs, all.kills, all.masters, all.stops, all.terms,
+      all.scalings, all.joins, all.worlds, all.cut_backs, Percentile(all.recovery_ms, 0.5),
       Percentile(all.recovery_ms, 0.99), all.recovery_ms.size(),
       all.ledger_violations, all.model_mismatches);
   EXPECT_TRUE(all.good());

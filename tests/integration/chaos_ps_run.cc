@@ -57,15 +57,19 @@ std::string PsRun::RandomFailpoint() {
       "worker.pushed",     "worker.forward",   "worker.evaluate",
       "worker.read_model", "checkpoint.write", "checkpoint.rename",
       "worker.train_end"};
-  static constexpr const char* kOfServers[] = {"ps.log", "ps.apply",
-                                               "ps.reply"};
+  static constexpr const char* kOfServers[] = {"ps.log", "ps.apply", "ps.reply",
+                                               "ps.replicate"};
+  static constexpr const char* kSeldom[] = {
+      "ps.synchronize", "ps.snapshot", "ps.snapshot_written", "ps.read"};
   if (Chance(60)) {
     return absl::StrCat(Random(0, 5), ":", OneOf(kOfWorkers),
                         Chance(15) ? "=stop@" : "=kill@", Random(1, 60));
   }
-  // Each successor counts anew.
-  return absl::StrCat(Random(0, 2), ":", OneOf(kOfServers), "=kill@",
-                      Random(200, 600));
+  // Each successor counts anew, and must get further than it will be sent back.
+  const bool often = Chance(60);
+  return absl::StrCat(Random(0, 2), ":", often ? OneOf(kOfServers)
+                                               : OneOf(kSeldom),
+                      "=kill@", often ? Random(200, 600) : Random(5, 12));
 }
 
 Flags PsRun::RandomFlags() {
@@ -75,6 +79,11 @@ Flags PsRun::RandomFlags() {
   }
   if (grads_to_wait_ > 0 && Chance(30)) {
     flags.push_back(absl::StrCat("--sync_version_tolerance=", Random(1, 3)));
+  }
+  // Of the 12 KB of a push to all servers.
+  if (Chance(50)) {
+    flags.push_back(
+        absl::StrCat("--ps_snapshot_bytes=", Random(100, 2000) * 1000));
   }
   if (Chance(50)) {
     flags.push_back(absl::StrCat("--checkpoint_steps=", Random(20, 200)));
@@ -105,9 +114,11 @@ void PsRun::Act(Job& job) {
     Hit(kServer, 1, SIGSTOP, tally_.stops);
   } else if (dice <= 74) {
     Hit(kWorker, 1, SIGSTOP, tally_.stops);
-  } else if (dice <= 82) {
+  } else if (dice <= 80) {
     Hit(kAnybody, 1, SIGTERM, tally_.terms);
-  } else if (dice <= 92 || backup_) {
+  } else if (dice <= 86) {
+    HitMaster(job);
+  } else if (dice <= 93 || backup_) {
     ScaleTo(job, "num_workers", Random(1, 4));
   } else {
     ScaleTo(job, "num_ps_pods", Random(1, 3));

@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <fstream>
 #include <iostream>
+#include <utility>
 
 #include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
@@ -14,6 +15,12 @@
 #include "elasticdl/common/file.h"
 
 namespace elasticdl::test {
+namespace {
+
+// RelaunchRule allows for five in five minutes.
+constexpr int64_t kMostMasters = 3;
+
+}  // namespace
 
 double Percentile(std::vector<double> values, double part) {
   if (values.empty()) return 0;
@@ -53,6 +60,16 @@ void ChaosRun::Hit(const std::string& part, size_t count, int signal,
     story_.push_back(absl::StrCat("signal ", signal, " to ", pod));
     if (kill(pid, signal) == 0) ++counter;
   }
+}
+
+void ChaosRun::HitMaster(Job& job) {
+  const std::vector<Json> starts = job.Events("job_start");
+  if (starts.empty() || tally_.masters >= kMostMasters) return;
+  // The number of one that was killed a moment ago is perhaps nobody's.
+  const pid_t master = starts.back().at("pid");
+  if (std::exchange(last_master_, master) == master) return;
+  story_.push_back(absl::StrCat("signal 9 to master ", master));
+  if (kill(master, SIGKILL) == 0) ++tally_.masters;
 }
 
 void ChaosRun::ScaleTo(Job& job, const std::string& flag, int64_t value) {
@@ -118,10 +135,10 @@ Tally ChaosRun::RunJob() {
   Judge(*job);
   tally_.jobs = 1;
   std::cout << absl::StrFormat(
-      "seed %d: %s, %d kills, %d stops, %d terms, %d scalings, %d joins, %d "
-      "worlds, %d cut-backs, longest pause %.0f ms [%s]\n",
-      seed_, tally_.good() ? "good" : "BAD", tally_.kills, tally_.stops,
-      tally_.terms, tally_.scalings, tally_.joins, tally_.worlds,
+      "seed %d: %s, %d kills, %d masters, %d stops, %d terms, %d scalings, %d "
+      "joins, %d worlds, %d cut-backs, longest pause %.0f ms [%s]\n",
+      seed_, tally_.good() ? "good" : "BAD", tally_.kills, tally_.masters,
+      tally_.stops, tally_.terms, tally_.scalings, tally_.joins, tally_.worlds,
       tally_.cut_backs, Percentile(tally_.recovery_ms, 1), settings_);
   std::cout.flush();
   return tally_;

@@ -21,6 +21,7 @@ struct Tally {
   int64_t jobs = 0;
   int64_t failed_jobs = 0;
   int64_t kills = 0;
+  int64_t masters = 0;
   int64_t stops = 0;
   int64_t terms = 0;
   int64_t scalings = 0;
@@ -35,6 +36,7 @@ struct Tally {
     jobs += other.jobs;
     failed_jobs += other.failed_jobs;
     kills += other.kills;
+    masters += other.masters;
     stops += other.stops;
     terms += other.terms;
     scalings += other.scalings;
@@ -86,6 +88,9 @@ class ChaosRun : public ChaosTest {
   size_t CountRunning(const std::string& part) const;
   // Signals to up to `count` of them.
   void Hit(const std::string& part, size_t count, int signal, int64_t& counter);
+  // Kills the master; the client starts the next one. Not so often that it
+  // would give the job up.
+  void HitMaster(Job& job);
   // `elasticdl scale --<flag>=<value>`. Too late when the job ends at this
   // moment.
   void ScaleTo(Job& job, const std::string& flag, int64_t value);
@@ -106,6 +111,8 @@ class ChaosRun : public ChaosTest {
   // Pids by pod.
   std::map<std::string, pid_t> running_;
   bool ended_ = false;
+  // That was killed last.
+  pid_t last_master_ = 0;
   std::vector<std::string> story_;
 };
 

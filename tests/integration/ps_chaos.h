@@ -87,10 +87,19 @@ class PsChaosTest : public ChaosTest {
     if (evaluations.empty()) return {};
     return evaluations.back().at("metrics");
   }
-  // By the ledger and by every server's own audit.
+  // By the ledger and by every server's own audit, with both checkers.
   testing::AssertionResult IsExact(Job& job, int64_t epochs = kEpochs) {
-    const Flags audits = PsAudits(Path(job.name() + "-applied"));
+    const std::string applied = Path(job.name() + "-applied");
+    const Flags audits = PsAudits(applied);
     if (audits.empty()) return testing::AssertionFailure() << "no audits";
+    const auto audit = Run(
+        "audit", {Program("elasticdl"), "audit", job.audit(),
+                  absl::StrCat("--records=", kRecords),
+                  absl::StrCat("--epochs=", epochs), "--ps_audit=" + applied});
+    if (audit->Wait() != 0) {
+      return testing::AssertionFailure()
+             << "elasticdl audit: " << audit->out() << audit->err();
+    }
     return ChaosLedgerIsExact(job, epochs, audits);
   }
   // All of it is in the model once: `pushes` on every server, each record in

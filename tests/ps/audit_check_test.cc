@@ -1,16 +1,22 @@
-// The checker of audits (support/ps_audit_check.h) accepts what is exact and
-// finds what is not.
+// Both checkers of audits, that of the tests (support/ps_audit_check.h) and that
+// of `elasticdl audit`, accept what is exact and find what is not.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <array>
 #include <cstdint>
 #include <numeric>
+#include <random>
+#include <sstream>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
 #include "elasticdl/common/file.h"
+#include "elasticdl/ledger_audit.h"
+#include "elasticdl/server_audit.h"
 #include "support/ledger_counts.h"
 #include "support/ps_audit_check.h"
 #include "support/temp_dir.h"
@@ -54,7 +60,29 @@ class AuditCheckTest : public testing::Test {
     Counts counts;
     for (int64_t i = 0; i < records; ++i) counts[{0, "s"}][i] = {1, 1};
     check.Compare(counts, /*partial=*/false);
+    const ServerAuditResult result = ByTheProgram(files, records);
+    EXPECT_EQ(result.findings == 0, findings.count() == 0)
+        << absl::StrJoin(result.places, "\n");
+    EXPECT_EQ(result.files, static_cast<int64_t>(files.size()));
     return findings.count();
+  }
+  static ServerAuditResult ByTheProgram(const std::vector<std::string>& files,
+                                        int64_t records) {
+    ServerAudit servers;
+    for (const std::string& file : files) {
+      std::istringstream in(file);
+      const absl::Status read = servers.Read("audit", in);
+      EXPECT_TRUE(read.ok()) << read;
+    }
+    std::string lines;
+    for (int64_t i = 0; i < records; ++i) {
+      absl::StrAppend(&lines, R"({"epoch":0,"shard":"s","begin":)", i,
+                      ",\"end\":", i + 1, ",\"step\":", i + 1, "}\n");
+    }
+    std::istringstream in(lines);
+    LedgerAudit ledger;
+    EXPECT_TRUE(ledger.Read(in).ok());
+    return servers.Check(ledger, /*partial=*/false);
   }
 
   const std::string begin_ = Term(0, 1, 0) + Buckets(0, 0, "gets", 0, 1024);
@@ -143,6 +171,80 @@ TEST_F(AuditCheckTest, APartComesBack) {
                         Buckets(0, 0, "gets", 0, 1024)},
                        1),
             0);
+}
+
+// Three servers between which buckets move at random, with pushes that reach
+// them in any order: exact, and no longer when one line is missing or there
+// twice.
+class RandomHistory {
+ public:
+  explicit RandomHistory(uint64_t seed) : random_(seed) {
+    for (int s = 0; s < kServers; ++s) Append(s, Term(s, 1, 0));
+    Move(0, 0, 0, 1024);
+    // A server has a bucket before it gets pushes.
+    for (int s = 1; s < kServers; ++s) Move(0, s, s, s + 1);
+    for (int64_t record = 0; record < kRecords; ++record) {
+      if (Below(3) == 0) MoveSome();
+      for (int s = 0; s < kServers; ++s) Append(s, Push(s, entry_++, record));
+    }
+  }
+  std::vector<std::string> Files() const {
+    std::vector<std::string> files;
+    for (const auto& lines : lines_) files.push_back(absl::StrJoin(lines, ""));
+    return files;
+  }
+  // Removes or repeats a push, or removes a move.
+  void Damage() {
+    auto& lines = lines_[static_cast<size_t>(Below(kServers))];
+    const auto at = lines.begin() + 1 +
+                    Below(static_cast<int>(lines.size()) - 1);
+    const bool push = at->find("epoch") != at->npos;
+    if (push && Below(2) == 0) {
+      const std::string again = *at;
+      lines.insert(at, again);
+    } else {
+      lines.erase(at);
+    }
+  }
+
+  static constexpr int64_t kRecords = 20;
+
+ private:
+  static constexpr int kServers = 3;
+
+  int Below(int end) { return std::uniform_int_distribution(0, end - 1)(random_); }
+  void Append(int server, std::string line) {
+    lines_[static_cast<size_t>(server)].push_back(std::move(line));
+  }
+  void Move(int from, int to, int begin, int end) {
+    if (from != to) Append(from, Buckets(from, entry_++, "gives", begin, end));
+    Append(to, Buckets(to, entry_++, "gets", begin, end));
+  }
+  // A piece of those that server 0 had at first: buckets from 3 on.
+  void MoveSome() {
+    const int piece = Below(7);
+    int& owner = owners_[static_cast<size_t>(piece)];
+    const int to = Below(kServers);
+    if (to == owner) return;
+    Move(owner, to, 10 + 100 * piece, 110 + 100 * piece);
+    owner = to;
+  }
+
+  std::mt19937_64 random_;
+  std::array<std::vector<std::string>, kServers> lines_;
+  std::array<int, 7> owners_ = {};
+  // Of all servers: numbers may have gaps.
+  int64_t entry_ = 0;
+};
+
+TEST_F(AuditCheckTest, RandomHistories) {
+  for (uint64_t seed = 0; seed < 50; ++seed) {
+    SCOPED_TRACE(absl::StrCat("seed ", seed));
+    RandomHistory history(seed);
+    EXPECT_EQ(FindingsOf(history.Files(), RandomHistory::kRecords), 0);
+    history.Damage();
+    EXPECT_GT(FindingsOf(history.Files(), RandomHistory::kRecords), 0);
+  }
 }
 
 }  // namespace

@@ -6,9 +6,13 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 #include <poll.h>
+#include <sys/prctl.h>
+#include <sys/stat.h>
+#include <sys/wait.h>
 #include <unistd.h>
 
 #include <algorithm>
+#include <csignal>
 #include <memory>
 #include <random>
 #include <string>
@@ -288,6 +292,34 @@ TEST_F(PushLogTest, ABadEntryIsDataLoss) {
   process = Start();
   EXPECT_TRUE(absl::IsDataLoss(process->opened)) << process->opened;
   EXPECT_THAT(std::string(process->opened.message()), HasSubstr("bad entry"));
+}
+
+// Its successor, perhaps with another log, would take it for one of its own.
+TEST_F(PushLogTest, AKilledServerLeavesNoSnapshotThatComesLater) {
+  // Orphans become children of this process.
+  ASSERT_EQ(prctl(PR_SET_CHILD_SUBREAPER, 1), 0);
+  // The child that writes it waits for somebody who reads this file.
+  const std::string slow = dir_.Path("log/snapshot-0.new");
+  const pid_t server = fork();
+  ASSERT_GE(server, 0);
+  if (server == 0) {
+    const auto process = Start();
+    const bool begun = process->opened.ok() &&
+                       mkfifo(slow.c_str(), 0600) == 0 &&
+                       process->log->BeginSnapshot(process->state).ok();
+    if (begun) raise(SIGKILL);
+    _exit(1);
+  }
+  int status = 0;
+  ASSERT_EQ(waitpid(server, &status, 0), server);
+  ASSERT_TRUE(WIFSIGNALED(status));
+  // Nobody is held up any more.
+  const Fd reader(open(slow.c_str(), O_RDONLY | O_NONBLOCK | O_CLOEXEC));
+  ASSERT_TRUE(reader.valid());
+  ASSERT_GT(waitpid(-1, &status, 0), 0);
+  EXPECT_TRUE(WIFSIGNALED(status) && WTERMSIG(status) == SIGKILL) << status;
+  EXPECT_FALSE(FileExists(dir_.Path("log/snapshot-0")));
+  ASSERT_EQ(prctl(PR_SET_CHILD_SUBREAPER, 0), 0);
 }
 
 TEST_F(PushLogTest, ABadSnapshotIsNoticed) {

@@ -153,6 +153,7 @@ const eventTexts = {
   ps_backup_current: e => "the backup of part " + e.part + " has all that server " + e.server + " has",
   ps_backup_lost: e => "server " + e.server + " continues without a backup of part " + e.part,
   ps_scaled: e => "the model is on " + plural(e.servers, "parameter server"),
+  exported_rows: e => plural(e.rows, "row") + " of " + plural(e.tables, "table") + " exported to " + e.folder,
   model: e => modelTotals(e),
   task_quarantined: e => "records " + e.begin + " to " + e.end + " of " + e.shard + " set aside: " + e.reason,
 };

@@ -28,6 +28,13 @@ struct AuditResult {
   std::vector<std::string> places;
 };
 
+// Positions [begin, end), reported at a step.
+struct AuditRange {
+  int64_t begin = 0;
+  int64_t end = 0;
+  int64_t step = 0;
+};
+
 // Thread-compatible. Its memory grows with the lines that it reads, about a
 // hundred bytes each.
 class LedgerAudit {
@@ -38,18 +45,15 @@ class LedgerAudit {
   absl::Status Read(std::istream& in);
   AuditResult Check() const;
 
- private:
-  // Positions [begin, end), reported at a step.
-  struct Range {
-    int64_t begin = 0;
-    int64_t end = 0;
-    int64_t step = 0;
-  };
+  // What is in the model, in the order of the lines, by epoch and shard.
+  using Ranges =
+      std::map<std::pair<int64_t, std::string>, std::vector<AuditRange>>;
+  const Ranges& ranges() const { return ranges_; }
 
+ private:
   absl::Status AddLine(const std::string& text);
 
-  // By epoch and shard.
-  std::map<std::pair<int64_t, std::string>, std::vector<Range>> ranges_;
+  Ranges ranges_;
 };
 
 }  // namespace elasticdl

@@ -74,6 +74,8 @@ struct JobFlags {
   // "" = a share of the pod's on a cluster, else none.
   std::string ps_memory_limit;
   std::string ps_audit;
+  // For tests; 0: the default of servers.
+  int64_t ps_snapshot_bytes = 0;
   int64_t embedding_max_rows = 0;
   std::string embedding_eviction = "age";
   int64_t embedding_min_count = 1;
