@@ -273,6 +273,8 @@ class SimulatedWorker {
     if (message.has_welcome()) {
       welcome_ = true;
       answer.mutable_ready()->set_host(absl::StrCat("host-", id_ / kPerHost));
+    } else if (message.has_ping()) {
+      answer.mutable_pong();
     } else if (message.has_prepare()) {
       // Only their number: each worker would make a list of all.
       const v1::MemberList& list = message.prepare().list();

@@ -119,16 +119,16 @@ const orderly = /^left|scaled away|announced|exit code 0|has ended/;
 const isLoss = e => e.failure === true || (e.asked !== true && !orderly.test(e.reason || ""));
 const eventGroups = {
   "all": () => true,
-  "workers": e => /^(pod_|worker_|scaled|ps_)/.test(e.event),
+  "workers": e => /^(pod_|worker_|scaled|ps_|silent|heard)/.test(e.event),
   "worlds": e => /^(world|first_step|caught_up|state_)/.test(e.event),
   "data": e => /^(evaluation|checkpoint|task_)/.test(e.event),
   "trouble": e => (["worker_lost", "pod_ended"].includes(e.event) && isLoss(e)) ||
-    ["task_quarantined", "state_given_up", "master_restarted"].includes(e.event) ||
+    ["task_quarantined", "state_given_up", "master_restarted", "silent"].includes(e.event) ||
     Boolean(e.error) || (e.event === "job_end" && e.state === "failed"),
 };
 const eventColor = e => ({world: "training", first_step: "training", caught_up: "training", checkpoint: e.error ? "lost" : "checkpoint",
   evaluation: "evaluation", worker_ready: "joined", pod_created: "starting", pod_started: "starting",
-  scaled: "training", task_quarantined: "lost"})[e.event] || (eventGroups.trouble(e) ? "lost" : "left");
+  scaled: "training", task_quarantined: "lost", silent: "silent", heard: "joined"})[e.event] || (eventGroups.trouble(e) ? "lost" : "left");
 // A sentence for each kind that is known; the fields of others.
 const eventTexts = {
   job_start: e => "job " + e.job + " begins (" + e.command + ", master's pid " + e.pid + ")",
@@ -153,6 +153,8 @@ const eventTexts = {
   ps_backup_current: e => "the backup of part " + e.part + " has all that server " + e.server + " has",
   ps_backup_lost: e => "server " + e.server + " continues without a backup of part " + e.part,
   ps_scaled: e => "the model is on " + plural(e.servers, "parameter server"),
+  silent: e => (e.type === "ps" ? "server " : "worker ") + e.id + " " + e.reason,
+  heard: e => (e.type === "ps" ? "server " : "worker ") + e.id + " answers again",
   model: e => modelTotals(e),
   task_quarantined: e => "records " + e.begin + " to " + e.end + " of " + e.shard + " set aside: " + e.reason,
 };
