@@ -51,7 +51,7 @@ class JobReporter : public JobObserver {
   // Writes the address of the status page into the job's folder.
   absl::Status Publish(const jobdir::JobDir& jobdir) const;
 
-  void JobStarted(int64_t num_workers);
+  void JobStarted(int64_t num_workers, int64_t num_servers);
   void MasterRestarted(int64_t restarts, int signal);
   // `replaces` is -1 for a pod that replaces none.
   void PodCreated(const std::string& pod, PodType type, int64_t id,

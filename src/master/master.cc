@@ -71,7 +71,7 @@ void MasterImpl::ShortenJournal(absl::Time now) {
 int MasterImpl::Run() {
   BeSwift();
   absl::Time now = Clock::Real().Now();
-  reporter_->JobStarted(num_workers_);
+  reporter_->JobStarted(num_workers_, controller_->server_target());
   first_step_ = controller_->progress().step;
   if (options_.parent.has_value() && options_.parent->restarts > 0) {
     reporter_->MasterRestarted(options_.parent->restarts,

@@ -297,6 +297,14 @@ test("a page follows the stream, and asks where there is none", async () => {
       await page.run("document.getElementById('scale-to').value = '5'; document.querySelector('#scale button').click()");
       await page.until("document.getElementById('answer').textContent.includes('5 workers asked for')");
       assert.deepEqual(master.commands, ["/api/v1/scale?num_workers=5"]);
+      // Servers have a field of their own, and their skew is text.
+      assert.equal(await page.run("return document.getElementById('scale-servers-to').value"), "2");
+      await page.run("document.getElementById('scale-servers-to').value = '3'; document.querySelector('#scale-servers button').click()");
+      await page.until("document.getElementById('answer').textContent.includes('3 servers asked for')");
+      assert.deepEqual(master.commands.slice(1), ["/api/v1/scale?num_ps_pods=3"]);
+      assert.match(await textOf(page, "servers"), /largest server has 1\.50 times the mean size; the busiest answers 1\.33 times/);
+      assert.match(await textOf(page, "pods"), /last minute/);
+      assert.match(await page.run("return document.querySelector('#pods .curve').textContent"), /^█+$/);
       // The field follows what others ask for, but never what somebody types.
       const field = "document.getElementById('scale-to').value";
       master.next(5);
