@@ -30,6 +30,8 @@ echo "== worlds of many processes"
 build/benchmarks/world_start || failed=1
 echo "== worlds of many workers"
 build/benchmarks/master_scale || failed=1
+echo "== cost of a viewer of the page"
+build/benchmarks/page_cost --rounds=3 --seconds=5 || failed=1
 echo "== tables of parameter servers"
 build/benchmarks/ps_table || failed=1
 build/benchmarks/ps_table growth || failed=1

@@ -143,7 +143,12 @@ class StreamClientImpl
       read_ended_ = true;
       End();
     } else {
-      received_.push_back(std::move(in_));
+      if (in_.has_ping()) {
+        // Here, because whoever receives messages may be busy.
+        AnswerPing();
+      } else {
+        received_.push_back(std::move(in_));
+      }
       in_ = v1::MasterMessage();
       StartRead(&in_);
     }
@@ -176,6 +181,11 @@ class StreamClientImpl
     if (writing_ || out_.empty() || broken_ || closing_) return;
     writing_ = true;
     StartWrite(&out_.front());
+  }
+  void AnswerPing() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_) {
+    if (closing_ || broken_) return;
+    out_.emplace_back().mutable_pong();
+    MaybeWrite();
   }
   // The stream is broken: nothing more can be sent. OnDone is called only after
   // the hold is removed.

@@ -32,6 +32,13 @@ only() {
     shown {print}'
 }
 
+# commands [COMMAND]: the names of all commands, or of the parts of one. From the
+# help, so that none can be forgotten.
+commands() {
+  "$bin/elasticdl" "$@" --help |
+    awk '/^Commands:/ {on = 1; next} on && !/^  / {exit} on {print $1}'
+}
+
 generate() {
   cat docs/flags.head.md
   echo
@@ -59,15 +66,25 @@ generate() {
     "$bin/$program" --help | only 'This program' | sed '1d'
   done | sed -e :a -e '/^\n*$/{$d;N;ba' -e '}'
   echo '```'
-  for command in 'data convert' 'data fetch' 'data generate' 'data info' 'data head' \
-    'data verify' 'ckpt info' 'ckpt diff' 'zoo init' 'zoo build' 'zoo push' list top open report 'timeline summary' scale kill logs \
-    stop 'experiment run' 'experiment show' 'experiment report' 'experiment trace' rbac doctor completion; do
-    echo
-    echo "## elasticdl $command"
-    echo
-    # shellcheck disable=SC2086
-    section elasticdl $command
+  for command in $(commands); do
+    case $command in train | evaluate | predict) continue ;; esac
+    local parts
+    parts=$(commands "$command")
+    if [ -z "$parts" ]; then
+      command_section "$command"
+    fi
+    for part in $parts; do
+      command_section "$command" "$part"
+    done
   done
+}
+
+# command_section COMMAND [PART]
+command_section() {
+  echo
+  echo "## elasticdl $*"
+  echo
+  section elasticdl "$@"
 }
 
 if $check; then

@@ -131,15 +131,26 @@ absl::StatusOr<std::string> RegistryAuth::PushHeader(
   return Encode(found);
 }
 
-std::string RegistryAuth::BuildHeader() const {
+std::vector<std::string> RegistryAuth::Servers() const {
   // Servers whose password is in a store have an empty entry in `auths`.
   std::set<std::string> servers;
   for (const char* key : {"auths", "credHelpers"}) {
     const nlohmann::json entries = ObjectField(*config_, key);
     for (const auto& [server, entry] : entries.items()) servers.insert(server);
   }
+  return {servers.begin(), servers.end()};
+}
+
+absl::StatusOr<std::string> RegistryAuth::LoginBody(
+    const std::string& server) const {
+  ELASTICDL_ASSIGN_OR_RETURN(const nlohmann::json found, Find(server));
+  if (!found.empty()) return JsonText(found);
+  return absl::NotFoundError(absl::StrCat("no credentials for ", server));
+}
+
+std::string RegistryAuth::BuildHeader() const {
   nlohmann::json all = nlohmann::json::object();
-  for (const std::string& server : servers) {
+  for (const std::string& server : Servers()) {
     const absl::StatusOr<nlohmann::json> found = Find(server);
     if (found.ok() && !found->empty()) all[server] = *found;
   }

@@ -3,6 +3,7 @@
 
 #include <memory>
 #include <string>
+#include <vector>
 
 #include "absl/status/statusor.h"
 #include "nlohmann/json_fwd.hpp"
@@ -24,6 +25,11 @@ class RegistryAuth {
   // The header X-Registry-Auth for `registry` ("docker.io", "gcr.io",
   // "localhost:5000"); an empty object when there are no credentials.
   absl::StatusOr<std::string> PushHeader(const std::string& registry) const;
+  // For which registries there are credentials, in the words of `docker login`
+  // ("https://index.docker.io/v1/", "gcr.io").
+  std::vector<std::string> Servers() const;
+  // The body of a login at one of them; NOT_FOUND: there are no credentials.
+  absl::StatusOr<std::string> LoginBody(const std::string& server) const;
   // The header X-Registry-Config with all credentials, for the base images of a
   // build. Those that a helper does not return are left out.
   std::string BuildHeader() const;

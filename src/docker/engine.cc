@@ -312,6 +312,25 @@ absl::Status Engine::Push(const std::string& image,
   return absl::OkStatus();
 }
 
+std::vector<std::string> Engine::Registries() const {
+  return impl_->auth.Servers();
+}
+
+absl::Status Engine::CheckLogin(const std::string& registry,
+                                absl::Duration timeout) {
+  http::Request request;
+  request.method = "POST";
+  request.target = impl_->Path("/auth");
+  request.headers = {"Content-Type: application/json"};
+  ELASTICDL_ASSIGN_OR_RETURN(request.body, impl_->auth.LoginBody(registry));
+  request.limits.total = timeout;
+  ELASTICDL_ASSIGN_OR_RETURN(
+      const http::Response response,
+      impl_->Send(request, [](absl::string_view) { return absl::OkStatus(); }));
+  if (response.code / 100 == 2) return absl::OkStatus();
+  return HttpToStatus(response, absl::StrCat("log in at ", registry));
+}
+
 absl::StatusOr<std::string> Engine::ImageId(const std::string& image) {
   ELASTICDL_RETURN_IF_ERROR(ParseImageName(image).status());
   http::Request request;

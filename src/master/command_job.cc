@@ -119,7 +119,7 @@ absl::Status CommandJob::SetUp() {
 
 int CommandJob::Run() {
   absl::Time now = Clock::Real().Now();
-  reporter_->JobStarted(options_.num_workers);
+  reporter_->JobStarted(options_.num_workers, 0);
   Execute(pods_->Start(now));
   while (!Over(now)) {
     absl::Time wake = std::min(pods_->next_wake(), reporter_->next_tick());

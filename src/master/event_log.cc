@@ -189,6 +189,25 @@ void EventLog::Evaluation(int64_t step,
             .Add("ms", Milliseconds(duration)));
 }
 
+void EventLog::Evaluating(int64_t step, const std::vector<int64_t>& workers) {
+  Write(Line("evaluating").Add("step", step).Add("workers", workers));
+}
+
+void EventLog::Saving(const std::vector<int64_t>& workers) {
+  Write(Line("saving").Add("workers", workers));
+}
+
+void EventLog::Silent(PodType type, int64_t id, const std::string& reason) {
+  Write(Line("silent")
+            .Add("type", PodTypeName(type))
+            .Add("id", id)
+            .Add("reason", reason));
+}
+
+void EventLog::Heard(PodType type, int64_t id) {
+  Write(Line("heard").Add("type", PodTypeName(type)).Add("id", id));
+}
+
 void EventLog::Progress(const JobStatus& status) {
   Line line("progress");
   line.Add("step", status.step)

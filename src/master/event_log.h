@@ -13,6 +13,10 @@
 //   world        generation, members, cause, pause_ms
 //   checkpoint   version, path, ms | error
 //   evaluation   step, metrics, records, ms
+//   evaluating   step, workers: these and no others evaluate now
+//   saving       workers: these and no others write a checkpoint now
+//   silent       type, id, reason: it does not answer
+//   heard        type, id: it does again
 //   progress     step, epoch, loss, records_per_s, …: the numbers of the job
 //   task_quarantined  shard, begin, end, failures, reason
 //   scaled       from, to
@@ -84,6 +88,10 @@ class EventLog {
                         const absl::Status& error);
   void Evaluation(int64_t step, const std::map<std::string, double>& metrics,
                   int64_t records, absl::Duration duration);
+  void Evaluating(int64_t step, const std::vector<int64_t>& workers);
+  void Saving(const std::vector<int64_t>& workers);
+  void Silent(PodType type, int64_t id, const std::string& reason);
+  void Heard(PodType type, int64_t id);
   void Progress(const JobStatus& status);
   void TaskQuarantined(const std::string& shard, int64_t begin, int64_t end,
                        int64_t failures, const std::string& reason);

@@ -77,6 +77,7 @@ void JobController::OnMessage(absl::Time now, ConnectionId connection,
       if (HasServers()) {
         servers_->OnSaved(now, worker.id, message.checkpoint_done().step());
       }
+      activities_.OnSaved(worker.id, message.checkpoint_done().step());
       OnCheckpointDone(message.checkpoint_done());
       break;
     case v1::WorkerMessage::kStopTraining:
@@ -148,11 +149,13 @@ void JobController::OnMessage(absl::Time now, ConnectionId connection,
     case v1::WorkerMessage::kTelemetry:
     case v1::WorkerMessage::kHistograms:
     case v1::WorkerMessage::kPrepareAgain:
+    case v1::WorkerMessage::kPong:
     case v1::WorkerMessage::MESSAGE_NOT_SET:
       LogWarning("worker ", worker.id, " sent an unknown message");
       break;
   }
   Advance(now);
+  TellActivities(now);
 }
 
 // Nothing follows from it.
@@ -382,6 +385,9 @@ void JobController::SendLedger(ConnectionId connection,
       begin.lineage() == checkpoints_.lineage()) {
     *reply.mutable_ledger() = tasks_.Snapshot();
     reply.set_run(checkpoints_.run());
+    if (const Worker* worker = registry_.Find(connection)) {
+      activities_.OnSaving(worker->id, begin.step());
+    }
   }
   port_.Send({connection}, std::move(message));
 }
@@ -500,6 +506,7 @@ void JobController::OnTimer(absl::Time now) {
   }
   if (HasServers()) servers_->OnTimer(now);
   Advance(now);
+  TellActivities(now);
 }
 
 absl::Time JobController::NextTimer() const {
@@ -508,7 +515,7 @@ absl::Time JobController::NextTimer() const {
       !TasksStandStill() && (world_.size() <= 1 || evaluation_.running());
   absl::Time next = watched ? tasks_.NextExpiry() : absl::InfiniteFuture();
   next = std::min({next, MembershipTimer(), resumption_.deadline(),
-                   departed_.next_deadline()});
+                   departed_.next_deadline(), activities_.next()});
   if (HasServers()) next = std::min(next, servers_->NextTimer());
   if (ChoosesHeritage() && !ending_.has_value())
     next = std::min(next, heritage_->deadline);

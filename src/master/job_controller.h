@@ -37,6 +37,7 @@
 #include "job_output.h"
 #include "kept_heirs.h"
 #include "kept_states.h"
+#include "lane_activities.h"
 #include "resumption.h"
 #include "server_memory.h"
 #include "server_training.h"
@@ -245,6 +246,8 @@ class JobController : private ServerTraining::Host {
   }
   // Of the world that trains; 0 = none.
   int64_t generation() const { return world_.generation(); }
+  // The worker of this stream.
+  std::optional<int64_t> WorkerAt(ConnectionId connection) const;
   // Was the crash of this worker counted against the task it held, or against
   // the state that it took over? Then it does not count against the slot.
   bool BlamedOnOther(int64_t worker_id) const {
@@ -306,6 +309,10 @@ class JobController : private ServerTraining::Host {
   void Evict(absl::Time now, int64_t worker_id, WorkerLoss loss,
              const std::string& reason);
   void WakeIfData();
+
+  // job_controller_lanes.cc: what is shown of workers besides training.
+  void TellActivities(absl::Time now);
+  std::vector<int64_t> Evaluators() const;
 
   // job_controller_loss.cc: lost workers and rollbacks.
   void Depart(absl::Time now, int64_t worker_id, std::optional<WorkerLoss> loss,
@@ -419,6 +426,7 @@ class JobController : private ServerTraining::Host {
   KeptHeirs heirs_;
   TaskGranter granter_;
   EvaluationRounds rounds_;
+  LaneActivities activities_;
   // Records of each worker that are in the model, as it has counted them.
   std::unordered_map<int64_t, int64_t> committed_totals_;
   // No worker has the trained model any more: when all departed workers are

@@ -15,6 +15,7 @@ void JobController::OnClosed(absl::Time now, ConnectionId connection,
   if (found == nullptr) return;
   const Worker worker = *found;
   registry_.Remove(connection);
+  activities_.Remove(worker.id);
   if (!worker.stop_sent) {
     const std::string reason =
         status.ok() ? "closed its stream" : std::string(status.message());
@@ -63,6 +64,7 @@ void JobController::OnWorkerEnded(absl::Time now, int64_t worker_id,
 void JobController::Depart(absl::Time now, int64_t worker_id,
                            std::optional<WorkerLoss> loss,
                            const std::string& reason) {
+  activities_.Remove(worker_id);
   DepartedWorkers::Departed departed;
   // Who holds no data has none in a step that is not settled: a joiner that
   // dies before it is level.

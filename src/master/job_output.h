@@ -54,6 +54,11 @@ class JobObserver {
   virtual void OnFirstStep(int64_t generation, int64_t step) = 0;
   virtual void OnCheckpoint(const v1::CheckpointDone& done) = 0;
   virtual void OnEvaluation(const EvaluationResult& result) = 0;
+  // These workers, and no others, evaluate the model of `step` now; write a
+  // checkpoint now.
+  virtual void OnEvaluating(int64_t step, const std::vector<int64_t>& workers) {
+  }
+  virtual void OnSaving(const std::vector<int64_t>& workers) {}
   // Records of an evaluation or prediction task that is done.
   virtual void OnTaskDone(int64_t records) = 0;
   // The model is exported, and these tables are not in its file.

@@ -167,8 +167,9 @@ void JobReporter::Say(const std::string& text) {
   display_->Message(text, Clock::Real().Now());
 }
 
-void JobReporter::JobStarted(int64_t num_workers) {
+void JobReporter::JobStarted(int64_t num_workers, int64_t num_servers) {
   target_workers_ = num_workers;
+  status_.target_servers = num_servers;
   SetLogJob(options_.job.job_name());
   status_.state = "running";
   started_ = Clock::Real().Now();
@@ -364,12 +365,14 @@ void JobReporter::Scaled(int64_t num_workers) {
 }
 
 void JobReporter::ScalingServers(int64_t from, int64_t to) {
+  status_.target_servers = to;
   events_->ScalingServers(from, to);
   Say(absl::StrCat("scaling from ", from, " to ",
                    Count(to, "parameter server")));
 }
 
 void JobReporter::OnServersScaled(int servers) {
+  status_.target_servers = servers;
   events_->ServersScaled(servers);
   Say(absl::StrCat("the model is on ", Count(servers, "parameter server")));
 }

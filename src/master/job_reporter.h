@@ -51,7 +51,7 @@ class JobReporter : public JobObserver {
   // Writes the address of the status page into the job's folder.
   absl::Status Publish(const jobdir::JobDir& jobdir) const;
 
-  void JobStarted(int64_t num_workers);
+  void JobStarted(int64_t num_workers, int64_t num_servers);
   void MasterRestarted(int64_t restarts, int signal);
   // `replaces` is -1 for a pod that replaces none.
   void PodCreated(const std::string& pod, PodType type, int64_t id,
@@ -80,6 +80,9 @@ class JobReporter : public JobObserver {
   bool due(absl::Time now) const { return now >= next_publish_; }
   // Counts to publish next.
   void Ledger(const LedgerCounts& counts) { status_.ledger = counts; }
+  // It has not answered for so long; it does again.
+  void Silent(PodType type, int64_t id, absl::Duration silence);
+  void Heard(PodType type, int64_t id);
   // What goes on while no data is worked on (Progress::activity).
   void Activity(std::string text);
   void Draw(absl::Time now) { display_->Tick(now); }
@@ -102,6 +105,8 @@ class JobReporter : public JobObserver {
   void OnFirstStep(int64_t generation, int64_t step) override;
   void OnCheckpoint(const v1::CheckpointDone& done) override;
   void OnEvaluation(const EvaluationResult& result) override;
+  void OnEvaluating(int64_t step, const std::vector<int64_t>& workers) override;
+  void OnSaving(const std::vector<int64_t>& workers) override;
   void OnTaskDone(int64_t records) override;
   void OnExportedRows(const v1::ExportedRows& rows) override;
   void OnQuarantined(const QuarantinedRange& bad) override;

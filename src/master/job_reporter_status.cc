@@ -2,6 +2,7 @@
 #include <algorithm>
 #include <utility>
 
+#include "absl/strings/str_cat.h"
 #include "elasticdl/common/clock.h"
 #include "elasticdl/common/log.h"
 #include "job_reporter.h"
@@ -28,6 +29,30 @@ std::string JobReporter::Phase() const {
 void JobReporter::Activity(std::string text) {
   const std::string line = activity_.Set(std::move(text), Clock::Real().Now());
   if (!line.empty()) Say(line);
+}
+
+void JobReporter::OnEvaluating(int64_t step,
+                               const std::vector<int64_t>& workers) {
+  events_->Evaluating(step, workers);
+}
+
+void JobReporter::OnSaving(const std::vector<int64_t>& workers) {
+  events_->Saving(workers);
+}
+
+void JobReporter::Silent(PodType type, int64_t id, absl::Duration silence) {
+  const std::string what = absl::StrCat(
+      "has not answered for ",
+      absl::FormatDuration(absl::Trunc(silence, absl::Milliseconds(100))));
+  events_->Silent(type, id, what);
+  Say(absl::StrCat(type == PodType::kPs ? "server " : "worker ", id, " ",
+                   what));
+}
+
+void JobReporter::Heard(PodType type, int64_t id) {
+  events_->Heard(type, id);
+  Say(absl::StrCat(type == PodType::kPs ? "server " : "worker ", id,
+                   " answers again"));
 }
 
 void JobReporter::Stopping() { status_.state = "stopping"; }

@@ -71,7 +71,7 @@ void MasterImpl::ShortenJournal(absl::Time now) {
 int MasterImpl::Run() {
   BeSwift();
   absl::Time now = Clock::Real().Now();
-  reporter_->JobStarted(num_workers_);
+  reporter_->JobStarted(num_workers_, controller_->server_target());
   first_step_ = controller_->progress().step;
   if (options_.parent.has_value() && options_.parent->restarts > 0) {
     reporter_->MasterRestarted(options_.parent->restarts,
@@ -141,6 +141,7 @@ void MasterImpl::OnTimers(absl::Time now) {
   if (pods_ != nullptr && pods_->next_wake() <= now) ReplaceLate(now);
   ReplaceHangingServers(now);
   servers_->OnTimer(now);
+  WatchSilence(now);
   // Not after every message: it looks at all workers.
   if (reporter_->due(now)) {
     trained_ |= controller_->progress().step > first_step_;
@@ -156,7 +157,7 @@ void MasterImpl::OnTimers(absl::Time now) {
 
 absl::Time MasterImpl::NextWake() const {
   absl::Time next = std::min({controller_->NextTimer(), reporter_->next_tick(),
-                              servers_->next_timer()});
+                              servers_->next_timer(), silence_.next()});
   if (pods_ != nullptr) next = std::min(next, pods_->next_wake());
   if (give_up_.has_value()) next = std::min(next, *give_up_);
   return next;
@@ -232,11 +233,41 @@ void MasterImpl::OnGone(absl::Time now, ConnectionId connection,
     watch_.Remove(sign->second);
     sign_of_.erase(sign);
   }
+  silence_.Remove(connection);
   if (servers_->OnClosed(now, connection, status)) return;
   controller_->OnClosed(now, connection, status);
   worker_of_.erase(connection);
   // It may have been the only one that had not announced it.
   SuspendIfAllLeave(now);
+}
+
+void MasterImpl::OnHeard(absl::Time now, ConnectionId connection) {
+  if (!silence_.OnHeard(now, connection)) return;
+  if (const auto who = WhoIs(connection)) reporter_->Heard(who->type, who->id);
+}
+
+void MasterImpl::WatchSilence(absl::Time now) {
+  const SilenceWatch::Turn turn = silence_.OnTimer(now);
+  if (!turn.ask.empty()) {
+    v1::MasterMessage message;
+    message.mutable_ping();
+    server_->Send(turn.ask, std::move(message));
+  }
+  for (const auto& [connection, silence] : turn.silent) {
+    if (const auto who = WhoIs(connection)) {
+      reporter_->Silent(who->type, who->id, silence);
+    }
+  }
+}
+
+std::optional<MasterImpl::Who> MasterImpl::WhoIs(
+    ConnectionId connection) const {
+  if (const auto server = servers_->ServerAt(connection)) {
+    return Who{PodType::kPs, *server};
+  }
+  const auto worker = controller_->WorkerAt(connection);
+  if (!worker.has_value()) return std::nullopt;
+  return Who{PodType::kWorker, *worker};
 }
 
 void MasterImpl::NoteLeaving(absl::Time now, ConnectionId connection) {

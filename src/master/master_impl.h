@@ -29,6 +29,7 @@
 #include "pod_backend.h"
 #include "pod_manager.h"
 #include "server_streams.h"
+#include "silence_watch.h"
 #include "start_watch.h"
 
 namespace elasticdl::master {
@@ -56,6 +57,8 @@ class MasterImpl : public Master,
   // StreamSink.
   void OnMessage(ConnectionId connection, v1::WorkerMessage message) override {
     Post([this, connection, message = std::move(message)](absl::Time now) {
+      OnHeard(now, connection);
+      if (message.has_pong()) return;
       if (message.has_server_hello()) {
         WatchProcess(connection, SignOf(message.server_hello()));
       }
@@ -127,6 +130,14 @@ class MasterImpl : public Master,
   void WatchProcess(ConnectionId connection, const LifeSign& sign);
   void OnGone(absl::Time now, ConnectionId connection,
               const absl::Status& status);
+  void OnHeard(absl::Time now, ConnectionId connection);
+  void WatchSilence(absl::Time now);
+  // Whose stream it is, for people.
+  struct Who {
+    PodType type = PodType::kWorker;
+    int64_t id = 0;
+  };
+  std::optional<Who> WhoIs(ConnectionId connection) const;
   void NoteLeaving(absl::Time now, ConnectionId connection);
   void SuspendIfAllLeave(absl::Time now);
   void Execute(const std::vector<PodDecision>& decisions);
@@ -168,6 +179,7 @@ class MasterImpl : public Master,
   // Numbers of watch_.
   std::map<ConnectionId, int64_t> sign_of_;
   std::unique_ptr<ServerStreams> servers_;
+  SilenceWatch silence_;
   // Pods that were told to have started.
   std::set<std::string> running_;
   // Of a training job on this machine.

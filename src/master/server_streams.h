@@ -5,6 +5,7 @@
 #include <cstdint>
 #include <map>
 #include <memory>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -42,6 +43,10 @@ class ServerStreams {
   int count() const { return directory_.count(); }
   bool IsAttached(int server) const {
     return directory_.ConnectionOf(server).has_value();
+  }
+  // Nothing: it is of no server, or was replaced by another stream.
+  std::optional<int> ServerAt(ConnectionId connection) const {
+    return directory_.ServerOf(connection);
   }
   // Some server has no stream now.
   bool SomeAreAway() const;

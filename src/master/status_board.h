@@ -52,6 +52,8 @@ struct JobStatus {
   LedgerCounts ledger;
   int64_t workers = 0;
   int64_t target_workers = 0;
+  // Parameter servers that were asked for; 0: the job has none.
+  int64_t target_servers = 0;
   std::vector<StatusPod> pods;
   std::optional<StepBreakdown> step_time;
   std::optional<Slowest> slowest;

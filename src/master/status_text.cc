@@ -87,6 +87,7 @@ std::string StatusToJson(const JobStatus& status, bool evaluations) {
                {"records_set_aside", status.ledger.set_aside},
                {"workers", status.workers},
                {"target_workers", status.target_workers},
+               {"target_servers", status.target_servers},
                {"step_time", StepTimeToJson(status.step_time)},
                {"slowest", SlowestToJson(status.slowest)},
                {"pods", pods}};

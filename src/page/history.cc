@@ -5,10 +5,10 @@
 #include <nlohmann/json.hpp>
 #include <utility>
 
-#include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
 #include "elasticdl/common/json_text.h"
 #include "elasticdl/common/text.h"
+#include "history_event.h"
 #include "model_json.h"
 
 namespace elasticdl::page {
@@ -18,19 +18,6 @@ using Json = nlohmann::ordered_json;
 
 // More members than this are only counted in the list of events.
 constexpr size_t kMaxListed = 32;
-
-std::string Cut(std::string text, size_t most = History::kMaxText) {
-  return CutText(std::move(text), most);
-}
-
-// The texts in logs that do not say whether the master asked (as in panels.js).
-bool IsOrderly(const std::string& reason) {
-  return absl::StartsWith(reason, "left") ||
-         absl::StrContains(reason, "scaled away") ||
-         absl::StrContains(reason, "announced") ||
-         absl::StrContains(reason, "exit code 0") ||
-         absl::StrContains(reason, "has ended");
-}
 
 // Cuts texts and what there may be many of.
 void Shorten(Json& line) {
@@ -65,42 +52,15 @@ const char* LaneStateName(LaneState state) {
       return "working";
     case LaneState::kServing:
       return "serving";
+    case LaneState::kEvaluating:
+      return "evaluating";
+    case LaneState::kSaving:
+      return "saving";
+    case LaneState::kSilent:
+      return "silent";
   }
   return "";
 }
-
-// A line with typed access: what is missing or of another type is empty.
-struct History::Event {
-  double time = 0;
-  std::string name;
-  Json json;
-
-  std::string Text(const char* key) const {
-    const auto it = json.find(key);
-    return it != json.end() && it->is_string() ? Cut(it->get<std::string>())
-                                               : "";
-  }
-  std::optional<double> Real(const char* key) const {
-    const auto it = json.find(key);
-    if (it == json.end() || !it->is_number()) return std::nullopt;
-    const double value = it->get<double>();
-    return std::isfinite(value) ? std::optional(value) : std::nullopt;
-  }
-  double Number(const char* key) const { return Real(key).value_or(0); }
-  int64_t Whole(const char* key, int64_t otherwise = 0) const {
-    const auto it = json.find(key);
-    return it != json.end() && it->is_number_integer() ? it->get<int64_t>()
-                                                       : otherwise;
-  }
-  bool Is(const char* key) const {
-    const auto it = json.find(key);
-    return it != json.end() && it->is_boolean() && it->get<bool>();
-  }
-  // Nobody had asked the worker or server to go.
-  bool IsLoss() const {
-    return Is("failure") || (!Is("asked") && !IsOrderly(Text("reason")));
-  }
-};
 
 absl::Status History::Add(absl::string_view line) {
   Event event;
@@ -126,7 +86,10 @@ absl::Status History::Add(absl::string_view line) {
   if (summary_.begin == 0) summary_.begin = event.time;
   ++cursor_;
   Apply(event);
-  if (event.name != "progress") Keep(event);
+  // Curves and lanes show these.
+  const bool shown = event.name == "progress" || event.name == "evaluating" ||
+                     event.name == "saving";
+  if (!shown) Keep(event);
   Thin();
   return absl::OkStatus();
 }
@@ -137,6 +100,8 @@ void History::Apply(const Event& event) {
   if (name == "world") return ApplyWorld(event);
   if (name == "checkpoint") return ApplyCheckpoint(event);
   if (name == "evaluation") return ApplyEvaluation(event);
+  if (name == "evaluating" || name == "saving") return ApplyActivity(event);
+  if (name == "silent" || name == "heard") return ApplySilence(event);
   if (name == "job_start" || name == "job_end") return ApplyJob(event);
   if (name == "model") {
     model_ = ModelJson(event.json);
@@ -185,48 +150,6 @@ void History::Apply(const Event& event) {
                                 event.Whole("end"), " of ", event.Text("shard"),
                                 " set aside: ", event.Text("reason"))));
   }
-}
-
-void History::ApplyPod(const Event& event) {
-  const int64_t id = event.Whole("id", -1);
-  if (id < 0) return;
-  // Lines of ended pods do not say their type, their names do.
-  const bool server = event.Text("type") == "ps" ||
-                      absl::StartsWith(event.Text("pod"), "elasticdl-ps-");
-  const Key key = {server, id};
-  if (event.name == "pod_ended") {
-    // The pod knows best why it ended, if somebody else said it before.
-    if (members_.count(key) == 0) return CorrectEnd(key, event);
-    return Leave(key, event.time, event.IsLoss(), event.Text("reason"));
-  }
-  LaneState state = LaneState::kStarting;
-  if (event.name == "pod_started") {
-    if (server) state = LaneState::kServing;
-    if (!server && summary_.command == "command") state = LaneState::kWorking;
-  }
-  Enter(key, event.time, state, event.Text("reason"),
-        event.Whole("replaces", -1));
-}
-
-// What a worker does from when it is ready.
-LaneState History::ReadyState() const {
-  if (summary_.command == "evaluate" || summary_.command == "predict") {
-    return LaneState::kWorking;
-  }
-  // Workers of parameter servers train without a world.
-  const bool alone = std::any_of(rows_.begin(), rows_.end(),
-                                 [](const Row& row) { return row.server; });
-  return alone ? LaneState::kTraining : LaneState::kJoining;
-}
-
-void History::ApplyWorker(const Event& event) {
-  const int64_t id = event.Whole("worker_id", -1);
-  if (id < 0) return;
-  const Key key = {/*server=*/false, id};
-  if (event.name == "worker_lost") {
-    return Leave(key, event.time, event.IsLoss(), event.Text("reason"));
-  }
-  Enter(key, event.time, ReadyState(), "");
 }
 
 void History::ApplyWorld(const Event& event) {
@@ -312,9 +235,14 @@ void History::ApplyJob(const Event& event) {
   if (event.name == "job_start") {
     summary_.job = event.Text("job");
     summary_.command = event.Text("command");
-    // A master that was started again goes on.
+    // A master that was started again goes on. What the one before it has said
+    // last may be over.
     summary_.state.clear();
     summary_.end.reset();
+    for (auto& [key, member] : members_) {
+      member.evaluating = member.saving = member.silent = false;
+      Show(key, event.time, "");
+    }
     const auto flags = event.json.find("flags");
     if (flags == event.json.end() || !flags->is_array()) return;
     summary_.flags.clear();
@@ -357,105 +285,6 @@ void History::Keep(const Event& event) {
   }
   events_.push_back({cursor_, std::move(text)});
   if (events_.size() > kMaxEvents) events_.pop_front();
-}
-
-void History::Enter(Key key, double time, LaneState state,
-                    const std::string& reason, int64_t replaces) {
-  const auto known = members_.find(key);
-  if (known != members_.end()) {
-    Span& span = spans_[known->second.span];
-    if (span.state == state) return;
-    // It has come further before this line was written.
-    if (state == LaneState::kStarting) return;
-    if (state == LaneState::kJoining && span.state == LaneState::kTraining) {
-      return;
-    }
-    span.end = time;
-    span.changed = cursor_;
-  } else {
-    Member member;
-    member.row = TakeRow(key, time, replaces);
-    members_[key] = member;
-  }
-  if (state == LaneState::kTraining || state == LaneState::kWorking) {
-    ++totals_.joined;
-  }
-  Member& member = members_[key];
-  Span span;
-  span.row = member.row;
-  span.server = key.first;
-  span.member = key.second;
-  span.state = state;
-  span.begin = time;
-  span.reason = reason;
-  member.span = OpenSpan(span);
-}
-
-void History::Leave(Key key, double time, bool lost,
-                    const std::string& reason) {
-  const auto known = members_.find(key);
-  if (known == members_.end()) return;
-  Span& span = spans_[known->second.span];
-  span.end = time;
-  span.ended = lost ? LaneEnd::kLost : LaneEnd::kLeft;
-  span.lost += lost ? 1 : 0;
-  span.reason = reason;
-  span.changed = cursor_;
-  ++(lost ? totals_.lost : totals_.left);
-  rows_[static_cast<size_t>(known->second.row)].occupant.reset();
-  members_.erase(known);
-}
-
-// Its stream ended before it was known why.
-void History::CorrectEnd(Key key, const Event& event) {
-  const bool lost = event.Is("failure");
-  // Who left in order was lost only if its process failed.
-  if (!lost && !event.Is("asked")) return;
-  const auto last =
-      std::find_if(spans_.rbegin(), spans_.rend(), [&](const Span& span) {
-        return span.server == key.first && span.member == key.second;
-      });
-  if (last == spans_.rend()) return;
-  if (last->ended != (lost ? LaneEnd::kLeft : LaneEnd::kLost)) return;
-  const int64_t more = lost ? 1 : -1;
-  last->ended = lost ? LaneEnd::kLost : LaneEnd::kLeft;
-  last->lost += more;
-  last->changed = cursor_;
-  totals_.lost += more;
-  totals_.left -= more;
-}
-
-int64_t History::TakeRow(Key key, double time, int64_t replaces) {
-  const auto take = [&](size_t i) {
-    rows_[i].occupant = rows_[i].last = key.second;
-    return static_cast<int64_t>(i);
-  };
-  for (size_t i = 0; i < rows_.size(); ++i) {
-    if (rows_[i].server != key.first || replaces < 0) continue;
-    if (rows_[i].last != replaces) continue;
-    if (rows_[i].occupant.has_value()) {
-      Leave({key.first, replaces}, time, /*lost=*/true, "replaced");
-    }
-    return take(i);
-  }
-  // A server that was started again keeps its number, and with it its row; so
-  // does a worker that comes back.
-  for (size_t i = 0; i < rows_.size(); ++i) {
-    const Row& row = rows_[i];
-    if (row.server == key.first && row.last == key.second) return take(i);
-  }
-  for (size_t i = 0; i < rows_.size() && !key.first; ++i) {
-    if (!rows_[i].server && !rows_[i].occupant.has_value()) return take(i);
-  }
-  rows_.push_back({key.first, key.second, key.second});
-  return static_cast<int64_t>(rows_.size()) - 1;
-}
-
-size_t History::OpenSpan(const Span& span) {
-  spans_.push_back(span);
-  spans_.back().id = next_id_++;
-  spans_.back().changed = cursor_;
-  return spans_.size() - 1;
 }
 
 Changes History::Since(uint64_t cursor) const {

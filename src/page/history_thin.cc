@@ -1,5 +1,6 @@
 // How a History stays small, and what its curves say then.
 #include <algorithm>
+#include <cstddef>
 
 #include "elasticdl/page/history.h"
 
@@ -15,8 +16,17 @@ constexpr double kLastResolution = 3e9;
 // apart than this, the mean says more than the rate that the line has measured.
 constexpr double kMeasured = 1.5;
 
-// Which of two states a merged span shows.
-LaneState Further(LaneState a, LaneState b) { return std::max(a, b); }
+// It evaluates or saves: of a long job this is forgotten first.
+bool IsActivity(const Span& span) {
+  return span.state == LaneState::kEvaluating ||
+         span.state == LaneState::kSaving;
+}
+
+// `b` goes on with what `a` shows.
+bool Continues(const Span& a, const Span& b) {
+  return a.state == b.state && a.member == b.member && a.end == b.begin &&
+         a.ended == LaneEnd::kNone && a.members == 1 && b.members == 1;
+}
 
 bool IsShort(const Span& span, double resolution) {
   return span.end.has_value() && *span.end - span.begin < resolution;
@@ -41,7 +51,9 @@ void MergeInto(Span& a, const Span& b) {
   const bool same = a.member == b.member && a.ended == LaneEnd::kNone;
   a.members += b.members - (same ? 1 : 0);
   a.lost += b.lost;
-  a.state = Further(a.state, b.state);
+  // What comes on top of the base is shown while it lasts.
+  a.base = std::max(a.base, b.base);
+  a.state = b.end.has_value() || b.state == b.base ? a.base : b.state;
   a.member = b.member;
   a.end = b.end;
   a.ended = b.ended;
@@ -61,16 +73,7 @@ size_t History::MostSpans() const {
 void History::Thin() {
   if (points_.size() > kMaxPoints) ThinPoints();
   if (evaluations_.size() > kMaxEvaluations) ThinEvaluations();
-  // What is new is brought to the present resolution first. Half of the room
-  // must be free afterwards, or it would be done again and again.
-  if (spans_.size() > MostSpans()) {
-    MergeSpans();
-    while (spans_.size() > MostSpans() / 2 && resolution_ < kLastResolution) {
-      resolution_ = Coarser(resolution_);
-      MergeSpans();
-    }
-    thinned_at_ = cursor_;
-  }
+  if (spans_.size() > MostSpans()) ThinSpans();
   if (worlds_.size() > kMaxWorlds) {
     MergeWorlds();
     while (worlds_.size() > kMaxWorlds / 2 &&
@@ -79,6 +82,69 @@ void History::Thin() {
       MergeWorlds();
     }
     thinned_at_ = cursor_;
+  }
+}
+
+void History::ThinSpans() {
+  thinned_at_ = cursor_;
+  // A quarter of the room must be free afterwards, or it would be done again
+  // and again.
+  while (spans_.size() > MostSpans() / 4 * 3 && ForgetActivities()) {
+  }
+  if (spans_.size() <= MostSpans() / 4 * 3) return;
+  // What is new is brought to the present resolution first.
+  MergeSpans();
+  while (spans_.size() > MostSpans() / 2 && resolution_ < kLastResolution) {
+    resolution_ = Coarser(resolution_);
+    MergeSpans();
+  }
+}
+
+// The older half of them. False: there are none.
+bool History::ForgetActivities() {
+  std::vector<double> begins;
+  for (const Span& span : spans_) {
+    if (IsActivity(span) && span.end.has_value()) begins.push_back(span.begin);
+  }
+  if (begins.empty()) return false;
+  const auto middle =
+      begins.begin() + static_cast<std::ptrdiff_t>(begins.size() / 2);
+  std::nth_element(begins.begin(), middle, begins.end());
+  for (Span& span : spans_) {
+    if (IsActivity(span) && span.end.has_value() && span.begin <= *middle) {
+      span.state = span.base;
+    }
+  }
+  JoinSpans();
+  return true;
+}
+
+// In each row, spans that follow each other and show the same become one.
+void History::JoinSpans() {
+  std::vector<std::optional<size_t>> last(rows_.size());
+  size_t kept = 0;
+  for (Span& span : spans_) {
+    std::optional<size_t>& before = last[static_cast<size_t>(span.row)];
+    if (before.has_value() && Continues(spans_[*before], span)) {
+      Span& longer = spans_[*before];
+      longer.end = span.end;
+      longer.ended = span.ended;
+      longer.lost += span.lost;
+      if (!span.reason.empty()) longer.reason = span.reason;
+      continue;
+    }
+    before = kept;
+    if (&spans_[kept] != &span) spans_[kept] = std::move(span);
+    ++kept;
+  }
+  spans_.resize(kept);
+  PointToLast(last);
+}
+
+// The open span of a member is the last one of its row.
+void History::PointToLast(const std::vector<std::optional<size_t>>& last) {
+  for (auto& [key, member] : members_) {
+    member.span = last[static_cast<size_t>(member.row)].value();
   }
 }
 
@@ -105,9 +171,7 @@ void History::MergeSpansOnce() {
     ++kept;
   }
   spans_.resize(kept);
-  for (auto& [key, member] : members_) {
-    member.span = last[static_cast<size_t>(member.row)].value();
-  }
+  PointToLast(last);
 }
 
 void History::MergeWorlds() {

@@ -23,7 +23,7 @@ class DoctorTest : public ::testing::Test {
   DoctorTest() {
     for (const char* name :
          {"elasticdl-master", "elasticdl-worker", "elasticdl-ps",
-          "elasticdl-ckpt", "elasticdl-cluster"}) {
+          "elasticdl-ckpt", "elasticdl-cluster", "elasticdl-experiment"}) {
       EXPECT_TRUE(WriteFileAtomic(dir_.Path(name), "").ok());
     }
     EXPECT_TRUE(MakeDirectories(dir_.Path("proc/driver/nvidia")).ok());
@@ -45,11 +45,14 @@ class DoctorTest : public ::testing::Test {
     host_.cluster_configured = true;
     host_.run = [this](const std::vector<std::string>& argv)
         -> absl::StatusOr<process::RunResult> {
-      for (const auto& [program, output] : answers_) {
-        if (!absl::EndsWith(argv[0], program)) continue;
-        process::RunResult result;
-        result.output = output;
-        return result;
+      // A whole command line comes before the program alone.
+      for (const std::string& asked : {absl::StrJoin(argv, " "), argv[0]}) {
+        for (const auto& [command, output] : answers_) {
+          if (!absl::EndsWith(asked, command)) continue;
+          process::RunResult result;
+          result.output = output;
+          return result;
+        }
       }
       return absl::NotFoundError(argv[0] + " is not installed");
     };
@@ -139,6 +142,29 @@ TEST_F(DoctorTest, TheClusterSpeaksForItself) {
   EXPECT_THAT(DescribeFindings(RunChecks(host_)), HasSubstr("-> ask\n"));
   answers_["elasticdl-cluster"] = "Segmentation fault";
   EXPECT_EQ(Find("cluster").state, State::kProblem);
+}
+
+// They are looked at without a cluster, too.
+TEST_F(DoctorTest, DockerAndRegistriesSpeakForThemselves) {
+  host_.cluster_configured = false;
+  answers_["elasticdl-cluster doctor images"] =
+      R"({"state":"ok","name":"Docker","detail":"an engine answers"})"
+      "\n"
+      R"({"state":"problem","name":"registry","detail":"gcr.io: denied",)"
+      R"("advice":"`docker login gcr.io`"})";
+  EXPECT_EQ(Find("Docker").state, State::kOk);
+  EXPECT_EQ(Find("registry").state, State::kProblem);
+  EXPECT_EQ(Find("cluster").state, State::kNote);
+  answers_.clear();
+  EXPECT_EQ(Find("Docker").state, State::kNote);
+  EXPECT_THAT(Find("Docker").advice, HasSubstr("zoo push"));
+}
+
+TEST_F(DoctorTest, AProgramThatIsMissingIsNamed) {
+  EXPECT_TRUE(RemoveTree(dir_.Path("elasticdl-experiment")).ok());
+  EXPECT_EQ(Find("programs").state, State::kNote);
+  EXPECT_THAT(Find("programs").detail,
+              HasSubstr("without elasticdl-experiment"));
 }
 
 TEST_F(DoctorTest, ADriverWithoutItsToolsIsAProblem) {

@@ -121,12 +121,48 @@ TEST(RenderTopTest, ShowsWhatMatters) {
   EXPECT_THAT(text, HasSubstr("lost 1  paused 34 ms"));
   EXPECT_THAT(text,
               HasSubstr("step 10 ms: slowest worker 1; forward 40% backward"));
-  EXPECT_THAT(text, HasSubstr(">0       training     3.1k   12.3 250.0M  0.9"));
+  EXPECT_THAT(text,
+              HasSubstr(">0       training      3.1k   12.3 250.0M  0.9"));
   EXPECT_THAT(text, HasSubstr("█"));
   EXPECT_THAT(text, HasSubstr("x"));
   EXPECT_THAT(text, Not(HasSubstr("\x1b")));
   view.unicode = false;
   EXPECT_THAT(absl::StrJoin(RenderTop(model, view), "\n"), Not(HasSubstr("█")));
+}
+
+TEST(RenderTopTest, LanesTellWhatWorkersDo) {
+  TopModel model;
+  Json update = Update(3);
+  update["spans"] = Json::array();
+  const std::vector<std::string> states = {"evaluating", "saving", "silent"};
+  for (int64_t i = 0; i < 3; ++i) {
+    // The second half of the window; before that, it trains, but for a moment.
+    Json before = Span(10 * i, i, "training", 1000, 1270.9);
+    Json moment =
+        Span(10 * i + 1, i, states[static_cast<size_t>(i)], 1270.9, 1271);
+    Json between = Span(10 * i + 2, i, "training", 1271, 1285);
+    Json now =
+        Span(10 * i + 3, i, states[static_cast<size_t>(i)], 1285, nullptr);
+    for (Json* span : {&before, &moment, &between, &now}) {
+      (*span)["member"] = i;
+      update["spans"].push_back(*span);
+    }
+  }
+  ASSERT_TRUE(model.Add(update.dump()).ok());
+  TopView view;
+  view.columns = 48 + 30;
+  view.window = 30;
+  view.unicode = false;
+  const std::vector<std::string> lines = RenderTop(model, view);
+  const std::string training(15, '#');
+  EXPECT_THAT(lines[5], HasSubstr("evaluating"));
+  EXPECT_THAT(lines[5], HasSubstr(training + std::string(15, 'e')));
+  EXPECT_THAT(lines[6], HasSubstr("saving "));
+  EXPECT_THAT(lines[6], HasSubstr(training + std::string(15, 's')));
+  EXPECT_THAT(lines[7], HasSubstr("silent "));
+  EXPECT_THAT(lines[7], HasSubstr(training + std::string(15, '!')));
+  view.unicode = true;
+  EXPECT_THAT(RenderTop(model, view)[5], HasSubstr("█▆"));
 }
 
 TEST(RenderTopTest, ShowsNoNumbersThatAreNotThere) {

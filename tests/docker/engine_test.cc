@@ -6,6 +6,7 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
+#include <atomic>
 #include <nlohmann/json.hpp>
 
 #include "absl/strings/escaping.h"
@@ -276,6 +277,42 @@ TEST_F(EngineTest, PushErrors) {
     EXPECT_THAT(std::string(status.message()), HasSubstr(says));
   }
   EXPECT_TRUE(absl::IsInvalidArgument(engine_->Push("a@sha256:1", nullptr)));
+}
+
+TEST_F(EngineTest, LogsInAtTheRegistriesOfDockerLogin) {
+  const std::string config = absl::StrCat(
+      R"({"auths":{"reg.example:5000":{"auth":")",
+      absl::Base64Escape("me:geheim"), R"("},"empty.example":{}}})");
+  ASSERT_TRUE(
+      WriteFileAtomic(JoinPath(options_.config_dir, "config.json"), config)
+          .ok());
+  std::atomic<int> code = 200;
+  Start([&](const FakeEngine::Request&, FakeEngine::Reply& reply) {
+    const bool refused = code == 401;
+    reply.Send(code, refused ? R"({"message":"incorrect username"})"
+                             : R"({"message":"dial tcp: no such host"})");
+  });
+  EXPECT_THAT(engine_->Registries(),
+              ElementsAre("empty.example", "reg.example:5000"));
+  const auto check = [&](const std::string& registry) {
+    return engine_->CheckLogin(registry, absl::Seconds(10));
+  };
+  EXPECT_TRUE(check("reg.example:5000").ok());
+  ASSERT_EQ(fake_->requests().size(), 1u);
+  EXPECT_EQ(fake_->requests()[0].target, "/v1.41/auth");
+  const auto sent = nlohmann::json::parse(fake_->requests()[0].body);
+  EXPECT_EQ(sent.at("username"), "me");
+  EXPECT_EQ(sent.at("password"), "geheim");
+  EXPECT_EQ(sent.at("serveraddress"), "reg.example:5000");
+  EXPECT_TRUE(absl::IsNotFound(check("empty.example")));
+  code = 401;
+  const absl::Status refused = check("reg.example:5000");
+  EXPECT_TRUE(absl::IsPermissionDenied(refused)) << refused;
+  EXPECT_THAT(std::string(refused.message()),
+              HasSubstr("reg.example:5000: incorrect username"));
+  EXPECT_THAT(std::string(refused.message()), Not(HasSubstr("geheim")));
+  code = 500;
+  EXPECT_TRUE(absl::IsUnavailable(check("reg.example:5000")));
 }
 
 TEST_F(EngineTest, ImageId) {

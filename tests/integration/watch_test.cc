@@ -173,6 +173,76 @@ TEST_F(WatchTest, ServersTellWhatTheyHave) {
   Stop(*job);
 }
 
+TEST_F(WatchTest, TheEventLogTellsWhoEvaluatesAndWhoSaves) {
+  const auto job =
+      Watched({"--num_workers=2", "--num_epochs=0", "--evaluation_steps=100",
+               "--validation_data=" + test_csv(),
+               "--checkpoint_dir=" + Path("ckpt"), "--checkpoint_steps=150"});
+  const auto some = [](const Json& event) {
+    return !event.at("workers").empty();
+  };
+  const auto none = [](const Json& event) {
+    return event.at("workers").empty();
+  };
+  const Json evaluating = job->WaitForEvent("evaluating", some);
+  EXPECT_EQ(evaluating.at("step").get<int64_t>() % 100, 0);
+  const Json evaluated = job->WaitForEvent("evaluating", none);
+  EXPECT_EQ(evaluated.at("step"), evaluating.at("step"));
+  const Json saving = job->WaitForEvent("saving", some);
+  EXPECT_EQ(saving.at("workers").size(), 1u) << saving;
+  job->WaitForEvent("saving", none);
+  // In the lanes of the page.
+  std::set<std::string> states;
+  const Json update = Json::parse(Get("/api/v1/update").body);
+  for (const Json& span : update.at("spans")) {
+    states.insert(std::string(span.at("state")));
+  }
+  EXPECT_THAT(states,
+              testing::IsSupersetOf({"training", "evaluating", "saving"}));
+  Stop(*job);
+}
+
+// A stopped process, until it goes on. The others wait for it, but answer.
+TEST_F(WatchTest, AStoppedWorkerIsSilent) {
+  const auto job =
+      Watched({"--num_workers=2", "--num_epochs=0", "--worker_timeout=60"});
+  WaitForStepTime(*job);
+  const pid_t pid = job->WaitForWorker(1);
+  ASSERT_EQ(kill(pid, SIGSTOP), 0);
+  const Json silent = job->WaitForEvent("silent");
+  ASSERT_EQ(kill(pid, SIGCONT), 0);
+  EXPECT_EQ(silent.at("type"), "worker");
+  EXPECT_EQ(silent.at("id"), 1);
+  EXPECT_THAT(std::string(silent.at("reason")),
+              HasSubstr("has not answered for "));
+  const Json heard = job->WaitForEvent("heard");
+  EXPECT_EQ(heard.at("id"), 1);
+  job->WaitForEvent("progress");
+  EXPECT_EQ(job->Events("silent").size(), 1u);
+  Stop(*job);
+}
+
+TEST_F(WatchTest, AStoppedServerIsSilent) {
+  const auto job =
+      Train("watched", {"--distribution_strategy=ParameterServerStrategy",
+                        "--num_workers=1", "--num_ps_pods=2", "--num_epochs=0",
+                        "--worker_timeout=60"});
+  pid_t pid = 0;
+  job->WaitForEvent("pod_started", [&](const Json& event) {
+    pid = event.at("pid");
+    return event.at("type") == "ps" && event.at("id") == 1;
+  });
+  job->WaitForEvent("progress",
+                    [](const Json& event) { return event.at("step") > 5; });
+  ASSERT_EQ(kill(pid, SIGSTOP), 0);
+  const Json silent = job->WaitForEvent("silent");
+  ASSERT_EQ(kill(pid, SIGCONT), 0);
+  EXPECT_EQ(silent.at("type"), "ps");
+  EXPECT_EQ(silent.at("id"), 1);
+  job->WaitForEvent("heard");
+  Stop(*job);
+}
+
 TEST_F(WatchTest, PromtoolAcceptsTheMetrics) {
   if (!Installed("promtool")) GTEST_SKIP() << "no promtool on this machine";
   const auto job = Watched({"--num_workers=2", "--num_epochs=0"});

@@ -63,12 +63,23 @@ TEST_F(EventLogTest, WritesEveryEventWithItsFields) {
   (*log)->TaskQuarantined("f", 10, 20, 3, "worker crashed");
   (*log)->Scaled(2, 4);
   (*log)->JobEnd("succeeded", "the work is done", 0, 1000);
+  (*log)->Evaluating(300, {0, 2});
+  (*log)->Saving({});
+  (*log)->Silent(PodType::kPs, 1, "has not answered for 5s");
+  (*log)->Heard(PodType::kWorker, 2);
 
   struct stat info;
   ASSERT_EQ(stat(path_.c_str(), &info), 0);
   EXPECT_EQ(info.st_mode & 0777, 0600u);
   const std::vector<Json> lines = ReadLines(path_);
-  ASSERT_EQ(lines.size(), 13u);
+  ASSERT_EQ(lines.size(), 17u);
+  EXPECT_EQ(lines[13]["workers"], Json({0, 2}));
+  EXPECT_EQ(lines[13]["step"], 300);
+  EXPECT_EQ(lines[14]["workers"], Json::array());
+  EXPECT_EQ(lines[15]["type"], "ps");
+  EXPECT_EQ(lines[15]["reason"], "has not answered for 5s");
+  EXPECT_EQ(lines[16]["event"], "heard");
+  EXPECT_EQ(lines[16]["id"], 2);
   EXPECT_EQ(lines[3]["asked"], false);
   for (const Json& line : lines) EXPECT_EQ(line["time"], 1700000000.25);
   EXPECT_EQ(lines[0]["event"], "job_start");

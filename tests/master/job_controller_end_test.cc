@@ -155,7 +155,10 @@ TEST_F(LastWorldTest, AJobThatIsStoppedSavesFirst) {
   EXPECT_EQ(Stops(3), 1u);
   Form();
   EXPECT_TRUE(prepared_[1].last());
+  output_.saving.clear();
   Checkpoint(1);
+  EXPECT_THAT(output_.saving, testing::ElementsAre(testing::ElementsAre(0),
+                                                   testing::IsEmpty()));
   EXPECT_FALSE(controller_->ending());
   SayWorldSaved(1);
   EXPECT_TRUE(controller_->ending());

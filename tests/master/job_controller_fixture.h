@@ -52,6 +52,13 @@ class Recorder : public WorkerPort, public JobObserver {
   void OnEvaluation(const EvaluationResult& result) override {
     evaluations.push_back(result);
   }
+  void OnEvaluating(int64_t step,
+                    const std::vector<int64_t>& workers) override {
+    evaluating.emplace_back(step, workers);
+  }
+  void OnSaving(const std::vector<int64_t>& workers) override {
+    saving.push_back(workers);
+  }
   void OnTaskDone(int64_t records) override { done_records += records; }
   void OnQuarantined(const QuarantinedRange&) override { ++quarantined; }
   void OnServersScaled(int) override { FAIL() << "there are no servers"; }
@@ -80,6 +87,8 @@ class Recorder : public WorkerPort, public JobObserver {
   std::vector<int64_t> given_up;
   std::vector<WorldChange> worlds;
   std::vector<EvaluationResult> evaluations;
+  std::vector<std::pair<int64_t, std::vector<int64_t>>> evaluating;
+  std::vector<std::vector<int64_t>> saving;
   int64_t done_records = 0;
   int quarantined = 0;
   std::vector<std::string> messages;

@@ -475,6 +475,10 @@ TEST_F(JobControllerTest, EvaluatesAtTheStepThatAsksAndLetsTheWorkerGoOn) {
   ASSERT_EQ(output_.evaluations.size(), 1u);
   EXPECT_EQ(output_.evaluations[0].records, 30);
   EXPECT_EQ(output_.done_records, 30);
+  // Told when it began and when it was over.
+  using Told = std::pair<int64_t, std::vector<int64_t>>;
+  EXPECT_THAT(output_.evaluating,
+              testing::ElementsAre(Told{1, {0}}, Told{1, {}}));
 }
 
 TEST_F(JobControllerTest, EvaluationOnlyJobNeedsNoTraining) {

@@ -45,6 +45,25 @@ export const manyWorkers = (job, count, seconds) => {
   return lines.join("\n") + "\n";
 };
 
+// Three workers that train for 100 s: all evaluate from 20 to 40, worker 0 saves
+// from 50 to 60, and worker 2 is silent from 70 on.
+export const activities = () => [
+  line(0, "job_start", {job: "activities", command: "train", pid: 1, flags: ["--num_workers=3"]}),
+  ...[0, 1, 2].flatMap(id => [line(0.1, "pod_created", {...pod("activities", id), reason: "wanted"})]),
+  ...[0, 1, 2].map(id => line(2, "worker_ready", {worker_id: id})),
+  line(3, "world", {generation: 1, members: [0, 1, 2], cause: "start", pause_ms: 0}),
+  line(20, "evaluating", {step: 5, workers: [0]}),
+  line(20.1, "evaluating", {step: 5, workers: [0, 1, 2]}),
+  line(40, "evaluation", {step: 5, metrics: {accuracy: 0.5}, records: 10, ms: 20000}),
+  line(40, "evaluating", {step: 5, workers: []}),
+  line(50, "saving", {workers: [0]}),
+  line(60, "checkpoint", {version: 7, path: "/c/version-7", ms: 10000}),
+  line(60, "saving", {workers: []}),
+  line(70, "silent", {type: "worker", id: 2, reason: "has not answered for 5s"}),
+  line(100, "progress", {step: 9, epoch: 1, num_epochs: 1, records_done: 5, records_total: 10, records_per_s: 1, workers: 3,
+    target_workers: 3, loss: 1, learning_rate: 0.1}),
+].join("\n") + "\n";
+
 // Every text that a user or a model can choose tries to become markup.
 export const hostile = () => {
   const bad = `<img src=x onerror="window.hit=1"></script><script>window.hit=1</script>'"&amp;`;

@@ -227,6 +227,74 @@ TEST_F(HistoryTest, WorkersThatEvaluateNeedNoWorld) {
   EXPECT_EQ(SpansOf(0).back().state, LaneState::kWorking);
 }
 
+TEST_F(HistoryTest, EvaluatingAndSavingComeOnTopOfTraining) {
+  for (int id : {0, 1}) Start(100, id);
+  World(102, 1, {0, 1}, "start");
+  Add(110, "evaluating", R"("step":5,"workers":[0])");
+  Add(110.1, "evaluating", R"("step":5,"workers":[0,1])");
+  Add(111, "saving", R"("workers":[0])");
+  Add(112, "evaluating", R"("step":5,"workers":[])");
+  Add(113, "saving", R"("workers":[])");
+  std::vector<std::string> states;
+  for (const Span& span : SpansOf(0)) {
+    states.push_back(absl::StrCat(LaneStateName(span.state), " ", span.begin,
+                                  "-", span.end.value_or(0)));
+    EXPECT_EQ(span.ended, LaneEnd::kNone);
+  }
+  EXPECT_THAT(states, ElementsAre("starting 100-102", "training 102-110",
+                                  "evaluating 110-111", "saving 111-113",
+                                  "training 113-0"));
+  EXPECT_THAT(SpansOf(1), SizeIs(4));
+  EXPECT_EQ(SpansOf(1)[2].begin, 110.1);
+  // Nobody has joined by that, and the list of events does not have it.
+  EXPECT_EQ(history_.Since(0).totals.joined, 2);
+  for (const EventLine& event : history_.Since(0).events) {
+    EXPECT_FALSE(absl::StrContains(event.json, "evaluating"));
+  }
+}
+
+// It may be lost while it evaluates, or a new master may know nothing of it.
+TEST_F(HistoryTest, WhatComesOnTopEndsWithTheWorkerAndWithTheMaster) {
+  for (int id : {0, 1}) Start(100, id);
+  World(102, 1, {0, 1}, "start");
+  Add(110, "evaluating", R"("step":5,"workers":[0,1])");
+  Kill(111, 0);
+  EXPECT_EQ(SpansOf(0).back().state, LaneState::kEvaluating);
+  EXPECT_EQ(SpansOf(0).back().ended, LaneEnd::kLost);
+  Add(112, "job_start", R"("job":"j","command":"train")");
+  EXPECT_EQ(SpansOf(1).back().state, LaneState::kTraining);
+  EXPECT_EQ(SpansOf(1).back().begin, 112);
+}
+
+TEST_F(HistoryTest, WhoDoesNotAnswerIsSilentUntilItIsHeardOrLost) {
+  const std::string server = R"("pod":"elasticdl-ps-j-0","type":"ps","id":0)";
+  Add(1, "pod_started", server + ",\"pid\":3");
+  Start(100, 0);
+  Add(104, "silent",
+      R"("type":"worker","id":0,"reason":"has not answered for 5s")");
+  // It is still a starting one when it comes back, and did so meanwhile.
+  Ready(105, 0);
+  EXPECT_EQ(SpansOf(0).back().state, LaneState::kSilent);
+  EXPECT_EQ(SpansOf(0).back().reason, "has not answered for 5s");
+  Add(107, "heard", R"("type":"worker","id":0)");
+  EXPECT_EQ(SpansOf(0).back().state, LaneState::kTraining);
+  EXPECT_EQ(SpansOf(0).back().reason, "");
+  Add(108, "silent", R"("type":"worker","id":0,"reason":"x")");
+  Kill(120, 0);
+  EXPECT_EQ(SpansOf(0).back().state, LaneState::kSilent);
+  EXPECT_EQ(SpansOf(0).back().ended, LaneEnd::kLost);
+  // Who is gone, or was never there, says nothing either.
+  Add(121, "silent", R"("type":"worker","id":0,"reason":"x")");
+  Add(121, "silent", R"("type":"worker","id":77,"reason":"x")");
+  Add(122, "silent", R"("type":"ps","id":0,"reason":"x")");
+  for (const Span& span : history_.Since(0).spans) {
+    if (span.server && !span.end.has_value()) {
+      EXPECT_EQ(span.state, LaneState::kSilent);
+    }
+  }
+  EXPECT_THAT(SpansOf(77), SizeIs(0));
+}
+
 TEST_F(HistoryTest, TheEndOfTheJobEndsAllLanes) {
   Add(1, "job_start", R"("job":"j","command":"train","flags":["--a=1"])");
   Start(1, 0);
@@ -262,14 +330,32 @@ TEST_F(HistoryTest, BadLinesAreRefused) {
 }
 
 TEST_F(HistoryTest, FieldsOfWrongTypesDoNoHarm) {
-  for (const char* event :
-       {"world", "pod_created", "pod_started", "pod_ended", "worker_ready",
-        "worker_lost", "checkpoint", "evaluation", "progress", "scaled",
-        "ps_scaling", "ps_scaled", "task_quarantined", "job_start", "job_end",
-        "first_step", "something new"}) {
+  for (const char* event : {"world",
+                            "pod_created",
+                            "pod_started",
+                            "pod_ended",
+                            "worker_ready",
+                            "worker_lost",
+                            "checkpoint",
+                            "evaluation",
+                            "progress",
+                            "scaled",
+                            "ps_scaling",
+                            "ps_scaled",
+                            "task_quarantined",
+                            "job_start",
+                            "job_end",
+                            "evaluating",
+                            "saving",
+                            "silent",
+                            "heard",
+                            "first_step",
+                            "something new"}) {
     for (const char* fields :
          {"", R"("id":-5,"worker_id":-1,"members":7,"metrics":[1],"flags":3)",
           R"("id":"x","members":["a",null,1e99],"metrics":{"a":"b"})",
+          R"("id":0,"type":"worker","workers":[0,"a",null,1e99,-1,{}])",
+          R"("workers":7,"reason":[])",
           R"("id":0,"type":7,"pod":[],"generation":{},"flags":[1,"--x"])"}) {
       Add(5, event, fields);
     }
@@ -451,6 +537,55 @@ TEST_F(HistoryTest, AWeekWithTwoHundredWorkersStaysBelowEightMegabytes) {
   }
   EXPECT_EQ(worlds, 2 * kKills + 1);
   EXPECT_NEAR(pauses, 33.0 * kKills, 1);
+}
+
+// A week with an evaluation and a checkpoint every minute, and a kill every
+// hour: it is the former that are forgotten.
+TEST_F(HistoryTest, EvaluationsDoNotCostTheExactnessOfKills) {
+  std::vector<int> workers;
+  double time = 1e9;
+  int id = 0;
+  for (; id < 100; ++id) {
+    Start(time, id);
+    workers.push_back(id);
+  }
+  const std::string all = absl::StrJoin(workers, ",");
+  World(time += 3, 1, workers, "start", 0);
+  int kills = 0;
+  for (int minute = 0; minute < 7 * 24 * 60; ++minute) {
+    Add(time += 50, "evaluating", "\"workers\":[" + all + "]");
+    Add(time += 5, "evaluating", "\"workers\":[]");
+    Add(time += 1, "saving", "\"workers\":[0]");
+    Add(time += 2, "saving", "\"workers\":[]");
+    time += 2;
+    if (minute % 60 != 30) continue;
+    // The last one; others evaluate with their old ids.
+    const int lost = id - 1;
+    Kill(time, lost);
+    Start(time, id, lost);
+    World(time + 1, minute, {id}, "x");
+    ++id;
+    ++kills;
+  }
+  const Changes changes = history_.Since(0);
+  EXPECT_LE(changes.spans.size(), History::kMaxSpans);
+  EXPECT_EQ(changes.resolution, 0) << "lives were merged";
+  int lost = 0;
+  bool newest = false;
+  for (const Span& span : changes.spans) {
+    EXPECT_EQ(span.members, 1);
+    lost += span.ended == LaneEnd::kLost ? 1 : 0;
+    newest |= span.state == LaneState::kEvaluating && span.begin > time - 120;
+  }
+  EXPECT_EQ(lost, kills);
+  EXPECT_TRUE(newest) << "the newest evaluation was forgotten";
+  // Nobody's time has a gap or is there twice.
+  std::map<int64_t, double> reached;
+  for (const Span& span : changes.spans) {
+    EXPECT_GE(span.begin, reached[span.row]);
+    reached[span.row] = span.end.value_or(1e12);
+  }
+  for (const auto& [row, end] : reached) EXPECT_EQ(end, 1e12) << row;
 }
 
 // However it is asked, in steps or at once, the same comes out.

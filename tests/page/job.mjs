@@ -121,6 +121,12 @@ export const fakeMaster = async (bin, folder, streams) => {
   const part = (begin, end) => made.stdout.split(begin)[1].split(end)[0];
   const update = JSON.parse(part('<script type="application/json" id="data">', "</script>"));
   update.status.state = "running";
+  update.status.target_servers = 2;
+  const usage = {memory_bytes: 1e8, cpu_cores: 0.5, rows: 10, pulls_per_s: 30, pushes_per_s: 30};
+  update.status.pods = [
+    {name: "w0", id: 0, type: "worker", pid: 1, state: "Running", message: "", usage: {...usage, records_per_s: 1000, step_ms: 5}},
+    {name: "s0", id: 0, type: "ps", pid: 2, state: "Running", message: "", usage: {...usage, model_bytes: 3e6}},
+    {name: "s1", id: 1, type: "ps", pid: 3, state: "Running", message: "", usage: {...usage, model_bytes: 1e6, pulls_per_s: 90}}];
   const script = made.stdout.split("</script>\n<script>")[1].split("</script>")[0];
   const style = part("<style>", "</style>");
   const html = readFileSync(join(root, "src", "page", "web", "page.html"), "utf8");

@@ -8,7 +8,7 @@ import {spawnSync} from "node:child_process";
 import {tmpdir} from "node:os";
 import {join} from "node:path";
 import {Browser, findChromium} from "./browser.mjs";
-import {hostile, line, manyWorkers} from "./events.mjs";
+import {activities, hostile, line, manyWorkers} from "./events.mjs";
 import {Job, fakeMaster} from "./job.mjs";
 
 const bin = process.argv[2];
@@ -132,6 +132,79 @@ test("zoom, move and keys change the view; hover says what is there", async () =
   assert.deepEqual(page.errors, []);
 });
 
+// The color of the lanes at a time, in a row, below the name; as #rrggbb.
+const colorAt = (page, row, time) => page.run(`
+  const c = document.getElementById("lanes"), d = c.dataset, ratio = c.width / c.clientWidth;
+  const left = 92, right = c.clientWidth - 8;
+  const x = left + (${time} - d.from) / (d.to - d.from) * (right - left), y = 26 + ${row} * 32 + 24;
+  const [r, g, b] = c.getContext("2d").getImageData(Math.round(x * ratio), Math.round(y * ratio), 1, 1).data;
+  return {x, y, color: "#" + [r, g, b].map(v => v.toString(16).padStart(2, "0")).join("")}`);
+const variable = (page, name) => page.run(`return getComputedStyle(document.documentElement).getPropertyValue("--${name}").trim()`);
+// How much two colors differ, as WCAG defines it: 1 to 21.
+const contrast = (a, b) => {
+  const light = color => [1, 3, 5].map(i => parseInt(color.slice(i, i + 2), 16) / 255)
+    .map(v => v <= 0.03928 ? v / 12.92 : ((v + 0.055) / 1.055) ** 2.4).reduce((sum, v, i) => sum + v * [0.2126, 0.7152, 0.0722][i], 0);
+  const [high, low] = [light(a), light(b)].sort((p, q) => q - p);
+  return (high + 0.05) / (low + 0.05);
+};
+
+test("lanes show who evaluates, who saves and who is silent, in light and dark", async () => {
+  const url = report("activities", activities());
+  for (const dark of [false, true]) {
+    const page = await browser.open({dark});
+    await page.go(url);
+    await ready(page);
+    await frame(page);
+    for (const [row, time, state] of [[0, 10, "training"], [0, 30, "evaluating"], [1, 30, "evaluating"], [0, 45, "training"],
+        [0, 55, "saving"], [1, 55, "training"], [1, 80, "training"]]) {
+      assert.equal((await colorAt(page, row, time)).color, await variable(page, state), `row ${row} at ${time} s: ${state}`);
+    }
+    // Silent lanes are hatched: their color is there, and another.
+    const silent = new Set();
+    for (let time = 80; time < 82; time += 0.1) silent.add((await colorAt(page, 2, time)).color);
+    assert.ok(silent.has(await variable(page, "silent")) && silent.size > 1, [...silent].join(" "));
+    for (const state of ["evaluating", "saving", "silent", "training", "joining", "lost"]) {
+      const [color, panel] = [await variable(page, state), await variable(page, "panel")];
+      assert.ok(contrast(color, panel) >= 3, `${state} ${color} on ${panel}: ${contrast(color, panel)}`);
+    }
+    const tip = async (row, time) => {
+      const {x, y} = await colorAt(page, row, time);
+      const box = await page.run("const b = document.getElementById('lanes').getBoundingClientRect(); return {x: b.x, y: b.y}");
+      await page.mouse("mouseMoved", box.x + x, box.y + y);
+      await frame(page);
+      return textOf(page, "tip");
+    };
+    assert.match(await tip(1, 30), /worker 1: evaluating/);
+    assert.match(await tip(1, 30), /in generation 1 of 3 workers/);
+    assert.match(await tip(0, 55), /worker 0: saving a checkpoint/);
+    assert.match(await tip(2, 90), /worker 2: silent[^]*has not answered for 5s/);
+    for (const text of ["evaluating", "saving a checkpoint", "silent"]) assert.match(await textOf(page, "legend"), new RegExp(text));
+    // For those who do not see it.
+    assert.match(await page.run("return document.getElementById('lanes').getAttribute('aria-label')"), /Now: 2 training, 1 silent\./);
+    await page.run("document.getElementById('lanes').focus()");
+    await page.key("ArrowUp");
+    await page.until("/^Row 3 of 3. worker 2: silent/.test(document.getElementById('lanes-said').textContent)");
+    await page.run("[...document.querySelectorAll('#events button')].find(b => b.textContent === 'trouble').click()");
+    assert.match(await textOf(page, "events"), /worker 2 has not answered for 5s/);
+    assert.deepEqual(page.errors, []);
+  }
+});
+
+test("many short evaluations do not look like a long one", async () => {
+  const lines = activities().split("\n").slice(0, 8);
+  for (let time = 10; time < 9000; time += 3) {
+    lines.push(line(time, "evaluating", {step: 1, workers: [0]}), line(time + 0.01, "evaluating", {step: 1, workers: []}));
+  }
+  lines.push(line(9000, "scaled", {from: 3, to: 3}));
+  const page = await browser.open();
+  await page.go(report("short", lines.join("\n") + "\n"));
+  await ready(page);
+  await frame(page);
+  const training = await variable(page, "training");
+  const near = color => [1, 3, 5].every(i => Math.abs(parseInt(color.slice(i, i + 2), 16) - parseInt(training.slice(i, i + 2), 16)) < 24);
+  for (let time = 1000; time < 8000; time += 500) assert.ok(near((await colorAt(page, 0, time)).color), String(time));
+});
+
 test("an evaluation says which metric it is", async () => {
   const page = await browser.open();
   const lines = manyWorkers("metric", 2, 60) + line(60, "evaluation", {step: 100, metrics: {accuracy: 0.975}, records: 10, ms: 5}) + "\n";
@@ -224,6 +297,14 @@ test("a page follows the stream, and asks where there is none", async () => {
       await page.run("document.getElementById('scale-to').value = '5'; document.querySelector('#scale button').click()");
       await page.until("document.getElementById('answer').textContent.includes('5 workers asked for')");
       assert.deepEqual(master.commands, ["/api/v1/scale?num_workers=5"]);
+      // Servers have a field of their own, and their skew is text.
+      assert.equal(await page.run("return document.getElementById('scale-servers-to').value"), "2");
+      await page.run("document.getElementById('scale-servers-to').value = '3'; document.querySelector('#scale-servers button').click()");
+      await page.until("document.getElementById('answer').textContent.includes('3 servers asked for')");
+      assert.deepEqual(master.commands.slice(1), ["/api/v1/scale?num_ps_pods=3"]);
+      assert.match(await textOf(page, "servers"), /largest server has 1\.50 times the mean size; the busiest answers 1\.33 times/);
+      assert.match(await textOf(page, "pods"), /last minute/);
+      assert.match(await page.run("return document.querySelector('#pods .curve').textContent"), /^█+$/);
       // The field follows what others ask for, but never what somebody types.
       const field = "document.getElementById('scale-to').value";
       master.next(5);

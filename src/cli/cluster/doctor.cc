@@ -1,4 +1,5 @@
-// The part of `elasticdl doctor` that talks to the cluster and to Docker.
+// The parts of `elasticdl doctor` that talk to the cluster, and to Docker and
+// through it to registries.
 #include <cstdio>
 #include <utility>
 
@@ -14,6 +15,10 @@ namespace elasticdl::cli {
 namespace {
 
 using State = Finding::State;
+
+// `elasticdl doctor` waits for 20 seconds.
+constexpr absl::Duration kLoginTimeout = absl::Seconds(5);
+constexpr size_t kMostRegistries = 3;
 
 std::vector<Finding> CheckCluster() {
   const auto cluster = ConnectCluster("", false);
@@ -43,22 +48,60 @@ std::vector<Finding> CheckCluster() {
   return findings;
 }
 
-Finding CheckDocker() {
-  const auto engine = docker::Engine::Connect(EngineOptionsFromEnvironment());
-  if (engine.ok()) {
-    return {State::kOk, "Docker", "an engine answers: images can be built", ""};
+// The engine asks the registry, as it does for `zoo push`.
+Finding CheckRegistry(docker::Engine& engine, const std::string& registry) {
+  const absl::Status login = engine.CheckLogin(registry, kLoginTimeout);
+  const std::string why(login.message());
+  if (login.ok()) {
+    return {State::kOk, "registry",
+            absl::StrCat(registry, " accepts your credentials"), ""};
   }
-  return {
-      State::kNote, "Docker", std::string(engine.status().message()),
-      "only `elasticdl zoo build` and `zoo push`, and jobs that build their "
-      "own image, need one"};
+  if (absl::IsPermissionDenied(login)) {
+    return {State::kProblem, "registry", why,
+            absl::StrCat("`docker login ", registry, "`")};
+  }
+  if (absl::IsNotFound(login)) {
+    return {State::kNote, "registry", why,
+            absl::StrCat("`zoo push` to it works only if it lets everybody "
+                         "push; else `docker login ",
+                         registry, "`")};
+  }
+  return {State::kProblem, "registry", why,
+          "does it run, and does the Docker engine reach it?"};
+}
+
+std::vector<Finding> CheckImages() {
+  const auto engine = docker::Engine::Connect(EngineOptionsFromEnvironment());
+  if (!engine.ok()) {
+    return {{State::kNote, "Docker", std::string(engine.status().message()),
+             "only `elasticdl zoo build` and `zoo push`, and jobs that build "
+             "their own image, need one"}};
+  }
+  std::vector<Finding> findings = {
+      {State::kOk, "Docker", "an engine answers: images can be built", ""}};
+  const std::vector<std::string> registries = (*engine)->Registries();
+  if (registries.empty()) {
+    findings.push_back(
+        {State::kNote, "registry", "no credentials for any",
+         "`zoo push` to one that asks for them needs `docker login`"});
+  }
+  for (size_t i = 0; i < registries.size() && i < kMostRegistries; ++i) {
+    findings.push_back(CheckRegistry(**engine, registries[i]));
+  }
+  return findings;
 }
 
 }  // namespace
 
-int RunClusterDoctor(const std::vector<std::string>&) {
-  std::vector<Finding> findings = CheckCluster();
-  findings.push_back(CheckDocker());
+int RunClusterDoctor(const std::vector<std::string>& args) {
+  const bool all = args.empty();
+  std::vector<Finding> findings;
+  if (all || args[0] == "cluster") findings = CheckCluster();
+  if (all || args[0] == "images") {
+    for (Finding& finding : CheckImages()) {
+      findings.push_back(std::move(finding));
+    }
+  }
   std::fputs(FindingsToJson(findings).c_str(), stdout);
   return 0;
 }

@@ -60,7 +60,7 @@ std::vector<Finding> Programs(const DoctorHost& host) {
   std::vector<std::string> missing;
   for (const char* name :
        {"elasticdl-master", "elasticdl-worker", "elasticdl-ps",
-        "elasticdl-ckpt", "elasticdl-cluster"}) {
+        "elasticdl-ckpt", "elasticdl-cluster", "elasticdl-experiment"}) {
     if (!FileExists(JoinPath(host.program_dir, name))) missing.push_back(name);
   }
   Finding finding = {State::kOk, "programs",
@@ -175,31 +175,44 @@ std::vector<Finding> Mpi(const DoctorHost& host) {
            "only --collective=mpi needs it: install openmpi-bin"}};
 }
 
+// What elasticdl-cluster finds; it links the libraries for that.
+absl::StatusOr<std::vector<Finding>> AskCluster(const DoctorHost& host,
+                                                const std::string& part) {
+  const std::string program = JoinPath(host.program_dir, "elasticdl-cluster");
+  ELASTICDL_ASSIGN_OR_RETURN(const process::RunResult result,
+                             host.run({program, "doctor", part}));
+  std::vector<Finding> findings = FindingsFromJson(result.output);
+  if (!findings.empty()) return findings;
+  return absl::UnknownError(absl::StrCat(program, ": ", result.HowItEnded(),
+                                         " ", FirstLine(result.error)));
+}
+
 std::vector<Finding> Cluster(const DoctorHost& host) {
   if (!host.cluster_configured) {
     return {{State::kNote, "cluster", "no kubeconfig",
              "only jobs with --image need one: set KUBECONFIG or make "
              "~/.kube/config"}};
   }
-  const std::string program = JoinPath(host.program_dir, "elasticdl-cluster");
-  const auto result = host.run({program, "doctor"});
-  if (result.ok()) {
-    std::vector<Finding> findings = FindingsFromJson(result->output);
-    if (!findings.empty()) return findings;
-  }
-  return {{State::kProblem, "cluster",
-           result.ok() ? absl::StrCat(program, ": ", result->HowItEnded(), " ",
-                                      FirstLine(result->error))
-                       : std::string(result.status().message()),
+  auto findings = AskCluster(host, "cluster");
+  if (findings.ok()) return *std::move(findings);
+  return {{State::kProblem, "cluster", std::string(findings.status().message()),
            "install elasticdl-cluster beside elasticdl"}};
+}
+
+// Docker and the registries.
+std::vector<Finding> Images(const DoctorHost& host) {
+  auto findings = AskCluster(host, "images");
+  if (findings.ok()) return *std::move(findings);
+  return {{State::kNote, "Docker", std::string(findings.status().message()),
+           "only `elasticdl zoo build` and `zoo push` need it"}};
 }
 
 }  // namespace
 
 const std::vector<Check>& AllChecks() {
   static const auto* checks = new std::vector<Check>{
-      Programs,     Libraries, Compiler,     Cores, Memory,
-      SharedMemory, Disk,      CheckDevices, Mpi,   Cluster};
+      Programs, Libraries,    Compiler, Cores,   Memory, SharedMemory,
+      Disk,     CheckDevices, Mpi,      Cluster, Images};
   return *checks;
 }
 

@@ -16,7 +16,7 @@ namespace {
 constexpr size_t kHeadLines = 5;
 constexpr size_t kFootLines = 1;
 // Of the table, before the lane.
-constexpr int kTableColumns = 47;
+constexpr int kTableColumns = 48;
 
 constexpr char kReset[] = "\x1b[0m";
 constexpr char kReverse[] = "\x1b[7m";
@@ -24,6 +24,8 @@ constexpr char kRed[] = "\x1b[31m";
 constexpr char kGreen[] = "\x1b[32m";
 constexpr char kYellow[] = "\x1b[33m";
 constexpr char kBlue[] = "\x1b[34m";
+constexpr char kMagenta[] = "\x1b[35m";
+constexpr char kCyan[] = "\x1b[36m";
 constexpr char kDim[] = "\x1b[2m";
 
 std::string Clean(absl::string_view text) {
@@ -148,9 +150,32 @@ Cell CellOf(const std::string& state, bool lost) {
   if (lost) return {"x", 'x', kRed};
   if (state == "training" || state == "working") return {"█", '#', kGreen};
   if (state == "serving") return {"▓", '=', kBlue};
+  if (state == "evaluating") return {"▆", 'e', kMagenta};
+  if (state == "saving") return {"▅", 's', kCyan};
+  if (state == "silent") return {"!", '!', kYellow};
   if (state == "joining") return {"▒", '+', kYellow};
   if (state == "starting") return {"░", '.', kDim};
   return {" ", ' ', ""};
+}
+
+// What most of the time from `begin` to `end` was.
+Cell CellAt(const std::vector<TopModel::Span>& spans, double begin,
+            double end) {
+  Cell cell = CellOf("", false);
+  double longest = 0;
+  for (const TopModel::Span& span : spans) {
+    if (span.begin >= end || (span.end >= 0 && span.end < begin)) continue;
+    // A loss is a mark where it happened.
+    if (span.lost && span.end >= begin && span.end < end) {
+      return CellOf(span.state, /*lost=*/true);
+    }
+    const double until = span.end >= 0 ? std::min(span.end, end) : end;
+    const double overlap = until - std::max(span.begin, begin);
+    if (overlap < longest) continue;
+    longest = overlap;
+    cell = CellOf(span.state, /*lost=*/false);
+  }
+  return cell;
 }
 
 // The last `window` seconds of a row.
@@ -163,14 +188,7 @@ std::string Lane(const TopModel& model, const TopModel::Pod& pod,
     const double begin = model.now() - view.window * (columns - i) /
                                            static_cast<double>(columns);
     const double end = begin + view.window / columns;
-    Cell cell = CellOf("", false);
-    for (const TopModel::Span& span : spans) {
-      if (span.begin >= end || (span.end >= 0 && span.end < begin)) continue;
-      // A loss is a mark where it happened.
-      const bool lost = span.lost && span.end >= begin && span.end < end;
-      cell = CellOf(span.state, lost);
-      if (lost) break;
-    }
+    const Cell cell = CellAt(spans, begin, end);
     if (view.color && cell.color != color) {
       absl::StrAppend(&text, *color != '\0' ? kReset : "", cell.color);
       color = cell.color;
@@ -184,9 +202,9 @@ std::string Lane(const TopModel& model, const TopModel::Pod& pod,
 std::string PodLine(const TopModel& model, const TopModel::Pod& pod,
                     const TopView& view, bool chosen) {
   const std::string table = absl::StrFormat(
-      "%s%-7s %-9s %7s %6s %6s %4s ", chosen ? ">" : " ",
+      "%s%-7s %-10s %7s %6s %6s %4s ", chosen ? ">" : " ",
       absl::StrCat(pod.server ? "ps " : "", pod.id),
-      Clean(pod.state).substr(0, 9),
+      Clean(pod.state).substr(0, 10),
       pod.server ? Short(pod.rows) : Short(pod.records_per_s),
       pod.step_ms > 0 ? absl::StrFormat("%.3g", pod.step_ms) : "-",
       Short(pod.memory_bytes),
@@ -211,7 +229,7 @@ std::vector<std::string> RenderTop(const TopModel& model, const TopView& view) {
                                     Losses(model, view), StepLine(model, view)};
   const int lane = view.columns - kTableColumns;
   std::string head =
-      Fit(absl::StrFormat(" %-7s %-9s %7s %6s %6s %4s ", "WORKER", "STATE",
+      Fit(absl::StrFormat(" %-7s %-10s %7s %6s %6s %4s ", "WORKER", "STATE",
                           "REC/S", "STEPms", "MEMORY", "CPU"),
           lane > 8 ? kTableColumns : view.columns);
   if (lane > 8) {

@@ -92,6 +92,7 @@ const describeWorld = world => [
     (world.worlds > 1 ? " at most, " + milliseconds(world.total_pause_ms) + " in all" : ""),
   elapsedText(world.time),
 ];
+const stateTexts = {saving: "saving a checkpoint", silent: "silent"};
 const describeSpan = (span, time) => {
   const end = span.end ?? store.end();
   if (span.members > 1) {
@@ -99,13 +100,13 @@ const describeSpan = (span, time) => {
       span.lost ? span.lost + " lost" : "none lost",
       duration(span.begin - store.begin) + " to " + duration(end - store.begin)];
   }
-  const lines = [nameOf(span) + ": " + span.state,
+  const lines = [nameOf(span) + ": " + (stateTexts[span.state] || span.state),
     duration(span.begin - store.begin) + " to " + (span.end === null ? "now" : duration(end - store.begin)) +
       " (" + milliseconds((end - span.begin) * 1000) + ")"];
   if (span.ended) lines.push((span.ended === "lost" ? "lost: " : "ended: ") + (span.reason || "no reason known"));
   else if (span.reason) lines.push(span.reason);
   const world = store.worldAt(time);
-  if (world && span.state === "training") lines.push("in generation " + world.generation + " of " + plural(world.size, "worker"));
+  if (world && ["training", "evaluating", "saving"].includes(span.state)) lines.push("in generation " + world.generation + " of " + plural(world.size, "worker"));
   return lines;
 };
 const describeMark = mark => {

@@ -78,25 +78,34 @@ const drawRow = (draw, place, row, i) => {
     const joined = before && !before.ended && before.member === span.member;
     const goesOn = after && !span.ended && after.member === span.member;
     const x = Math.max(from, place.left - 20), w = Math.max(Math.min(to, place.right + 20) - x, 1);
-    draw.fillStyle = colors[span.state] || colors.training;
     // Many thin bars of full colour dazzle.
-    draw.globalAlpha = span.members > 1 ? 0.6 : h < 8 ? 0.8 : 1;
-    bar(draw, x, y, w, h, !joined, !goesOn);
-    if (span.state === "starting" && h >= 8 && w > 6) hatch(draw, x, y, w, h);
+    const strong = span.members > 1 ? 0.6 : h < 8 ? 0.8 : 1;
+    const fills = onTop[span.state] ? ["training", span.state] : [span.state];
+    for (const state of fills) {
+      draw.fillStyle = colors[state] || colors.training;
+      // What is shorter than a pixel has no more colour than it has width:
+      // many short evaluations must not look like a long one.
+      draw.globalAlpha = strong * (onTop[state] ? clamp(to - from, 0, 1) : 1);
+      bar(draw, x, y, w, h, !joined, !goesOn);
+    }
+    draw.globalAlpha = strong;
+    if (span.state === "starting" && h >= 8 && w > 6) hatch(draw, x, y, w, h, 7);
+    if (span.state === "silent" && h >= 8 && w > 4) hatch(draw, x, y, w, h, 5);
     draw.globalAlpha = 1;
     if (h >= 14) drawBarText(draw, place, span, Math.max(from, place.left), Math.min(to, place.right), y + h / 2);
   });
 };
-const hatch = (draw, x, y, w, h) => {
+const onTop = {evaluating: true, saving: true};
+const hatch = (draw, x, y, w, h, step) => {
   draw.save();
   draw.beginPath();
   draw.rect(x, y, w, h);
   draw.clip();
   draw.strokeStyle = colors.panel;
   draw.globalAlpha = 0.45;
-  draw.lineWidth = 2;
+  draw.lineWidth = step > 5 ? 2 : 1;
   draw.beginPath();
-  for (let s = Math.floor((x - h) / 7) * 7; s < x + w; s += 7) {
+  for (let s = Math.floor((x - h) / step) * step; s < x + w; s += step) {
     draw.moveTo(s, y + h);
     draw.lineTo(s + h, y);
   }
@@ -104,7 +113,8 @@ const hatch = (draw, x, y, w, h) => {
   draw.restore();
 };
 const drawBarText = (draw, place, span, from, to, y) => {
-  if (span.state === "starting" || span.state === "joining") return;
+  // White text could not be read on their colours.
+  if (["starting", "joining", "evaluating", "saving", "silent"].includes(span.state)) return;
   const text = span.members > 1 ? plural(span.members, "worker") : nameOf(span);
   draw.font = canvasFont(11, 600);
   const wide = draw.measureText(text).width;

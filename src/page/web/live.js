@@ -105,13 +105,15 @@ const setUpSteering = () => {
     clearTimeout(silence);
     silence = setTimeout(() => setText(at("answer"), ""), 10000);
   };
-  at("scale").addEventListener("submit", async event => {
-    event.preventDefault();
-    const count = Number(at("scale-to").value);
-    if (!Number.isInteger(count) || count < 1) return answer("Give a number of workers of at least 1.");
-    const error = await command("api/v1/scale?num_workers=" + count);
-    answer(error ? "Not scaled: " + error : plural(count, "worker") + " asked for.");
-  });
+  for (const [id, what, parameter] of [["scale", "worker", "num_workers"], ["scale-servers", "server", "num_ps_pods"]]) {
+    at(id).addEventListener("submit", async event => {
+      event.preventDefault();
+      const count = Number(at(id + "-to").value);
+      if (!Number.isInteger(count) || count < 1) return answer("Give a number of " + what + "s of at least 1.");
+      const error = await command("api/v1/scale?" + parameter + "=" + count);
+      answer(error ? "Not scaled: " + error : plural(count, what) + " asked for.");
+    });
+  }
   const stop = at("stop");
   let timer = 0;
   stop.addEventListener("click", async () => {
@@ -130,9 +132,15 @@ const setUpSteering = () => {
 };
 const showSteering = () => {
   const able = store.live && store.status.state === "running" && !at("data");
+  const servers = store.status.target_servers || 0;
   at("scale").hidden = at("stop").hidden = !able;
-  // Somebody else may scale, too; what was typed here stays.
-  const input = at("scale-to"), target = String(store.status.target_workers);
+  at("scale-servers").hidden = !able || !servers;
+  followTarget(at("scale-to"), store.status.target_workers, able);
+  followTarget(at("scale-servers-to"), servers, able);
+};
+// Somebody else may scale, too; what was typed here stays.
+const followTarget = (input, count, able) => {
+  const target = String(count);
   const untouched = document.activeElement !== input && (!input.value || input.value === input.dataset.target);
   if (able && untouched) input.value = target;
   if (input.value === target) input.dataset.target = target;

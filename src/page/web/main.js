@@ -28,19 +28,28 @@ const refresh = () => {
   showLegend();
   lanes.canvas.setAttribute("aria-label", plural(store.lanes().length, "row") + " of workers and servers over " +
     duration(store.end() - store.begin) + ": " + plural(store.totals.worlds, "world") + ", " + store.totals.lost + " lost, " +
-    store.totals.left + " left. The same is in the list of events.");
+    store.totals.left + " left. " + statesNow() + "The same is in the list of events.");
   setText(at("lanes-title"), store.lanes().some(row => row.server) ? "Workers and servers over time" : "Workers over time");
   setText(at("footer"), "ElasticDL · started " + new Date(store.begin * 1000).toLocaleString() +
     (at("data") ? " · a report: it does not change any more" : "") +
     (store.resolution > 0 ? " · what was shorter than " + milliseconds(store.resolution * 1000) + " is put together" : ""));
   redraw();
 };
+// "Now: 3 training, 1 silent. ", for whoever does not see the picture.
+const statesNow = () => {
+  const counts = new Map();
+  for (const row of store.lanes()) {
+    const last = row.spans[row.spans.length - 1];
+    if (last.end === null) counts.set(last.state, (counts.get(last.state) || 0) + 1);
+  }
+  return counts.size ? "Now: " + [...counts].map(([state, count]) => count + " " + state).join(", ") + ". " : "";
+};
 const showLegend = () => {
   const servers = store.lanes().some(row => row.server);
   const entries = [["starting", "starting"], ["joining", "joining"], ["training", "training"],
-    servers && ["serving", "serving"], ["x", "lost"],
-    ...(store.worlds.size ? [["bar c-lost", "world changed: loss"], ["bar c-joined", "join"], ["bar c-left", "leave"]] : []),
-    ["evaluation", "evaluation"], ["checkpoint", "checkpoint"]].filter(Boolean);
+    servers && ["serving", "serving"], ["evaluating", "evaluating"], ["saving", "saving a checkpoint"],
+    ["silent", "silent"], ["x", "lost"],
+    ...(store.worlds.size ? [["bar c-lost", "world changed: loss"], ["bar c-joined", "join"], ["bar c-left", "leave"]] : [])].filter(Boolean);
   const list = at("legend");
   if (list.children.length === entries.length) return;
   fill(list, ...entries.map(([name, text]) => make("li", {},

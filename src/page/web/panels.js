@@ -12,7 +12,9 @@ const table = (parent, head, rows, none) => {
   const numbers = head.map((_, i) => rows.every(r => number(r[i]) || r[i] === "–"));
   const cells = (row, tag) => make("tr", {}, ...row.map((cell, i) => {
     const right = numbers[i] ? {class: "number"} : {};
-    return make(tag, tag === "th" ? {scope: "col", ...right} : right, number(cell) ? readable(cell) : cell);
+    const content = number(cell) ? readable(cell) : cell.curve === undefined ? cell :
+      make("span", {class: "curve", "aria-hidden": "true"}, cell.curve);
+    return make(tag, tag === "th" ? {scope: "col", ...right} : right, content);
   }));
   fill(parent, make("table", {}, make("thead", {}, cells(head, "th")), make("tbody", {}, ...rows.map(r => cells(r, "td")))));
 };
@@ -71,11 +73,19 @@ const showServers = () => {
   at("servers").hidden = !servers.length;
   if (!servers.length) return;
   const sizes = servers.map(p => p.usage.model_bytes), mean = sizes.reduce((a, b) => a + b, 0) / sizes.length;
-  const skew = mean > 0 ? Math.max(...sizes) / mean : 1;
-  table(listPanel("servers", "Parameter servers"), ["server", "rows", "size", "pulls/s", "pushes/s", "share"],
+  const requests = servers.map(p => p.usage.pulls_per_s + p.usage.pushes_per_s);
+  const panel = at("servers");
+  if (!panel.firstChild) panel.append(panelHead("Parameter servers"), make("div", {class: "list"}), make("p", {class: "small"}));
+  table(panel.children[1], ["server", "rows", "size", "pulls/s", "pushes/s", "share"],
     servers.map(p => [String(p.id), p.usage.rows, bytes(p.usage.model_bytes), Math.round(p.usage.pulls_per_s), Math.round(p.usage.pushes_per_s),
       mean > 0 ? (100 * p.usage.model_bytes / mean / sizes.length).toFixed(0) + " %" : "–"]), "none");
-  at("servers").title = "The largest has " + skew.toFixed(2) + " times the mean";
+  setText(panel.children[2], "Skew: the largest server has " + skewOf(sizes) + " times the mean size; the busiest answers " +
+    skewOf(requests) + " times the mean number of requests.");
+};
+// The largest of them, as a multiple of the mean.
+const skewOf = amounts => {
+  const sum = amounts.reduce((a, b) => a + b, 0);
+  return sum > 0 ? (Math.max(...amounts) / sum * amounts.length).toFixed(2) : "1.00";
 };
 const showEpochs = (parent, s) => {
   if (!(s.num_epochs > 1 && s.num_epochs <= 100 && s.records_total > 0)) return fill(parent);
@@ -93,6 +103,27 @@ const listPanel = (id, title) => {
   if (!panel.firstChild) panel.append(panelHead(title), make("div", {class: "list"}));
   return panel.lastChild;
 };
+// Records/s of each worker since the page was opened, at most the last minute.
+// The master keeps nothing for it.
+const rates = {
+  most: 30, period: 2000, last: -Infinity, known: new Map(),
+  add(pods) {
+    const now = performance.now();
+    if (now < this.last + this.period) return;
+    this.last = now;
+    const known = new Map();
+    for (const pod of pods) {
+      if (pod.type !== "worker") continue;
+      const rate = pod.usage && isNumber(pod.usage.records_per_s) ? pod.usage.records_per_s : 0;
+      known.set(pod.name, [...(this.known.get(pod.name) || []), rate].slice(-this.most));
+    }
+    this.known = known;
+  },
+  curve(name) {
+    const values = this.known.get(name) || [], most = Math.max(...values, 0);
+    return values.map(v => "▁▂▃▄▅▆▇█"[most > 0 ? Math.round(v / most * 7) : 0]).join("");
+  },
+};
 const showTables = () => {
   const s = store.status;
   const last = [...store.lanes()].flatMap(row => row.spans).filter(span => span.end === null);
@@ -102,9 +133,10 @@ const showTables = () => {
   };
   at("pods").hidden = !s.pods || !s.pods.length;
   const use = (pod, field, show) => pod.usage && isNumber(pod.usage[field]) ? show(pod.usage[field]) : "–";
-  table(listPanel("pods", "Pods"), ["pod", "state", "memory", "CPU", "records/s", "step", "pid"],
+  rates.add(s.pods || []);
+  table(listPanel("pods", "Pods"), ["pod", "state", "memory", "CPU", "records/s", "last minute", "step", "pid"],
     (s.pods || []).map(p => [p.name, state(p), use(p, "memory_bytes", bytes), use(p, "cpu_cores", n => n.toFixed(2)),
-      use(p, "records_per_s", Math.round), use(p, "step_ms", milliseconds), p.pid ? String(p.pid) : "–"]), "none");
+      use(p, "records_per_s", Math.round), {curve: rates.curve(p.name)}, use(p, "step_ms", milliseconds), p.pid ? String(p.pid) : "–"]), "none");
   const names = [...new Set(store.evaluations.flatMap(e => Object.keys(e.metrics)))];
   table(listPanel("evaluations", "Evaluations"), ["at", "step", ...names, "took"],
     [...store.evaluations].reverse().map(e => [duration(e.time - store.begin), e.step,
@@ -119,16 +151,16 @@ const orderly = /^left|scaled away|announced|exit code 0|has ended/;
 const isLoss = e => e.failure === true || (e.asked !== true && !orderly.test(e.reason || ""));
 const eventGroups = {
   "all": () => true,
-  "workers": e => /^(pod_|worker_|scaled|ps_)/.test(e.event),
+  "workers": e => /^(pod_|worker_|scaled|ps_|silent|heard)/.test(e.event),
   "worlds": e => /^(world|first_step|caught_up|state_)/.test(e.event),
   "data": e => /^(evaluation|checkpoint|task_)/.test(e.event),
   "trouble": e => (["worker_lost", "pod_ended"].includes(e.event) && isLoss(e)) ||
-    ["task_quarantined", "state_given_up", "master_restarted"].includes(e.event) ||
+    ["task_quarantined", "state_given_up", "master_restarted", "silent"].includes(e.event) ||
     Boolean(e.error) || (e.event === "job_end" && e.state === "failed"),
 };
 const eventColor = e => ({world: "training", first_step: "training", caught_up: "training", checkpoint: e.error ? "lost" : "checkpoint",
   evaluation: "evaluation", worker_ready: "joined", pod_created: "starting", pod_started: "starting",
-  scaled: "training", task_quarantined: "lost"})[e.event] || (eventGroups.trouble(e) ? "lost" : "left");
+  scaled: "training", task_quarantined: "lost", silent: "silent", heard: "joined"})[e.event] || (eventGroups.trouble(e) ? "lost" : "left");
 // A sentence for each kind that is known; the fields of others.
 const eventTexts = {
   job_start: e => "job " + e.job + " begins (" + e.command + ", master's pid " + e.pid + ")",
@@ -154,6 +186,8 @@ const eventTexts = {
   ps_backup_lost: e => "server " + e.server + " continues without a backup of part " + e.part,
   ps_scaled: e => "the model is on " + plural(e.servers, "parameter server"),
   exported_rows: e => plural(e.rows, "row") + " of " + plural(e.tables, "table") + " exported to " + e.folder,
+  silent: e => (e.type === "ps" ? "server " : "worker ") + e.id + " " + e.reason,
+  heard: e => (e.type === "ps" ? "server " : "worker ") + e.id + " answers again",
   model: e => modelTotals(e),
   task_quarantined: e => "records " + e.begin + " to " + e.end + " of " + e.shard + " set aside: " + e.reason,
 };

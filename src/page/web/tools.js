@@ -77,7 +77,7 @@ const readColors = () => {
   colors = {};
   for (const name of ["ground", "panel", "text", "soft", "line", "grid", "accent", "training", "working",
       "training-2", "joining", "starting", "serving", "lost", "left", "joined", "evaluation",
-      "checkpoint", "area", "bar-text"]) {
+      "checkpoint", "evaluating", "saving", "silent", "area", "bar-text"]) {
     colors[name] = style.getPropertyValue("--" + name).trim();
   }
 };

@@ -5,9 +5,11 @@
 #include <map>
 #include <memory>
 #include <string>
+#include <vector>
 
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
+#include "absl/time/time.h"
 #include "elasticdl/docker/context.h"
 #include "elasticdl/docker/progress.h"
 
@@ -69,6 +71,13 @@ class Engine {
   // the engine has no such image; PERMISSION_DENIED: the registry refuses;
   // UNAVAILABLE: any other error, with the engine's message.
   absl::Status Push(const std::string& image, const ProgressCallback& show);
+
+  // Registries for which `docker login` has stored something, in its words.
+  std::vector<std::string> Registries() const;
+  // Has the engine log in at one of them with the user's credentials.
+  // PERMISSION_DENIED: the registry refuses them; NOT_FOUND: there are none;
+  // UNAVAILABLE, DEADLINE_EXCEEDED: the engine does not reach the registry.
+  absl::Status CheckLogin(const std::string& registry, absl::Duration timeout);
 
   // The id of an image that the engine has; NOT_FOUND.
   absl::StatusOr<std::string> ImageId(const std::string& image);

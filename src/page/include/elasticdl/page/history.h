@@ -16,9 +16,21 @@
 
 namespace elasticdl::page {
 
-// In the order in which they follow each other. Workers that evaluate or
-// predict work, and those of a --job_command.
-enum class LaneState { kStarting, kJoining, kTraining, kWorking, kServing };
+// The first five in the order in which they follow each other. Workers of an
+// evaluation or a prediction work, and those of a --job_command. The others
+// come on top of these for a time: of several, the last one is shown.
+enum class LaneState {
+  kStarting,
+  kJoining,
+  kTraining,
+  kWorking,
+  kServing,
+  kEvaluating,
+  // It writes a checkpoint; training goes on beside it.
+  kSaving,
+  // It does not answer the master.
+  kSilent,
+};
 const char* LaneStateName(LaneState state);
 
 // How the life of a worker or server ended.
@@ -33,10 +45,12 @@ struct Span {
   // The worker or server; of a merged span the last one.
   int64_t member = 0;
   LaneState state = LaneState::kStarting;
+  // What it is when nothing comes on top.
+  LaneState base = LaneState::kStarting;
   double begin = 0;
   std::optional<double> end;
   LaneEnd ended = LaneEnd::kNone;
-  // Why it came (starting), or why it ended.
+  // Why it came (starting), is silent, or has ended.
   std::string reason;
   // More than 1: so many workers or servers were here, each for a short time.
   int64_t members = 1;
@@ -169,9 +183,10 @@ struct Changes {
 };
 
 // Thread-compatible; the time comes with the events. Bounded: when a limit is
-// reached, the resolution of spans or worlds is doubled, and those that are
-// shorter and closer than that are merged. The oldest checkpoints and events
-// are dropped; points and evaluations are thinned.
+// reached, first the oldest spans that evaluate or save become a part of what
+// they interrupt; then the resolution of spans or worlds is doubled, and those
+// that are shorter and closer than that are merged. The oldest checkpoints and
+// events are dropped; points and evaluations are thinned.
 class History {
  public:
   // More rows than a quarter of this raise it: four spans for each.
@@ -208,10 +223,21 @@ class History {
 
  private:
   struct Event;
-  // Who is there: its row and its open span.
+  // Who is there: its row, its open span, and what comes on top of its base.
   struct Member {
     int64_t row = 0;
     size_t span = 0;
+    LaneState base = LaneState::kStarting;
+    bool evaluating = false;
+    bool saving = false;
+    bool silent = false;
+
+    LaneState Shown() const {
+      return silent       ? LaneState::kSilent
+             : saving     ? LaneState::kSaving
+             : evaluating ? LaneState::kEvaluating
+                          : base;
+    }
   };
   struct Row {
     bool server = false;
@@ -228,6 +254,8 @@ class History {
   double RateSincePoint(double time) const;
   void ApplyCheckpoint(const Event& event);
   void ApplyEvaluation(const Event& event);
+  void ApplyActivity(const Event& event);
+  void ApplySilence(const Event& event);
   void ApplyJob(const Event& event);
   void AddMark(const Event& event, std::string text);
   void Keep(const Event& event);
@@ -237,10 +265,18 @@ class History {
              int64_t replaces = -1);
   void Leave(Key key, double time, bool lost, const std::string& reason);
   void CorrectEnd(Key key, const Event& event);
+  static Span SpanOf(Key key, const Member& member, double time,
+                     const std::string& reason);
+  // Ends the open span and begins another, if it shows something else.
+  void Show(Key key, double time, const std::string& reason);
   int64_t TakeRow(Key key, double time, int64_t replaces);
   size_t OpenSpan(const Span& span);
 
   void Thin();
+  void ThinSpans();
+  bool ForgetActivities();
+  void JoinSpans();
+  void PointToLast(const std::vector<std::optional<size_t>>& last);
   void MergeSpans();
   void MergeSpansOnce();
   void MergeWorlds();
