@@ -49,7 +49,7 @@ void JobController::OnWorldMessage(absl::Time now, const Worker& worker,
       }
       if (failed.nccl() && world_.OnNcclFailure(failed.generation())) {
         observer_.OnMessage(absl::StrCat(
-            "NCCL does not connect the workers (", failed.reason(),
+            "NCCL does not work between the workers (", failed.reason(),
             "); from now on they add up over their hosts' memory, which is "
             "slower. NCCL_DEBUG=INFO in their environment tells more"));
       }

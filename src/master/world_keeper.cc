@@ -72,8 +72,10 @@ void WorldKeeper::OnLoading(absl::Time now, int64_t worker_id,
 bool WorldKeeper::OnNcclFailure(int64_t generation) {
   // Fewer than those that cost a member its place.
   const int most = std::max(1, options_.max_broken - 1);
+  // NCCL connects lazily: a world may become level and fail in its first sum.
   const bool works = active_nccl_generation_ != 0 &&
-                     active_nccl_generation_ == this->generation();
+                     active_nccl_generation_ == this->generation() &&
+                     active_nccl_generation_ != generation;
   if (without_nccl_ || works || collective_ != "auto" ||
       generation <= nccl_failed_generation_) {
     return false;

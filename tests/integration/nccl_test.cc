@@ -5,6 +5,7 @@
 
 #include <algorithm>
 #include <cstdint>
+#include <cstdlib>
 #include <set>
 #include <string>
 
@@ -136,8 +137,21 @@ TEST_F(NcclTest, TrainsWithoutIfNcclNeverConnects) {
                                 "--failpoints=collective.nccl.init=error"});
   ASSERT_TRUE(WaitForWorld(*job, {0, 1}));
   Finish(*job, 1);
-  EXPECT_THAT(job->Output(), HasSubstr("NCCL does not connect the workers"));
+  EXPECT_THAT(job->Output(), HasSubstr("NCCL does not work between the"));
   EXPECT_THAT(job->Log("0"), Not(HasSubstr("members over NCCL")));
+  EXPECT_THAT(job->Events("worker_lost"), IsEmpty());
+}
+
+// Communicators are made, but the first sum, which opens connections, fails.
+TEST_F(NcclTest, TrainsWithoutIfNcclCannotSum) {
+  if (gpus_.real) GTEST_SKIP() << "only the double of NCCL can be told to fail";
+  setenv("TEST_NCCL_SUM", "error", /*overwrite=*/1);
+  const auto job = StartJob(2, {"--device=cuda", "--num_epochs=1"});
+  unsetenv("TEST_NCCL_SUM");
+  ASSERT_TRUE(WaitForWorld(*job, {0, 1}));
+  Finish(*job, 1);
+  EXPECT_THAT(job->Log("0"), HasSubstr("2 members over NCCL"));
+  EXPECT_THAT(job->Output(), HasSubstr("NCCL does not work between the"));
   EXPECT_THAT(job->Events("worker_lost"), IsEmpty());
 }
 

@@ -73,6 +73,7 @@ class WorldKeeperTest : public ::testing::Test {
   WorldKeeper world_{rendezvous::MembershipOptions(), "auto", registry_,
                      outbox_};
   WorldChange change_;
+  bool expect_nccl_ = true;
 };
 
 TEST_F(WorldKeeperTest, KnowsItsMembers) {
@@ -184,6 +185,58 @@ TEST_F(LargeWorldTest, AStepShowsThatNcclWorks) {
     world_.OnStep(generation);
     EXPECT_FALSE(world_.OnNcclFailure(generation));
   }
+}
+
+// Connections are opened by the first sum: worlds become level and break.
+TEST_F(WorldKeeperTest, GivesNcclUpIfNoWorldComesToItsFirstStep) {
+  registry_.FindById(0)->nccl = true;
+  registry_.FindById(1)->nccl = true;
+  auto& membership = world_.membership();
+  int64_t generation = 0;
+  // Carries out what the membership decides: the members do their part of it.
+  const auto form = [&](rendezvous::Membership::Decisions decisions) {
+    while (!decisions.empty()) {
+      const rendezvous::MembershipDecision decision = decisions.front();
+      decisions.erase(decisions.begin());
+      rendezvous::Membership::Decisions more;
+      const auto add = [&](const rendezvous::Membership::Decisions& made) {
+        more.insert(more.end(), made.begin(), made.end());
+      };
+      EXPECT_NE(decision.kind, Kind::kEvict) << decision.reason;
+      if (decision.kind == Kind::kPrepare) {
+        generation = decision.generation;
+        EXPECT_EQ(world_.BeginPrepare(decision).nccl(), expect_nccl_);
+        for (const auto& member : decision.members) {
+          add(membership.Offered(At(0), member.worker_id, generation, "offer"));
+        }
+      } else if (decision.kind == Kind::kOffers) {
+        for (const auto& member : decision.members) {
+          add(membership.Connected(At(0), member.worker_id, generation));
+        }
+        if (decision.urgent) {
+          add(membership.Level(At(0), decision.members[0].worker_id,
+                               generation));
+        }
+      } else if (decision.kind == Kind::kSwitch) {
+        add(membership.Level(At(0), decision.members[0].worker_id, generation));
+      } else if (decision.kind == Kind::kActive) {
+        world_.Activate(decision, absl::ZeroDuration(), 0, 1);
+      }
+      decisions.insert(decisions.end(), more.begin(), more.end());
+    }
+  };
+  form(membership.Ready(At(0), 0, "host"));
+  form(membership.Ready(At(0), 1, "host"));
+  for (const bool gives_up : {false, true}) {
+    ASSERT_EQ(world_.generation(), generation);
+    ASSERT_EQ(world_.size(), 2u);
+    const int64_t broken = generation;
+    EXPECT_EQ(world_.OnNcclFailure(broken), gives_up);
+    expect_nccl_ = !gives_up;
+    form(membership.Broken(At(0), 0, broken, -1, "NCCL"));
+    form(membership.Broken(At(0), 1, broken, -1, "the other"));
+  }
+  EXPECT_EQ(world_.generation(), generation);
 }
 
 // Worlds without NCCL prove nothing.
