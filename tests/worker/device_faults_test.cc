@@ -154,6 +154,33 @@ TEST_F(DeviceFaultsTest, OutOfMemorySaysHowMuchAndWhatToDo) {
   EXPECT_THAT(message, HasSubstr("total capacity"));
 }
 
+// Then the job fails instead of replacing its workers for ever: see
+// JobRunner::Fail.
+TEST_F(DeviceFaultsTest, WithoutMemoryForTheFirstUpdateThereIsNoStep) {
+  Side gpu;
+  gpu.model.optimizer = "Adam(lr=0.1)";
+  ASSERT_TRUE(gpu.SetUp(kGpu, Side::Options()).ok());
+  gpu.Enter(std::make_shared<Mirror>());
+  void* taken = nullptr;
+  std::vector<torch::Tensor> cached;
+  const auto free = absl::MakeCleanup([&taken] { cudaFree(taken); });
+  gpu.trainer->before_update = [&](const elastic::RoundSummary&, double) {
+    size_t left = 0;
+    size_t total = 0;
+    EXPECT_EQ(cudaMemGetInfo(&left, &total), cudaSuccess);
+    EXPECT_EQ(cudaMalloc(&taken, left - (size_t{1} << 20)), cudaSuccess);
+    // What the allocator still has of that size.
+    const torch::Tensor values = gpu.replica->parameters().value_tensor();
+    const absl::Status none = OnDevice("taking all", [&]() -> absl::Status {
+      while (true) cached.push_back(torch::empty_like(values));
+    });
+    EXPECT_TRUE(IsOutOfDeviceMemory(none)) << none;
+  };
+  const auto round = gpu.Step(0);
+  EXPECT_TRUE(IsOutOfDeviceMemory(round.status())) << round.status();
+  EXPECT_EQ(gpu.replica->step(), 0);
+}
+
 // A kernel that does not end until the watchdog has spoken.
 class Gate {
  public:
