@@ -14,6 +14,7 @@
 #include <vector>
 
 #include "absl/cleanup/cleanup.h"
+#include "absl/strings/cord.h"
 #include "batch_mover.h"
 #include "elasticdl/common/mutex.h"
 #include "elasticdl/common/thread.h"
@@ -111,6 +112,24 @@ TEST_F(DeviceFaultsTest, AFailureSurvivesAnnotations) {
   EXPECT_FALSE(IsOutOfDeviceMemory(status));
   EXPECT_FALSE(IsDeviceFailure(
       OnDevice("x", [] { return absl::InternalError("the model throws"); })));
+}
+
+// The member is not at fault: the master may do without NCCL.
+TEST_F(DeviceFaultsTest, AFailureOfNcclStaysOne) {
+  for (const char* error :
+       {"NCCL: add up: unhandled cuda error; Cuda failure 'out of memory'",
+        "NCCL: add up: unhandled cuda error; CUDA error"}) {
+    const absl::Status status = OnDevice("summing gradients", [error] {
+      absl::Status failure = absl::AbortedError(error);
+      // As the communicator does it.
+      failure.SetPayload("elasticdl.collective.NcclFailure", absl::Cord());
+      return failure;
+    });
+    EXPECT_TRUE(collective::IsNcclFailure(status)) << status;
+    EXPECT_TRUE(absl::IsAborted(status)) << status;
+    EXPECT_FALSE(IsOutOfDeviceMemory(status)) << status;
+    EXPECT_FALSE(IsDeviceFailure(status)) << status;
+  }
 }
 
 TEST_F(DeviceFaultsTest, WordsForWhatUsersCanChange) {
