@@ -290,6 +290,9 @@ void ElasticTrainer::EnqueueCheck() {
 }
 
 void ElasticTrainer::AwaitOwnWork() {
+  // Nothing of this waits for another member: a worker whose GPU is slow is the
+  // one that the others wait for, not one that waits.
+  const trace::ScopedKind timed(replica_.step_clock(), trace::Kind::kBackward);
   const elastic::Watchdog::Watch watch(watchdog_, "computing on the device",
                                        replica_.step() + 1);
   device_->computed.Block(device_->waiting);

@@ -261,6 +261,10 @@ TEST_F(DeviceFaultsTest, TheWatchdogNoticesAKernelThatHangs) {
       const auto round = gpu.Step(0);
       ASSERT_TRUE(round.ok()) << round.status();
       EXPECT_TRUE(round->stepped);
+      // It was this member's own work, not the exchange with others.
+      const trace::StepTimes times = gpu.replica->step_clock().Take();
+      EXPECT_GE(times.seconds[static_cast<size_t>(trace::Kind::kBackward)],
+                0.1);
       MutexLock lock(mu);
       ASSERT_FALSE(reports.empty());
       EXPECT_EQ(reports[0], "computing on the device of step 1");
