@@ -202,12 +202,12 @@ absl::Status GradientReducer::ReduceOnHost(const Job& job) {
                                        collective::DataType::kFloat32,
                                        kReduceTimeout);
   }
-  if (job.head > 0) {
-    ELASTICDL_RETURN_IF_ERROR(job.communicator->AllReduce(
-        begin - job.head, job.head, collective::DataType::kFloat32,
-        kReduceTimeout));
-  }
-  return ReduceCompressed(*job.communicator, begin, count);
+  // In the order of members on a device (DeviceSum).
+  ELASTICDL_RETURN_IF_ERROR(ReduceCompressed(*job.communicator, begin, count));
+  if (job.head == 0) return absl::OkStatus();
+  return job.communicator->AllReduce(begin - job.head, job.head,
+                                     collective::DataType::kFloat32,
+                                     kReduceTimeout);
 }
 
 absl::Status GradientReducer::ReduceCompressed(

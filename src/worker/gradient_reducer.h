@@ -2,7 +2,7 @@
 // still computes the others: the parameters' last gradients are ready first, so
 // buckets go from the end of the flat array to its beginning. In front of the
 // gradients lies the head (control word, buffers), which goes with the last
-// bucket.
+// bucket, or right after it (DeviceSum).
 #pragma once
 
 #include <torch/csrc/autograd/function.h>

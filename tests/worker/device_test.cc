@@ -92,6 +92,29 @@ TEST_P(DeviceTest, AFailedStepIsInNoModelAndLeavesNoTrace) {
   }
 }
 
+// A member that aborts NCCL leaves nonsense in the sum at hand, from any place
+// on, and in those after it. The control word comes after them.
+TEST_P(DeviceTest, WhatAnAbortLeavesIsInNoModel) {
+  for (const auto compression :
+       {GradientCompression::kNone, GradientCompression::kBFloat16}) {
+    // Two buckets and the head.
+    for (const int call : {0, 1, 2}) {
+      SCOPED_TRACE(call);
+      Side::Options options;
+      options.compression = compression;
+      const auto world = std::make_shared<DeviceMirror>();
+      Side gpu(kGpu, world, options);
+      gpu.Steps(0, 1);
+      const uint32_t before = *gpu.replica->StateDigest();
+      world->AbortAfter(call);
+      const auto round = gpu.Step(1);
+      ASSERT_TRUE(round.ok()) << round.status();
+      EXPECT_TRUE(absl::IsAborted(round->world)) << round->world;
+      EXPECT_EQ(*gpu.replica->StateDigest(), before);
+    }
+  }
+}
+
 TEST_P(DeviceTest, ALossThatIsNoNumberIsTold) {
   Side gpu(kGpu, std::make_shared<DeviceMirror>());
   gpu.Steps(0, 1);
