@@ -244,8 +244,8 @@ absl::Status NcclWorld::Wait(DeviceEvent event, Deadline& deadline) {
     ELASTICDL_RETURN_IF_ERROR(Failpoint("collective.all_reduce"));
     ELASTICDL_RETURN_IF_ERROR(CheckGrace(grace));
     if (deadline.Left() == absl::ZeroDuration()) {
-      return Failed(absl::DeadlineExceededError(
-          "the GPU has not finished the sum in time"));
+      return Failed(MarkNcclFailure(absl::DeadlineExceededError(
+          "the GPU has not finished the sum in time")));
     }
     Pause(polls);
   }

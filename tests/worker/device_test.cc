@@ -115,6 +115,16 @@ TEST_P(DeviceTest, WhatAnAbortLeavesIsInNoModel) {
   }
 }
 
+// NCCL may stall though all members are well.
+TEST_P(DeviceTest, SumsOnTheDeviceHaveADeadlineOfTheirOwn) {
+  Side::Options options;
+  options.device_timeout = absl::Seconds(7);
+  const auto world = std::make_shared<DeviceMirror>();
+  Side gpu(kGpu, world, options);
+  gpu.Steps(0, 1);
+  EXPECT_EQ(world->longest, absl::Seconds(7));
+}
+
 TEST_P(DeviceTest, ALossThatIsNoNumberIsTold) {
   Side gpu(kGpu, std::make_shared<DeviceMirror>());
   gpu.Steps(0, 1);

@@ -242,6 +242,13 @@ TEST_F(GradientReducerTest, CancelBreaksTheWorldOff) {
   ExpectGradients(2);
 }
 
+TEST(DeviceSumTimeoutTest, FollowsTheLimitOfAStep) {
+  EXPECT_EQ(DeviceSumTimeout(absl::Minutes(5)), absl::Seconds(630));
+  // Others are late by an hour where that is allowed.
+  EXPECT_GT(DeviceSumTimeout(absl::Hours(1)), absl::Hours(1));
+  EXPECT_EQ(DeviceSumTimeout(absl::ZeroDuration()), kReduceTimeout);
+}
+
 TEST_F(GradientReducerTest, CancelWithoutAStepDoesNothing) {
   Make(Large());
   EXPECT_TRUE(reducer_->Cancel().ok());

@@ -7,11 +7,13 @@
 #include <test_cudart.h>
 #include <torch/types.h>
 
+#include <algorithm>
 #include <cstring>
 #include <limits>
 #include <memory>
 #include <string>
 
+#include "absl/time/time.h"
 #include "elasticdl/collective/device_communicator.h"
 #include "elasticdl/common/mutex.h"
 #include "elasticdl/common/status.h"
@@ -101,7 +103,8 @@ class DeviceMirror : public Mirror, public collective::DeviceCommunicator {
   }
   absl::Status AllReduce(void* data, size_t count, DataType type,
                          collective::DeviceEvent event,
-                         absl::Duration) override {
+                         absl::Duration timeout) override {
+    longest = std::max(longest, timeout);
     const absl::Status status = Count();
     failed_ = failed_ || !status.ok();
     size_t valid = status.ok() ? count : 0;
@@ -121,7 +124,13 @@ class DeviceMirror : public Mirror, public collective::DeviceCommunicator {
   // The other member aborts in the middle of the next such sum: that one and
   // those after it end with nonsense, and nobody says so.
   void AbortAfter(int calls) { abort_after_ = calls; }
-  absl::Status Wait(collective::DeviceEvent event, absl::Duration) override {
+
+  // Of all timeouts. The caller has waited for the thread that sums.
+  absl::Duration longest = absl::ZeroDuration();
+
+  absl::Status Wait(collective::DeviceEvent event,
+                    absl::Duration timeout) override {
+    longest = std::max(longest, timeout);
     EXPECT_EQ(cudaEventSynchronize(static_cast<cudaEvent_t>(event)),
               cudaSuccess);
     return failed_ ? absl::AbortedError("rank 0 is gone") : absl::OkStatus();
