@@ -31,24 +31,34 @@ namespace {
 constexpr int kMostSharing = 16;
 constexpr char kDriver[] = "/proc/driver/nvidia/version";
 
-absl::Status NoGpu(const DeviceWish& wish) {
-  const std::string what = absl::StrCat("--device=", wish.device, ": ");
+// Why there is no GPU, and what to do about it.
+struct Reason {
+  std::string why;
+  std::string advice;
+};
+Reason WhyNoGpu(const DeviceWish& wish) {
   if (!at::detail::getCUDAHooks().hasCUDART()) {
-    return absl::FailedPreconditionError(absl::StrCat(
-        what, "this program uses a libtorch (", TORCH_VERSION,
-        ") without CUDA; install one with CUDA (Debian 13: libtorch-cuda-dev) "
-        "and build again, or use --device=cpu"));
+    return {absl::StrCat("this program uses a libtorch (", TORCH_VERSION,
+                         ") without CUDA"),
+            "install one with CUDA (Debian 13: libtorch-cuda-dev) and build "
+            "again, or use --device=cpu"};
   }
   if (!FileExists(kDriver)) {
-    return absl::FailedPreconditionError(
-        absl::StrCat(what, "no NVIDIA driver is loaded (there is no ", kDriver,
-                     "); load it, in a container request gpu=1 "
-                     "(--worker_resource_request), or use --device=cpu"));
+    return {
+        absl::StrCat("no NVIDIA driver is loaded (there is no ", kDriver, ")"),
+        "load it, in a container request gpu=1 (--worker_resource_request), "
+        "or use --device=cpu"};
   }
+  return {absl::StrCat("the NVIDIA driver is loaded, but this process sees no "
+                       "GPU (CUDA_VISIBLE_DEVICES is '",
+                       wish.visible, "')"),
+          "nvidia-smi tells more, or use --device=cpu"};
+}
+
+absl::Status NoGpu(const DeviceWish& wish) {
+  const Reason reason = WhyNoGpu(wish);
   return absl::FailedPreconditionError(absl::StrCat(
-      what, "the NVIDIA driver is loaded, but this process sees no GPU ",
-      "(CUDA_VISIBLE_DEVICES is '", wish.visible,
-      "'); nvidia-smi tells more, or use --device=cpu"));
+      "--device=", wish.device, ": ", reason.why, "; ", reason.advice));
 }
 
 // The name of GPU `index` of this process, for all processes of the host.
@@ -177,8 +187,10 @@ absl::StatusOr<DeviceLease> TakeDevice(const DeviceWish& wish) {
   }
   const int count = static_cast<int>(torch::cuda::device_count());
   if (count == 0) {
-    return rest == "auto" ? absl::StatusOr<DeviceLease>(DeviceLease())
-                          : NoGpu(wish);
+    if (rest != "auto") return NoGpu(wish);
+    DeviceLease lease;
+    lease.why_cpu = WhyNoGpu(wish).why;
+    return lease;
   }
   if (!named) {
     // A member on the CPU would hold up those with GPUs, and its arithmetic

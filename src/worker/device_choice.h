@@ -34,6 +34,8 @@ struct DeviceWish {
 struct DeviceLease {
   c10::Device device = c10::Device(c10::kCPU);
   Fd lock;
+  // With auto: why it is not a GPU.
+  std::string why_cpu;
 };
 
 // INVALID_ARGUMENT for an invalid wish, FAILED_PRECONDITION when there is no

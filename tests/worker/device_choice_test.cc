@@ -22,6 +22,7 @@
 namespace elasticdl::worker {
 namespace {
 
+using testing::AnyOf;
 using testing::HasSubstr;
 
 class DeviceChoiceTest : public testing::Test {
@@ -60,6 +61,9 @@ TEST_F(DeviceChoiceTest, WithoutAGpuAutoIsTheCpuAndCudaIsRefused) {
   const auto lease = Take("auto");
   ASSERT_TRUE(lease.ok());
   EXPECT_TRUE(lease->device.is_cpu());
+  // It is told once, without advice.
+  EXPECT_THAT(lease->why_cpu, AnyOf(HasSubstr("CUDA"), HasSubstr("driver")));
+  EXPECT_THAT(Refusal("cuda"), HasSubstr(lease->why_cpu));
   EXPECT_THAT(Refusal("cuda"), HasSubstr("use --device=cpu"));
   EXPECT_TRUE(absl::IsFailedPrecondition(Take("cuda:0").status()));
 }
