@@ -125,7 +125,8 @@ TEST_F(NcclTest, AutoTakesIt) {
 
 // Two on one GPU: NCCL would refuse, so gradients go through the host.
 TEST_F(NcclTest, SharedGpusDoWithout) {
-  const auto job = StartJob(2, {"--device=cuda:0", "--num_epochs=1"});
+  const auto job =
+      StartJob(2, {"--device=cuda:0", "--gpu_sharing", "--num_epochs=1"});
   ASSERT_TRUE(WaitForWorld(*job, {0, 1}));
   Finish(*job, 1);
   EXPECT_THAT(job->Log("0"), Not(HasSubstr("members over NCCL")));
@@ -153,6 +154,14 @@ TEST_F(NcclTest, TrainsWithoutIfNcclCannotSum) {
   EXPECT_THAT(job->Log("0"), HasSubstr("2 members over NCCL"));
   EXPECT_THAT(job->Output(), HasSubstr("NCCL does not work between the"));
   EXPECT_THAT(job->Events("worker_lost"), IsEmpty());
+}
+
+TEST_F(NcclTest, FailsIfNcclIsWantedAndNeverConnects) {
+  const auto job = StartOnGpus(2, {"--failpoints=collective.nccl.init=error"});
+  EXPECT_NE(job->Wait(), 0);
+  EXPECT_THAT(job->Output(),
+              HasSubstr("--collective=nccl: NCCL does not work between the"));
+  EXPECT_THAT(job->Output(), HasSubstr("failpoint collective.nccl.init"));
 }
 
 TEST_F(NcclTest, CpuIsRefused) {

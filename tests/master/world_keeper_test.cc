@@ -163,17 +163,17 @@ TEST_F(LargeWorldTest, AllIfSomebodyHasNccl) {
 TEST_F(LargeWorldTest, GivesNcclUpIfItFailsAgainAndAgain) {
   registry_.FindById(77)->nccl = true;
   EXPECT_TRUE(Announce().nccl());
-  EXPECT_FALSE(world_.OnNcclFailure(3));
+  EXPECT_EQ(world_.OnNcclFailure(3), NcclVerdict::kGoOn);
   // Of another member.
-  EXPECT_FALSE(world_.OnNcclFailure(3));
+  EXPECT_EQ(world_.OnNcclFailure(3), NcclVerdict::kGoOn);
   // Somebody died, who may be the reason.
   world_.OnLoss();
-  EXPECT_FALSE(world_.OnNcclFailure(4));
+  EXPECT_EQ(world_.OnNcclFailure(4), NcclVerdict::kGoOn);
   EXPECT_TRUE(Announce().nccl());
-  EXPECT_TRUE(world_.OnNcclFailure(5));
+  EXPECT_EQ(world_.OnNcclFailure(5), NcclVerdict::kWithout);
   EXPECT_FALSE(Announce().nccl());
   // It is said once.
-  EXPECT_FALSE(world_.OnNcclFailure(6));
+  EXPECT_EQ(world_.OnNcclFailure(6), NcclVerdict::kGoOn);
 }
 
 TEST_F(LargeWorldTest, AStepShowsThatNcclWorks) {
@@ -183,7 +183,7 @@ TEST_F(LargeWorldTest, AStepShowsThatNcclWorks) {
     EXPECT_TRUE(Announce().nccl());
     world_.Activate(decision_, absl::ZeroDuration(), 0, 1);
     world_.OnStep(generation);
-    EXPECT_FALSE(world_.OnNcclFailure(generation));
+    EXPECT_EQ(world_.OnNcclFailure(generation), NcclVerdict::kGoOn);
   }
 }
 
@@ -231,7 +231,8 @@ TEST_F(WorldKeeperTest, GivesNcclUpIfNoWorldComesToItsFirstStep) {
     ASSERT_EQ(world_.generation(), generation);
     ASSERT_EQ(world_.size(), 2u);
     const int64_t broken = generation;
-    EXPECT_EQ(world_.OnNcclFailure(broken), gives_up);
+    EXPECT_EQ(world_.OnNcclFailure(broken),
+              gives_up ? NcclVerdict::kWithout : NcclVerdict::kGoOn);
     expect_nccl_ = !gives_up;
     form(membership.Broken(At(0), 0, broken, -1, "NCCL"));
     form(membership.Broken(At(0), 1, broken, -1, "the other"));
@@ -239,11 +240,30 @@ TEST_F(WorldKeeperTest, GivesNcclUpIfNoWorldComesToItsFirstStep) {
   EXPECT_EQ(world_.generation(), generation);
 }
 
+// --collective=nccl.
+TEST_F(LargeWorldTest, WithoutAnAlternativeTheJobIsHopeless) {
+  WorldKeeper nccl(rendezvous::MembershipOptions(), "nccl", registry_, outbox_);
+  EXPECT_EQ(nccl.OnNcclFailure(3), NcclVerdict::kGoOn);
+  EXPECT_EQ(nccl.OnNcclFailure(4), NcclVerdict::kHopeless);
+  EXPECT_EQ(nccl.OnNcclFailure(5), NcclVerdict::kGoOn);
+}
+
+TEST_F(LargeWorldTest, WhatHasWorkedIsNotHopeless) {
+  WorldKeeper nccl(rendezvous::MembershipOptions(), "nccl", registry_, outbox_);
+  registry_.FindById(77)->nccl = true;
+  EXPECT_TRUE(nccl.BeginPrepare(decision_).nccl());
+  nccl.Activate(decision_, absl::ZeroDuration(), 0, 1);
+  nccl.OnStep(decision_.generation);
+  for (int64_t generation = 4; generation < 9; ++generation) {
+    EXPECT_EQ(nccl.OnNcclFailure(generation), NcclVerdict::kGoOn);
+  }
+}
+
 // Worlds without NCCL prove nothing.
 TEST_F(LargeWorldTest, OnlyStepsOverNcclCount) {
-  EXPECT_FALSE(world_.OnNcclFailure(3));
+  EXPECT_EQ(world_.OnNcclFailure(3), NcclVerdict::kGoOn);
   world_.OnStep(4);
-  EXPECT_TRUE(world_.OnNcclFailure(5));
+  EXPECT_EQ(world_.OnNcclFailure(5), NcclVerdict::kWithout);
 }
 
 TEST_F(WorldKeeperTest, OnlyMembersAtRestAreWokenOrToldThatTrainingIsDone) {
