@@ -108,8 +108,9 @@ absl::Status FitToGpus(JobCommand command, JobFlags* f, FlagSet* set) {
   }
   // With "auto", workers compute on the CPU where they cannot use GPUs.
   if (f->device == "auto") return FitToGpuCount(UsableGpuCount(), f, set);
-  return f->device == "cuda" ? FitToGpuCount(LocalGpuCount(), f, set)
-                             : absl::OkStatus();
+  if (f->device == "cuda") return FitToGpuCount(LocalGpuCount(), f, set);
+  return absl::StartsWith(f->device, "cuda:") ? FitToGpuCount(1, f, set)
+                                              : absl::OkStatus();
 }
 
 absl::Status FitToGpuCount(int64_t gpus, JobFlags* f, FlagSet* set) {
@@ -123,8 +124,10 @@ absl::Status FitToGpuCount(int64_t gpus, JobFlags* f, FlagSet* set) {
                                        f->min_workers, std::min(gpus, most))));
   }
   if (f->num_workers > gpus) {
-    return BadFlag("--num_workers=", f->num_workers, ": this host has ", gpus,
-                   gpus == 1 ? " GPU" : " GPUs",
+    const bool named = absl::StartsWith(f->device, "cuda:");
+    return BadFlag("--num_workers=", f->num_workers, ": ",
+                   named ? absl::StrCat("--device=", f->device, " is one GPU")
+                         : absl::StrCat("this host has ", Count(gpus, "GPU")),
                    "; use fewer workers, --gpu_sharing, or --device=cpu");
   }
   return absl::OkStatus();

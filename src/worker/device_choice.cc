@@ -99,12 +99,13 @@ void WriteHolder(const Fd& lock) {
   }
 }
 
-// No device: all locks are taken, by `holders` among others.
+// GPUs [begin, end) of this process. No device: all locks are taken, by
+// `holders` among others.
 absl::StatusOr<std::optional<DeviceLease>> TryLocks(
-    const DeviceWish& wish, int count, std::vector<pid_t>* holders) {
+    const DeviceWish& wish, int begin, int end, std::vector<pid_t>* holders) {
   // First one worker on each GPU, then two, and so on.
   for (int level = 0; level < (wish.sharing ? kMostSharing : 1); ++level) {
-    for (int index = 0; index < count; ++index) {
+    for (int index = begin; index < end; ++index) {
       const std::string path =
           JoinPath(wish.lock_dir,
                    absl::StrCat("gpu-", GpuName(wish, index), ".", level));
@@ -149,7 +150,23 @@ bool AwaitEnd(const std::vector<pid_t>& processes, absl::Time deadline,
   return ready > 0 || (ready < 0 && errno == EINTR);
 }
 
-absl::StatusOr<DeviceLease> TakeFreeGpu(const DeviceWish& wish, int count) {
+absl::Status OthersHaveThem(const DeviceWish& wish, int begin, int end,
+                            int count) {
+  if (begin + 1 == end && count > 1) {
+    return absl::ResourceExhaustedError(absl::StrCat(
+        "--device=", wish.device,
+        ": another worker of this host has this GPU; "
+        "use --device=cuda for one that is free, or --gpu_sharing"));
+  }
+  return absl::ResourceExhaustedError(absl::StrCat(
+      "--device=", wish.device, ": other workers have ",
+      count == 1 ? "the only GPU" : absl::StrCat("all ", count, " GPUs"),
+      " of this host; use fewer workers, or --gpu_sharing, or --device=cpu"));
+}
+
+// One of the GPUs [begin, end), of `count`.
+absl::StatusOr<DeviceLease> TakeFreeGpu(const DeviceWish& wish, int begin,
+                                        int end, int count) {
   const absl::Status made = MakeDirectories(wish.lock_dir);
   if (!made.ok() && count == 1) {
     // A container may have no place for locks, but then its GPU is its own.
@@ -163,14 +180,11 @@ absl::StatusOr<DeviceLease> TakeFreeGpu(const DeviceWish& wish, int count) {
   while (true) {
     std::vector<pid_t> holders;
     ELASTICDL_ASSIGN_OR_RETURN(std::optional<DeviceLease> lease,
-                               TryLocks(wish, count, &holders));
+                               TryLocks(wish, begin, end, &holders));
     if (lease.has_value()) return *std::move(lease);
     if (!AwaitEnd(holders, deadline, &gone)) break;
   }
-  return absl::ResourceExhaustedError(absl::StrCat(
-      "--device=", wish.device, ": other workers have ",
-      count == 1 ? "the only GPU" : absl::StrCat("all ", count, " GPUs"),
-      " of this host; use fewer workers, or --gpu_sharing, or --device=cpu"));
+  return OthersHaveThem(wish, begin, end, count);
 }
 
 }  // namespace
@@ -192,11 +206,9 @@ absl::StatusOr<DeviceLease> TakeDevice(const DeviceWish& wish) {
     lease.why_cpu = WhyNoGpu(wish).why;
     return lease;
   }
-  if (!named) {
-    // A member on the CPU would hold up those with GPUs, and its arithmetic
-    // differs in the last bit.
-    return TakeFreeGpu(wish, count);
-  }
+  // A member on the CPU would hold up those with GPUs, and its arithmetic
+  // differs in the last bit.
+  if (!named) return TakeFreeGpu(wish, 0, count, count);
   if (index >= count) {
     return absl::FailedPreconditionError(absl::StrCat(
         "--device=", wish.device, ": there ",
@@ -204,9 +216,7 @@ absl::StatusOr<DeviceLease> TakeDevice(const DeviceWish& wish) {
                    : absl::StrCat("are ", count,
                                   " GPUs, cuda:0 to cuda:", count - 1)));
   }
-  DeviceLease lease;
-  lease.device = Gpu(index);
-  return lease;
+  return TakeFreeGpu(wish, index, index + 1, count);
 }
 
 }  // namespace elasticdl::worker

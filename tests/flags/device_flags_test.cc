@@ -80,6 +80,17 @@ TEST(DeviceFlagsTest, AWorkerForEachGpu) {
   }
 }
 
+TEST(DeviceFlagsTest, OneGpuIsForOneWorker) {
+  EXPECT_EQ(Job({"--device=cuda:1"}).flags.num_workers, 1);
+  EXPECT_EQ(Job({"--device=cuda:1", "--num_workers=2", "--gpu_sharing"}).status,
+            absl::OkStatus());
+  Job two({"--num_workers=1"});
+  two.flags.device = "cuda:1";
+  ASSERT_TRUE(two.set.Set("num_workers", "2").ok());
+  EXPECT_THAT(std::string(FitToGpuCount(1, &two.flags, &two.set).message()),
+              HasSubstr("--num_workers=2: --device=cuda:1 is one GPU"));
+}
+
 TEST(DeviceFlagsTest, GpusAreCountedWithGaps) {
   const elasticdl::test::TempDir dev;
   EXPECT_EQ(CountGpuFiles(dev.path()), 0);
