@@ -14,6 +14,7 @@
 
 #include "batch_mover.h"
 #include "device_optimizer.h"
+#include "gradient_clip.h"
 #include "layers_model.h"
 #include "mirror_worlds.h"
 
@@ -259,6 +260,29 @@ TEST_P(OptimizerTest, TensorsGiveWhatTheKernelsGive) {
     EXPECT_TRUE(torch::allclose(slots[i], moved_slots[i].cpu(), 1e-4, 1e-5))
         << (*optimizer)->slot_names()[i];
   }
+}
+
+// global_clipnorm.
+TEST_P(DeviceTest, GradientsAreClippedAsOnTheCpu) {
+  constexpr int64_t kSize = 1001;
+  torch::manual_seed(1);
+  const torch::Tensor gradients = torch::randn({kSize});
+  const double norm = gradients.norm().item<double>();
+  for (const double most : {norm * 0.01, norm * 0.99, norm * 1.01}) {
+    torch::Tensor there = gradients.to(kGpu);
+    ClipTensorByNorm(most, there);
+    torch::Tensor here = gradients.clone();
+    const absl::Span<float> floats(here.data_ptr<float>(), kSize);
+    ClipByGlobalNorm(most, {floats});
+    EXPECT_TRUE(torch::allclose(there.cpu(), here, 1e-6, 1e-7)) << most;
+    EXPECT_EQ(torch::equal(there.cpu(), gradients), most > norm);
+  }
+  // What is no number stays none: whoever gets it refuses it.
+  torch::Tensor bad = gradients.clone();
+  bad[3] = std::numeric_limits<float>::quiet_NaN();
+  torch::Tensor there = bad.to(kGpu);
+  ClipTensorByNorm(1, there);
+  EXPECT_TRUE(there.cpu()[3].isnan().item<bool>());
 }
 
 }  // namespace
