@@ -1,15 +1,14 @@
 #include "nccl/world.h"
 
 #include <sched.h>
-#include <unistd.h>
 
 #include <algorithm>
-#include <csignal>
 #include <cstdio>
 #include <utility>
 
 #include "absl/strings/str_cat.h"
 #include "core/blame.h"
+#include "elasticdl/common/end_as_killed.h"
 #include "elasticdl/common/failpoint.h"
 #include "elasticdl/common/log.h"
 #include "elasticdl/common/status.h"
@@ -128,7 +127,7 @@ void NcclWorld::Abort(bool idle) {
            "; this worker ends, to be replaced");
   std::fflush(nullptr);
   // As if somebody had taken the process away: nobody is to blame.
-  raise(SIGKILL);
+  EndAsKilled();
 }
 
 bool NcclWorld::AwaitAborted(absl::Duration patience) {
@@ -245,8 +244,8 @@ absl::Status NcclWorld::Wait(DeviceEvent event, Deadline& deadline) {
     ELASTICDL_RETURN_IF_ERROR(Failpoint("collective.all_reduce"));
     ELASTICDL_RETURN_IF_ERROR(CheckGrace(grace));
     if (deadline.Left() == absl::ZeroDuration()) {
-      return Failed(absl::DeadlineExceededError(
-          "the GPU has not finished the sum in time"));
+      return Failed(MarkNcclFailure(absl::DeadlineExceededError(
+          "the GPU has not finished the sum in time")));
     }
     Pause(polls);
   }

@@ -16,6 +16,7 @@
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_split.h"
 #include "absl/strings/strip.h"
+#include "elasticdl/common/end_as_killed.h"
 #include "elasticdl/common/mutex.h"
 
 namespace elasticdl {
@@ -126,8 +127,7 @@ absl::Status VisitFailpoint(absl::string_view name) {
     case Action::kError:
       return absl::UnavailableError(absl::StrCat("failpoint ", name));
     case Action::kKill:
-      kill(getpid(), SIGKILL);
-      break;
+      EndAsKilled();
     case Action::kStop:
       // Signal this thread: a signal to the process may stop another thread
       // first, and this one would continue for a moment.

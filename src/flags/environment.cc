@@ -3,11 +3,14 @@
 #include <pwd.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <cstdlib>
 #include <filesystem>
 
+#include "absl/strings/ascii.h"
 #include "absl/strings/str_split.h"
 #include "absl/strings/string_view.h"
+#include "absl/strings/strip.h"
 #include "elasticdl/common/file.h"
 #include "elasticdl/process.h"
 
@@ -48,8 +51,23 @@ int LocalGpuCount() {
     }
     return count;
   }
-  while (FileExists("/dev/nvidia" + std::to_string(count))) ++count;
-  return count;
+  return CountGpuFiles("/dev");
+}
+
+int UsableGpuCount() {
+  const bool driver = FileExists("/proc/driver/nvidia/version");
+  return ELASTICDL_TORCH_HAS_CUDA != 0 && driver ? LocalGpuCount() : 0;
+}
+
+int CountGpuFiles(const std::string& dev) {
+  const auto names = ListDirectory(dev);
+  if (!names.ok()) return 0;
+  return static_cast<int>(
+      std::count_if(names->begin(), names->end(), [](absl::string_view name) {
+        // Others are of the driver: nvidiactl, nvidia-uvm.
+        return absl::ConsumePrefix(&name, "nvidia") && !name.empty() &&
+               std::all_of(name.begin(), name.end(), absl::ascii_isdigit);
+      }));
 }
 
 std::string HomeDir() {

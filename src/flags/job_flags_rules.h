@@ -3,6 +3,7 @@
 #pragma once
 
 #include <cstddef>
+#include <cstdint>
 
 #include "absl/status/status.h"
 #include "absl/strings/str_cat.h"
@@ -33,6 +34,9 @@ absl::Status FitToAllocation(const SlurmAllocation& allocation, JobFlags* f,
                              FlagSet* set);
 absl::Status CheckCollective(JobCommand command, const JobFlags& f);
 absl::Status FitToGpus(JobCommand command, JobFlags* f, FlagSet* set);
+// The same when workers can use `gpus` GPUs of this host.
+absl::Status FitToGpuCount(int64_t gpus, JobFlags* f, FlagSet* set);
+absl::Status ChooseDevice(JobFlags* f, FlagSet* set);
 absl::Status CheckWorkers(JobFlags* f, FlagSet* set);
 absl::Status CheckBackup(const JobFlags& f);
 absl::Status AdjustStrategy(JobFlags* f, FlagSet* set);

@@ -187,6 +187,7 @@ absl::Status ValidateJobFlags(JobCommand command, JobFlags* flags,
   ELASTICDL_RETURN_IF_ERROR(AdjustStrategy(flags, set));
   if (command == JobCommand::kWorker) return absl::OkStatus();
   ELASTICDL_RETURN_IF_ERROR(CheckBackup(*flags));
+  ELASTICDL_RETURN_IF_ERROR(ChooseDevice(flags, set));
   ELASTICDL_RETURN_IF_ERROR(FitToGpus(command, flags, set));
   ELASTICDL_RETURN_IF_ERROR(CheckWorkers(flags, set));
   ELASTICDL_RETURN_IF_ERROR(CheckCollective(command, *flags));

@@ -9,6 +9,7 @@
 #include "elasticdl/common/status.h"
 #include "elasticdl/common/text.h"
 #include "elasticdl/flags/environment.h"
+#include "elasticdl/flags/grammar.h"
 #include "elasticdl/flags/slurm.h"
 #include "job_flags_rules.h"
 
@@ -98,27 +99,55 @@ absl::Status CheckCollective(JobCommand command, const JobFlags& f) {
       "elasticdl-master (docs/mpi.md)");
 }
 
-// With --device=cuda: one worker per GPU of this host, unless the user says
-// otherwise. With "auto" libtorch may be one without CUDA, and the jobs of
+// One worker per GPU of this host, unless the user says otherwise. The jobs of
 // Slurm have the GPUs of their allocation.
 absl::Status FitToGpus(JobCommand command, JobFlags* f, FlagSet* set) {
-  if (!IsClient(command) || f->OnCluster() || f->device != "cuda" ||
-      f->gpu_sharing || f->HasServers() || f->Strategy() == kLocal ||
-      f->RunsJobCommand() || set->IsSet("slurm") ||
+  if (!IsClient(command) || f->OnCluster() || set->IsSet("slurm") ||
       FindSlurmAllocation().has_value()) {
     return absl::OkStatus();
   }
-  const int64_t gpus = LocalGpuCount();
-  if (gpus == 0) return absl::OkStatus();
+  // With "auto", workers compute on the CPU where they cannot use GPUs.
+  if (f->device == "auto") return FitToGpuCount(UsableGpuCount(), f, set);
+  if (f->device == "cuda") return FitToGpuCount(LocalGpuCount(), f, set);
+  return absl::StartsWith(f->device, "cuda:") ? FitToGpuCount(1, f, set)
+                                              : absl::OkStatus();
+}
+
+absl::Status FitToGpuCount(int64_t gpus, JobFlags* f, FlagSet* set) {
+  if (gpus == 0 || f->gpu_sharing || f->HasServers() ||
+      f->Strategy() == kLocal || f->RunsJobCommand()) {
+    return absl::OkStatus();
+  }
   if (!set->IsSet("num_workers")) {
     const int64_t most = f->max_workers > 0 ? f->max_workers : gpus;
     return set->Set("num_workers", absl::StrCat(std::max(
                                        f->min_workers, std::min(gpus, most))));
   }
   if (f->num_workers > gpus) {
-    return BadFlag("--num_workers=", f->num_workers, ": this host has ", gpus,
-                   gpus == 1 ? " GPU" : " GPUs",
-                   "; use fewer workers, or --gpu_sharing");
+    const bool named = absl::StartsWith(f->device, "cuda:");
+    return BadFlag("--num_workers=", f->num_workers, ": ",
+                   named ? absl::StrCat("--device=", f->device, " is one GPU")
+                         : absl::StrCat("this host has ", Count(gpus, "GPU")),
+                   "; use fewer workers, --gpu_sharing, or --device=cpu");
+  }
+  return absl::OkStatus();
+}
+
+// Whoever asks for GPUs does not want workers on the CPU.
+absl::Status ChooseDevice(JobFlags* f, FlagSet* set) {
+  const bool pods = f->OnCluster() || f->pod_backend == "kubernetes";
+  if (!pods || set->IsSet("device") || f->HasServers() || f->RunsJobCommand()) {
+    return absl::OkStatus();
+  }
+  for (const std::string* text :
+       {&f->worker_resource_request, &f->worker_resource_limit}) {
+    ELASTICDL_ASSIGN_OR_RETURN(const Resources resources,
+                               ParseResources(*text));
+    for (const auto& [name, quantity] : resources) {
+      const bool gpu =
+          absl::EndsWith(name, "/gpu") || absl::StartsWith(name, "nvidia.com/");
+      if (gpu && QuantityValue(quantity) > 0) return set->Set("device", "cuda");
+    }
   }
   return absl::OkStatus();
 }

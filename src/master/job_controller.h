@@ -293,6 +293,7 @@ class JobController : private ServerTraining::Host {
   // job_controller_world.cc: who trains together.
   void OnWorldMessage(absl::Time now, const Worker& worker,
                       const v1::WorkerMessage& message);
+  void OnNcclFailure(absl::Time now, const v1::WorldFailed& failed);
   void OnLevel(absl::Time now, const Worker& worker, const v1::Level& level);
   void OnCaughtUp(absl::Time now, const Worker& worker,
                   const v1::CaughtUp& caught_up);

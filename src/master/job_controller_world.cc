@@ -47,12 +47,7 @@ void JobController::OnWorldMessage(absl::Time now, const Worker& worker,
           failed.generation() == world_.last_generation()) {
         GiveUpHeritage(now, failed.reason());
       }
-      if (failed.nccl() && world_.OnNcclFailure(failed.generation())) {
-        observer_.OnMessage(absl::StrCat(
-            "NCCL does not connect the workers (", failed.reason(),
-            "); from now on they add up over their hosts' memory, which is "
-            "slower. NCCL_DEBUG=INFO in their environment tells more"));
-      }
+      if (failed.nccl()) OnNcclFailure(now, failed);
       const int64_t accused = membership().MemberAt(
           failed.generation(),
           failed.has_accused_rank() ? failed.accused_rank() : -1);
@@ -75,6 +70,24 @@ void JobController::OnWorldMessage(absl::Time now, const Worker& worker,
     default:
       break;
   }
+}
+
+void JobController::OnNcclFailure(absl::Time now,
+                                  const v1::WorldFailed& failed) {
+  const NcclVerdict verdict = world_.OnNcclFailure(failed.generation());
+  if (verdict == NcclVerdict::kGoOn) return;
+  const std::string what = absl::StrCat(
+      "NCCL does not work between the workers (", failed.reason(), ")");
+  const std::string more = "NCCL_DEBUG=INFO in their environment tells more";
+  if (verdict == NcclVerdict::kWithout) {
+    observer_.OnMessage(absl::StrCat(what,
+                                     "; from now on they add up over their "
+                                     "hosts' memory, which is slower. ",
+                                     more));
+    return;
+  }
+  Fail(now, absl::StrCat("--collective=nccl: ", what, "; ", more,
+                         ", and --collective=auto does without it"));
 }
 
 void JobController::OnLevel(absl::Time now, const Worker& worker,

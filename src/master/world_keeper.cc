@@ -69,23 +69,31 @@ void WorldKeeper::OnLoading(absl::Time now, int64_t worker_id,
   }
 }
 
-bool WorldKeeper::OnNcclFailure(int64_t generation) {
+NcclVerdict WorldKeeper::OnNcclFailure(int64_t generation) {
   // Fewer than those that cost a member its place.
   const int most = std::max(1, options_.max_broken - 1);
+  // NCCL connects lazily: a world may become level and fail in its first sum.
   const bool works = active_nccl_generation_ != 0 &&
-                     active_nccl_generation_ == this->generation();
-  if (without_nccl_ || works || collective_ != "auto" ||
+                     active_nccl_generation_ == this->generation() &&
+                     active_nccl_generation_ != generation;
+  // What has worked may work again, with other workers.
+  const bool wanted = collective_ == "nccl";
+  if (without_nccl_ || works || (wanted && nccl_worked_) ||
       generation <= nccl_failed_generation_) {
-    return false;
+    return NcclVerdict::kGoOn;
   }
   nccl_failed_generation_ = generation;
   without_nccl_ = ++nccl_failures_ >= most;
-  return without_nccl_;
+  if (!without_nccl_) return NcclVerdict::kGoOn;
+  return wanted ? NcclVerdict::kHopeless : NcclVerdict::kWithout;
 }
 
 bool WorldKeeper::OnStep(int64_t generation) {
   membership_.Stepped(generation);
-  if (generation == active_nccl_generation_) nccl_failures_ = 0;
+  if (generation == active_nccl_generation_) {
+    nccl_failures_ = 0;
+    nccl_worked_ = true;
+  }
   return std::exchange(stepped_generation_, generation) != generation;
 }
 

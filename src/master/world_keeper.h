@@ -16,6 +16,11 @@
 
 namespace elasticdl::master {
 
+// What follows from a world that failed because of NCCL. kWithout: worlds are
+// made without it from now on; kHopeless: the job asked for nothing else, and
+// no world has made a step over it.
+enum class NcclVerdict { kGoOn, kWithout, kHopeless };
+
 // Thread-compatible. The controller decides what a new or broken world means
 // for the data: it queries the membership and passes its decisions on.
 class WorldKeeper {
@@ -60,9 +65,9 @@ class WorldKeeper {
   void OnLoading(absl::Time now, int64_t worker_id, const v1::Loading& loading);
   // True: the first step in this world.
   bool OnStep(int64_t generation);
-  // A world failed because of NCCL. True: worlds are made without it from now
-  // on. While a world trains over NCCL, it is the joiner that has a problem.
-  bool OnNcclFailure(int64_t generation);
+  // A world failed because of NCCL; what follows is said once. While a world
+  // trains over NCCL, it is the joiner that has a problem.
+  NcclVerdict OnNcclFailure(int64_t generation);
   // A worker was lost, which explains failures.
   void OnLoss() { nccl_failures_ = 0; }
 
@@ -108,6 +113,8 @@ class WorldKeeper {
   int nccl_failures_ = 0;
   int64_t nccl_failed_generation_ = 0;
   bool without_nccl_ = false;
+  // There was a step over it.
+  bool nccl_worked_ = false;
   size_t size_ = 0;
   int64_t idle_generation_ = 0;
   // The newest world in which a step was reported.

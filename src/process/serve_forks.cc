@@ -17,6 +17,7 @@
 #include "absl/strings/str_join.h"
 #include "absl/strings/string_view.h"
 #include "absl/strings/strip.h"
+#include "elasticdl/common/end_as_killed.h"
 #include "elasticdl/common/file.h"
 #include "elasticdl/fork_server.h"
 #include "fork_wire.h"
@@ -110,7 +111,7 @@ bool Server::Serve(Request* request) {
     if (orphan.pid == 0) {
       if (!FirstMoments(parent != 0 ? parent : parent_, orphan)) {
         // It has not failed: others have died.
-        kill(getpid(), SIGKILL);
+        EndAsKilled();
       }
       return false;
     }

@@ -54,6 +54,8 @@ absl::Status AllReduceTrainer::SetUp() {
       });
   TrainingSession::Options options;
   options.watchdog = deps_.watchdog;
+  options.device_sum_timeout =
+      DeviceSumTimeout(absl::Seconds(deps_.job.step_timeout_seconds()));
   if (deps_.job.load_timeout_seconds() > 0) {
     options.load_timeout = absl::Seconds(deps_.job.load_timeout_seconds());
   }

@@ -11,6 +11,7 @@
 #include "absl/strings/cord.h"
 #include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
+#include "elasticdl/collective/communicator.h"
 
 namespace elasticdl::worker {
 
@@ -63,6 +64,9 @@ absl::Status Explained(const absl::Status& status) {
   if (status.ok() || IsMarked(status, kFailure) || IsMarked(status, kMemory)) {
     return status;
   }
+  // Its words are often those of CUDA ("Cuda failure 'out of memory'"), but it
+  // is for the master to say what follows: NCCL may be given up.
+  if (collective::IsNcclFailure(status)) return status;
   const absl::string_view text = status.message();
   if (ContainsAny(text, {"out of memory", "CUBLAS_STATUS_ALLOC_FAILED",
                          "CUDNN_STATUS_ALLOC_FAILED"})) {

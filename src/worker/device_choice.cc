@@ -31,24 +31,34 @@ namespace {
 constexpr int kMostSharing = 16;
 constexpr char kDriver[] = "/proc/driver/nvidia/version";
 
-absl::Status NoGpu(const DeviceWish& wish) {
-  const std::string what = absl::StrCat("--device=", wish.device, ": ");
+// Why there is no GPU, and what to do about it.
+struct Reason {
+  std::string why;
+  std::string advice;
+};
+Reason WhyNoGpu(const DeviceWish& wish) {
   if (!at::detail::getCUDAHooks().hasCUDART()) {
-    return absl::FailedPreconditionError(absl::StrCat(
-        what, "this program uses a libtorch (", TORCH_VERSION,
-        ") without CUDA; install one with CUDA (Debian 13: libtorch-cuda-dev) "
-        "and build again, or use --device=cpu"));
+    return {absl::StrCat("this program uses a libtorch (", TORCH_VERSION,
+                         ") without CUDA"),
+            "install one with CUDA (Debian 13: libtorch-cuda-dev) and build "
+            "again, or use --device=cpu"};
   }
   if (!FileExists(kDriver)) {
-    return absl::FailedPreconditionError(
-        absl::StrCat(what, "no NVIDIA driver is loaded (there is no ", kDriver,
-                     "); load it, in a container request gpu=1 "
-                     "(--worker_resource_request), or use --device=cpu"));
+    return {
+        absl::StrCat("no NVIDIA driver is loaded (there is no ", kDriver, ")"),
+        "load it, in a container request gpu=1 (--worker_resource_request), "
+        "or use --device=cpu"};
   }
+  return {absl::StrCat("the NVIDIA driver is loaded, but this process sees no "
+                       "GPU (CUDA_VISIBLE_DEVICES is '",
+                       wish.visible, "')"),
+          "nvidia-smi tells more, or use --device=cpu"};
+}
+
+absl::Status NoGpu(const DeviceWish& wish) {
+  const Reason reason = WhyNoGpu(wish);
   return absl::FailedPreconditionError(absl::StrCat(
-      what, "the NVIDIA driver is loaded, but this process sees no GPU ",
-      "(CUDA_VISIBLE_DEVICES is '", wish.visible,
-      "'); nvidia-smi tells more, or use --device=cpu"));
+      "--device=", wish.device, ": ", reason.why, "; ", reason.advice));
 }
 
 // The name of GPU `index` of this process, for all processes of the host.
@@ -89,12 +99,13 @@ void WriteHolder(const Fd& lock) {
   }
 }
 
-// No device: all locks are taken, by `holders` among others.
+// GPUs [begin, end) of this process. No device: all locks are taken, by
+// `holders` among others.
 absl::StatusOr<std::optional<DeviceLease>> TryLocks(
-    const DeviceWish& wish, int count, std::vector<pid_t>* holders) {
+    const DeviceWish& wish, int begin, int end, std::vector<pid_t>* holders) {
   // First one worker on each GPU, then two, and so on.
   for (int level = 0; level < (wish.sharing ? kMostSharing : 1); ++level) {
-    for (int index = 0; index < count; ++index) {
+    for (int index = begin; index < end; ++index) {
       const std::string path =
           JoinPath(wish.lock_dir,
                    absl::StrCat("gpu-", GpuName(wish, index), ".", level));
@@ -139,7 +150,23 @@ bool AwaitEnd(const std::vector<pid_t>& processes, absl::Time deadline,
   return ready > 0 || (ready < 0 && errno == EINTR);
 }
 
-absl::StatusOr<DeviceLease> TakeFreeGpu(const DeviceWish& wish, int count) {
+absl::Status OthersHaveThem(const DeviceWish& wish, int begin, int end,
+                            int count) {
+  if (begin + 1 == end && count > 1) {
+    return absl::ResourceExhaustedError(absl::StrCat(
+        "--device=", wish.device,
+        ": another worker of this host has this GPU; "
+        "use --device=cuda for one that is free, or --gpu_sharing"));
+  }
+  return absl::ResourceExhaustedError(absl::StrCat(
+      "--device=", wish.device, ": other workers have ",
+      count == 1 ? "the only GPU" : absl::StrCat("all ", count, " GPUs"),
+      " of this host; use fewer workers, or --gpu_sharing, or --device=cpu"));
+}
+
+// One of the GPUs [begin, end), of `count`.
+absl::StatusOr<DeviceLease> TakeFreeGpu(const DeviceWish& wish, int begin,
+                                        int end, int count) {
   const absl::Status made = MakeDirectories(wish.lock_dir);
   if (!made.ok() && count == 1) {
     // A container may have no place for locks, but then its GPU is its own.
@@ -153,14 +180,11 @@ absl::StatusOr<DeviceLease> TakeFreeGpu(const DeviceWish& wish, int count) {
   while (true) {
     std::vector<pid_t> holders;
     ELASTICDL_ASSIGN_OR_RETURN(std::optional<DeviceLease> lease,
-                               TryLocks(wish, count, &holders));
+                               TryLocks(wish, begin, end, &holders));
     if (lease.has_value()) return *std::move(lease);
     if (!AwaitEnd(holders, deadline, &gone)) break;
   }
-  return absl::ResourceExhaustedError(absl::StrCat(
-      "--device=", wish.device, ": other workers have ",
-      count == 1 ? "the only GPU" : absl::StrCat("all ", count, " GPUs"),
-      " of this host; use fewer workers, or --gpu_sharing, or --device=cpu"));
+  return OthersHaveThem(wish, begin, end, count);
 }
 
 }  // namespace
@@ -177,14 +201,14 @@ absl::StatusOr<DeviceLease> TakeDevice(const DeviceWish& wish) {
   }
   const int count = static_cast<int>(torch::cuda::device_count());
   if (count == 0) {
-    return rest == "auto" ? absl::StatusOr<DeviceLease>(DeviceLease())
-                          : NoGpu(wish);
+    if (rest != "auto") return NoGpu(wish);
+    DeviceLease lease;
+    lease.why_cpu = WhyNoGpu(wish).why;
+    return lease;
   }
-  if (!named) {
-    // A member on the CPU would hold up those with GPUs, and its arithmetic
-    // differs in the last bit.
-    return TakeFreeGpu(wish, count);
-  }
+  // A member on the CPU would hold up those with GPUs, and its arithmetic
+  // differs in the last bit.
+  if (!named) return TakeFreeGpu(wish, 0, count, count);
   if (index >= count) {
     return absl::FailedPreconditionError(absl::StrCat(
         "--device=", wish.device, ": there ",
@@ -192,9 +216,7 @@ absl::StatusOr<DeviceLease> TakeDevice(const DeviceWish& wish) {
                    : absl::StrCat("are ", count,
                                   " GPUs, cuda:0 to cuda:", count - 1)));
   }
-  DeviceLease lease;
-  lease.device = Gpu(index);
-  return lease;
+  return TakeFreeGpu(wish, index, index + 1, count);
 }
 
 }  // namespace elasticdl::worker

@@ -12,18 +12,18 @@
 namespace elasticdl::worker {
 
 struct DeviceWish {
-  // auto: a GPU that no other worker uses, else the CPU, with a warning if
-  // there are GPUs; cpu; cuda: a GPU that no other worker uses; cuda:N: GPU N,
-  // even if others use it.
+  // auto: a GPU that no other worker uses, or the CPU if there are no GPUs;
+  // cpu; cuda: a GPU that no other worker uses; cuda:N: GPU N, if no other
+  // worker uses it.
   std::string device = "auto";
-  // For auto and cuda: share a GPU if there is none left.
+  // Share a GPU if there is none left.
   bool sharing = false;
   // The folder of the lock files that assign GPUs to the workers of this host;
   // created if missing. One for all jobs of a user.
   std::string lock_dir;
   // CUDA_VISIBLE_DEVICES of this process: the names of its GPUs.
   std::string visible;
-  // For auto and cuda: how long to wait for a GPU when others have all of them.
+  // How long to wait for a GPU when others have all of them.
   // A worker that was killed has its GPU until its memory is freed, and the one
   // that replaces it may be there sooner.
   absl::Duration patience;
@@ -34,11 +34,13 @@ struct DeviceWish {
 struct DeviceLease {
   c10::Device device = c10::Device(c10::kCPU);
   Fd lock;
+  // With auto: why it is not a GPU.
+  std::string why_cpu;
 };
 
 // INVALID_ARGUMENT for an invalid wish, FAILED_PRECONDITION when there is no
 // such device here (with what was found and what to do), RESOURCE_EXHAUSTED
-// when other workers use all GPUs (cuda).
+// when other workers use all GPUs, or that one.
 absl::StatusOr<DeviceLease> TakeDevice(const DeviceWish& wish);
 
 }  // namespace elasticdl::worker

@@ -45,13 +45,19 @@ absl::Status DeviceSum::Reduce(collective::Communicator& communicator,
   StreamEvent& event = *events_[bucket];
   const torch::NoGradGuard no_grad;
   const c10::StreamGuard guard(side_);
+  const auto sum_head = [&]() -> absl::Status {
+    if (head == 0) return absl::OkStatus();
+    return Sum(communicator, event, flat_.GradientRange(0, 0, head), timeout);
+  };
   if (compression_ == GradientCompression::kNone) {
-    return Sum(communicator, event, flat_.GradientRange(begin, count, head),
-               timeout);
-  }
-  if (head > 0) {
+    // A sum of the host is there as a whole, or it fails.
+    if (communicator.device() == nullptr) {
+      return Sum(communicator, event, flat_.GradientRange(begin, count, head),
+                 timeout);
+    }
     ELASTICDL_RETURN_IF_ERROR(
-        Sum(communicator, event, flat_.GradientRange(0, 0, head), timeout));
+        Sum(communicator, event, flat_.GradientRange(begin, count), timeout));
+    return sum_head();
   }
   const torch::Tensor full = flat_.GradientRange(begin, count);
   if (!half_.defined()) {
@@ -69,6 +75,7 @@ absl::Status DeviceSum::Reduce(collective::Communicator& communicator,
   half.copy_(full);
   event.Record(side_);
   ELASTICDL_RETURN_IF_ERROR(Sum(communicator, event, half, timeout));
+  ELASTICDL_RETURN_IF_ERROR(sum_head());
   event.Block(side_);
   full.copy_(half);
   event.Record(side_);

@@ -29,7 +29,10 @@ class DeviceSum {
   void MarkReady(size_t bucket);
   // Floats [begin, begin + count) of the gradients, and `head` before. After
   // OK, work after Join sees the sum, unless the communicator's
-  // DeviceCommunicator::Wait fails.
+  // DeviceCommunicator::Wait fails. A member that aborts can turn a sum of a
+  // DeviceCommunicator, from any place on, and all that follow into nonsense.
+  // So the head, which shows whether all members were there, is summed by
+  // itself after the gradients.
   absl::Status Reduce(collective::Communicator& communicator, size_t bucket,
                       size_t begin, size_t count, size_t head,
                       absl::Duration timeout);

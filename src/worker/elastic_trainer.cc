@@ -15,14 +15,16 @@ namespace elasticdl::worker {
 
 ElasticTrainer::ElasticTrainer(Replica& replica,
                                GradientCompression compression,
-                               elastic::Watchdog* watchdog)
+                               elastic::Watchdog* watchdog,
+                               absl::Duration device_timeout)
     : replica_(replica),
       buffers_(replica.buffers(),
                [&replica](const torch::Tensor& buffer) {
                  return replica.RememberBuffer(buffer);
                }),
-      reducer_(replica.parameters(), compression),
-      watchdog_(watchdog) {
+      reducer_(replica.parameters(), compression, device_timeout),
+      watchdog_(watchdog),
+      device_timeout_(device_timeout) {
   if (!replica.on_cpu()) {
     device_ = std::make_unique<DeviceParts>(replica.device());
   }
@@ -270,7 +272,7 @@ absl::Status ElasticTrainer::ReadWord(const torch::Tensor& control,
   const c10::Stream stream = CurrentStream(replica_.device());
   if (shared && communicator_->device() != nullptr) {
     device_->read.Record(stream);
-    return communicator_->device()->Wait(device_->read.get(), kReduceTimeout);
+    return communicator_->device()->Wait(device_->read.get(), device_timeout_);
   }
   // The sum is there; only this device's own work is left.
   const elastic::Watchdog::Watch watch(watchdog_, "copying from the device",
@@ -290,6 +292,9 @@ void ElasticTrainer::EnqueueCheck() {
 }
 
 void ElasticTrainer::AwaitOwnWork() {
+  // Nothing of this waits for another member: a worker whose GPU is slow is the
+  // one that the others wait for, not one that waits.
+  const trace::ScopedKind timed(replica_.step_clock(), trace::Kind::kBackward);
   const elastic::Watchdog::Watch watch(watchdog_, "computing on the device",
                                        replica_.step() + 1);
   device_->computed.Block(device_->waiting);

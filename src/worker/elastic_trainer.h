@@ -9,6 +9,7 @@
 
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
+#include "absl/time/time.h"
 #include "buffer_sync.h"
 #include "device_stream.h"
 #include "elasticdl/collective/communicator.h"
@@ -43,8 +44,10 @@ struct WeightedBatch {
 class ElasticTrainer {
  public:
   // `replica` and `watchdog` (if any) must outlive the trainer.
+  // `device_timeout`: of a sum by a DeviceCommunicator.
   ElasticTrainer(Replica& replica, GradientCompression compression,
-                 elastic::Watchdog* watchdog = nullptr);
+                 elastic::Watchdog* watchdog = nullptr,
+                 absl::Duration device_timeout = kReduceTimeout);
 
   // From now on rounds are with the members of this world, who are level.
   // `usual_records`: what a step has as a rule (the same on all members).
@@ -126,6 +129,7 @@ class ElasticTrainer {
   BufferSync buffers_;
   GradientReducer reducer_;
   elastic::Watchdog* const watchdog_;
+  const absl::Duration device_timeout_;
   std::unique_ptr<DeviceParts> device_;
   std::shared_ptr<collective::Communicator> communicator_;
   // Rounds that were begun in this world.

@@ -25,10 +25,21 @@ constexpr size_t kBucketFloats = (25 << 20) / sizeof(float);
 
 }  // namespace
 
+absl::Duration DeviceSumTimeout(absl::Duration step_timeout) {
+  if (step_timeout <= absl::ZeroDuration()) return kReduceTimeout;
+  // Another member may be late by two parts of a step (its data and its
+  // backward pass, say), each as long as is allowed. If it hangs, it should be
+  // replaced before this.
+  constexpr absl::Duration kReplaced = absl::Seconds(30);
+  return 2 * step_timeout + kReplaced;
+}
+
 GradientReducer::GradientReducer(FlatParameters& flat,
-                                 GradientCompression compression)
+                                 GradientCompression compression,
+                                 absl::Duration device_timeout)
     : flat_(flat),
       compression_(compression),
+      device_timeout_(device_timeout),
       jobs_(std::numeric_limits<size_t>::max()) {
   MakeBuckets();
   if (!flat_.device().is_cpu()) {
@@ -186,9 +197,11 @@ absl::Status GradientReducer::Reduce(const Job& job) {
   ELASTICDL_RETURN_IF_ERROR(Failpoint("worker.reduce"));
   ELASTICDL_RETURN_IF_ERROR(Failpoint(bucket.failpoint));
   if (device_ == nullptr) return ReduceOnHost(job);
+  const bool by_device = job.communicator->device() != nullptr;
+  const absl::Duration timeout = by_device ? device_timeout_ : kReduceTimeout;
   const auto reduce = [&] {
     return device_->Reduce(*job.communicator, job.bucket, bucket.begin,
-                           bucket.end - bucket.begin, job.head, kReduceTimeout);
+                           bucket.end - bucket.begin, job.head, timeout);
   };
   return OnDevice("summing gradients", reduce);
 }
@@ -202,12 +215,12 @@ absl::Status GradientReducer::ReduceOnHost(const Job& job) {
                                        collective::DataType::kFloat32,
                                        kReduceTimeout);
   }
-  if (job.head > 0) {
-    ELASTICDL_RETURN_IF_ERROR(job.communicator->AllReduce(
-        begin - job.head, job.head, collective::DataType::kFloat32,
-        kReduceTimeout));
-  }
-  return ReduceCompressed(*job.communicator, begin, count);
+  // In the order of members on a device (DeviceSum).
+  ELASTICDL_RETURN_IF_ERROR(ReduceCompressed(*job.communicator, begin, count));
+  if (job.head == 0) return absl::OkStatus();
+  return job.communicator->AllReduce(begin - job.head, job.head,
+                                     collective::DataType::kFloat32,
+                                     kReduceTimeout);
 }
 
 absl::Status GradientReducer::ReduceCompressed(

@@ -2,7 +2,7 @@
 // still computes the others: the parameters' last gradients are ready first, so
 // buckets go from the end of the flat array to its beginning. In front of the
 // gradients lies the head (control word, buffers), which goes with the last
-// bucket.
+// bucket, or right after it (DeviceSum).
 #pragma once
 
 #include <torch/csrc/autograd/function.h>
@@ -27,11 +27,18 @@ namespace elasticdl::worker {
 // master to say, which then breaks the world off. This is the last resort.
 inline constexpr absl::Duration kReduceTimeout = absl::Minutes(30);
 
+// The same for sums of a DeviceCommunicator, which may stall though all members
+// are well (a cable, a switch): nobody else notices that. `step_timeout`: after
+// so long a member reports that its own part of a step hangs; 0 = never.
+absl::Duration DeviceSumTimeout(absl::Duration step_timeout);
+
 // Runs on the training thread, except where said.
 class GradientReducer {
  public:
-  // `flat` must outlive the reducer.
-  GradientReducer(FlatParameters& flat, GradientCompression compression);
+  // `flat` must outlive the reducer. `device_timeout`: for enqueuing a sum of a
+  // DeviceCommunicator.
+  GradientReducer(FlatParameters& flat, GradientCompression compression,
+                  absl::Duration device_timeout = kReduceTimeout);
   ~GradientReducer();
 
   // The next backward is the last one of this step: buckets go out as they get
@@ -81,6 +88,7 @@ class GradientReducer {
 
   FlatParameters& flat_;
   const GradientCompression compression_;
+  const absl::Duration device_timeout_;
   std::vector<Bucket> buckets_;
   std::vector<size_t> bucket_of_;
   // Own the hooks.

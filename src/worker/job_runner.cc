@@ -352,8 +352,8 @@ void JobRunner::SendFatal() {
 
 void JobRunner::Fail(const absl::Status& status) {
   LogError(status.message());
-  // A model that does not fit before its first step fits nowhere. Later, it is
-  // about this worker's GPU, or about the data at hand.
+  // A model that does not fit before the end of its first step fits nowhere.
+  // Later, it is about this worker's GPU, or about the data at hand.
   if (IsDeviceFailure(status) ||
       (IsOutOfDeviceMemory(status) && replica_->step() > 0)) {
     exit_code_ = kExitDevice;

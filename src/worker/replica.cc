@@ -250,15 +250,17 @@ absl::StatusOr<torch::Tensor> Replica::EnqueueGradients(const Batch& batch,
 }
 
 void Replica::ApplyGradients(double learning_rate) {
-  ++step_;
   const trace::ScopedKind timed(step_clock_, trace::Kind::kOptimizer);
   if (!on_cpu()) {
     const torch::Tensor gradients = flat_->gradient_tensor();
     if (clip_norm_ > 0) ClipTensorByNorm(clip_norm_, gradients);
     ApplyWithTensors(*optimizer_, flat_->value_tensor(), gradients, slots_,
-                     learning_rate, step_);
+                     learning_rate, step_ + 1);
+    // Only now: there may be no memory for it.
+    ++step_;
     return;
   }
+  ++step_;
   if (clip_norm_ > 0) {
     const absl::Span<float> gradients(flat_->gradients(), flat_->size());
     ClipByGlobalNorm(clip_norm_, {gradients});

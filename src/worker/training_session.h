@@ -58,6 +58,8 @@ class TrainingSession {
     // Minibatches of each member in a step, if that is 0.
     int64_t accumulation_steps = 1;
     GradientCompression compression = GradientCompression::kNone;
+    // How long a sum by NCCL may take.
+    absl::Duration device_sum_timeout = kReduceTimeout;
     // How long a piece of a state may take; also the master's limit of silence
     // while a world is brought level.
     absl::Duration load_timeout = absl::Minutes(2);

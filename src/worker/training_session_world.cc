@@ -4,6 +4,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "device.h"
+#include "elasticdl/collective/communicator.h"
 #include "elasticdl/common/failpoint.h"
 #include "elasticdl/common/log.h"
 #include "elasticdl/common/status.h"
@@ -299,8 +300,11 @@ void TrainingSession::BreakWorld(const absl::Status& status,
   if (world() == nullptr) return;
   const int64_t generation = world()->generation;
   if (!loop_.Failed(generation)) return;
-  // The master knows: its message is on the way to this thread.
-  if (link_.IsOvertaken(generation)) return;
+  // The master knows: its message is on the way to this thread. But not that
+  // NCCL was the reason, if its abort took longer than the news of others.
+  if (link_.IsOvertaken(generation) && !collective::IsNcclFailure(status)) {
+    return;
+  }
   LogInfo("world ", generation, " is broken: ", status.message());
   v1::WorkerMessage message = rendezvous::MakeWorldFailed(generation, status);
   message.mutable_world_failed()->set_kept_unusable(kept_unusable);

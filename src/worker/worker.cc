@@ -159,6 +159,9 @@ absl::StatusOr<Execution> WorkerImpl::MakeExecution(const v1::JobSpec& job) {
   wish.patience = kGpuPatience;
   ELASTICDL_ASSIGN_OR_RETURN(lease_, TakeDevice(wish));
   execution.device = lease_.device;
+  if (!lease_.why_cpu.empty()) {
+    LogInfo("computing on the CPU: ", lease_.why_cpu);
+  }
   if (job.precision() == "fp16" && execution.device.is_cpu()) {
     return absl::FailedPreconditionError(
         "--precision=fp16 is for GPUs, and this worker computes on the CPU; "

@@ -154,6 +154,8 @@ TEST_P(NcclChaosTest, HungAbortEndsTheProcess) {
     const absl::Status status =
         RunOperation("AllReduce", **world, kBytes, absl::Milliseconds(100));
     RANK_EXPECT(absl::IsDeadlineExceeded(status), status.ToString());
+    // Of a member that is well: nobody else will say what stalls.
+    RANK_EXPECT(IsNcclFailure(status), status.ToString());
     world->reset();
     return "came back";
   });
@@ -249,6 +251,26 @@ TEST_P(NcclChaosTest, NcclThatNeverConnects) {
   });
   ASSERT_TRUE(ranks.Exchange({0, 1}).ok());
   for (const int rank : {0, 1}) EXPECT_EQ(ranks.Result(rank), "");
+}
+
+// The master must know that it was NCCL: of whoever sees it itself.
+TEST_P(NcclChaosTest, ASumThatNcclCannotConnectIsItsFailure) {
+  SKIP_ON_REAL_GPUS("fail in a sum");
+  RankProcesses ranks(2, [&](int rank, Channel& test) -> std::string {
+    Set("TEST_NCCL_SUM=error");
+    auto world =
+        ConnectThrough(GetParam(), MakeSpec(GetParam(), 1, rank, 2), test);
+    RANK_EXPECT_OK(world.status());
+    const absl::Status status = Train(**world);
+    RANK_EXPECT(absl::IsAborted(status), status.ToString());
+    return IsNcclFailure(status) ? "NCCL" : "the other";
+  });
+  ASSERT_TRUE(ranks.Exchange({0, 1}).ok());
+  const std::string first = ranks.Result(0);
+  const std::string second = ranks.Result(1);
+  EXPECT_TRUE(first == "NCCL" || first == "the other") << first;
+  EXPECT_TRUE(second == "NCCL" || second == "the other") << second;
+  EXPECT_TRUE(first == "NCCL" || second == "NCCL");
 }
 
 // NCCL would refuse; the world does without.

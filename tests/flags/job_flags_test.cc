@@ -3,6 +3,7 @@
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
+#include <stdlib.h>
 
 #include <map>
 #include <set>
@@ -197,6 +198,9 @@ const std::pair<char, JobCommand> kCommands[] = {
     {'t', JobCommand::kTrain},   {'e', JobCommand::kEvaluate},
     {'p', JobCommand::kPredict}, {'m', JobCommand::kMaster},
     {'w', JobCommand::kWorker},  {'s', JobCommand::kPs}};
+
+// The GPUs of this machine would change the number of workers.
+[[maybe_unused]] const int no_gpus = setenv("CUDA_VISIBLE_DEVICES", "", 1);
 
 struct Job {
   JobFlags flags;

@@ -100,7 +100,7 @@ TEST_F(DeviceExamplesTest, PrecisionsLearnTheSame) {
   EXPECT_NEAR(accuracy("bf16-cpu", {"--device=cpu", "--precision=bf16"}),
               floats, 0.02);
   for (const char* precision : {"bf16", "fp16"}) {
-    EXPECT_NEAR(accuracy(precision, {"--device=cuda:0",
+    EXPECT_NEAR(accuracy(precision, {"--device=cuda",
                                      absl::StrCat("--precision=", precision)}),
                 floats, 0.02)
         << precision;
@@ -110,9 +110,9 @@ TEST_F(DeviceExamplesTest, PrecisionsLearnTheSame) {
       accuracy("accumulated", {"--device=cpu", "--minibatch_size=16",
                                "--accumulation_steps=2", "--shuffle=false"}),
       floats, 0.05);
-  EXPECT_NEAR(accuracy("channels",
-                       {"--device=cuda:0", "--memory_format=channels_last"}),
-              floats, 0.02);
+  EXPECT_NEAR(
+      accuracy("channels", {"--device=cuda", "--memory_format=channels_last"}),
+      floats, 0.02);
 }
 
 TEST_F(DeviceExamplesTest, HalfFloatsAreForGpus) {

@@ -5,6 +5,7 @@
 
 #include <algorithm>
 #include <cstdint>
+#include <cstdlib>
 #include <set>
 #include <string>
 
@@ -124,7 +125,8 @@ TEST_F(NcclTest, AutoTakesIt) {
 
 // Two on one GPU: NCCL would refuse, so gradients go through the host.
 TEST_F(NcclTest, SharedGpusDoWithout) {
-  const auto job = StartJob(2, {"--device=cuda:0", "--num_epochs=1"});
+  const auto job =
+      StartJob(2, {"--device=cuda:0", "--gpu_sharing", "--num_epochs=1"});
   ASSERT_TRUE(WaitForWorld(*job, {0, 1}));
   Finish(*job, 1);
   EXPECT_THAT(job->Log("0"), Not(HasSubstr("members over NCCL")));
@@ -136,9 +138,30 @@ TEST_F(NcclTest, TrainsWithoutIfNcclNeverConnects) {
                                 "--failpoints=collective.nccl.init=error"});
   ASSERT_TRUE(WaitForWorld(*job, {0, 1}));
   Finish(*job, 1);
-  EXPECT_THAT(job->Output(), HasSubstr("NCCL does not connect the workers"));
+  EXPECT_THAT(job->Output(), HasSubstr("NCCL does not work between the"));
   EXPECT_THAT(job->Log("0"), Not(HasSubstr("members over NCCL")));
   EXPECT_THAT(job->Events("worker_lost"), IsEmpty());
+}
+
+// Communicators are made, but the first sum, which opens connections, fails.
+TEST_F(NcclTest, TrainsWithoutIfNcclCannotSum) {
+  if (gpus_.real) GTEST_SKIP() << "only the double of NCCL can be told to fail";
+  setenv("TEST_NCCL_SUM", "error", /*overwrite=*/1);
+  const auto job = StartJob(2, {"--device=cuda", "--num_epochs=1"});
+  unsetenv("TEST_NCCL_SUM");
+  ASSERT_TRUE(WaitForWorld(*job, {0, 1}));
+  Finish(*job, 1);
+  EXPECT_THAT(job->Log("0"), HasSubstr("2 members over NCCL"));
+  EXPECT_THAT(job->Output(), HasSubstr("NCCL does not work between the"));
+  EXPECT_THAT(job->Events("worker_lost"), IsEmpty());
+}
+
+TEST_F(NcclTest, FailsIfNcclIsWantedAndNeverConnects) {
+  const auto job = StartOnGpus(2, {"--failpoints=collective.nccl.init=error"});
+  EXPECT_NE(job->Wait(), 0);
+  EXPECT_THAT(job->Output(),
+              HasSubstr("--collective=nccl: NCCL does not work between the"));
+  EXPECT_THAT(job->Output(), HasSubstr("failpoint collective.nccl.init"));
 }
 
 TEST_F(NcclTest, CpuIsRefused) {

@@ -73,6 +73,7 @@ class WorldKeeperTest : public ::testing::Test {
   WorldKeeper world_{rendezvous::MembershipOptions(), "auto", registry_,
                      outbox_};
   WorldChange change_;
+  bool expect_nccl_ = true;
 };
 
 TEST_F(WorldKeeperTest, KnowsItsMembers) {
@@ -162,17 +163,17 @@ TEST_F(LargeWorldTest, AllIfSomebodyHasNccl) {
 TEST_F(LargeWorldTest, GivesNcclUpIfItFailsAgainAndAgain) {
   registry_.FindById(77)->nccl = true;
   EXPECT_TRUE(Announce().nccl());
-  EXPECT_FALSE(world_.OnNcclFailure(3));
+  EXPECT_EQ(world_.OnNcclFailure(3), NcclVerdict::kGoOn);
   // Of another member.
-  EXPECT_FALSE(world_.OnNcclFailure(3));
+  EXPECT_EQ(world_.OnNcclFailure(3), NcclVerdict::kGoOn);
   // Somebody died, who may be the reason.
   world_.OnLoss();
-  EXPECT_FALSE(world_.OnNcclFailure(4));
+  EXPECT_EQ(world_.OnNcclFailure(4), NcclVerdict::kGoOn);
   EXPECT_TRUE(Announce().nccl());
-  EXPECT_TRUE(world_.OnNcclFailure(5));
+  EXPECT_EQ(world_.OnNcclFailure(5), NcclVerdict::kWithout);
   EXPECT_FALSE(Announce().nccl());
   // It is said once.
-  EXPECT_FALSE(world_.OnNcclFailure(6));
+  EXPECT_EQ(world_.OnNcclFailure(6), NcclVerdict::kGoOn);
 }
 
 TEST_F(LargeWorldTest, AStepShowsThatNcclWorks) {
@@ -182,15 +183,87 @@ TEST_F(LargeWorldTest, AStepShowsThatNcclWorks) {
     EXPECT_TRUE(Announce().nccl());
     world_.Activate(decision_, absl::ZeroDuration(), 0, 1);
     world_.OnStep(generation);
-    EXPECT_FALSE(world_.OnNcclFailure(generation));
+    EXPECT_EQ(world_.OnNcclFailure(generation), NcclVerdict::kGoOn);
+  }
+}
+
+// Connections are opened by the first sum: worlds become level and break.
+TEST_F(WorldKeeperTest, GivesNcclUpIfNoWorldComesToItsFirstStep) {
+  registry_.FindById(0)->nccl = true;
+  registry_.FindById(1)->nccl = true;
+  auto& membership = world_.membership();
+  int64_t generation = 0;
+  // Carries out what the membership decides: the members do their part of it.
+  const auto form = [&](rendezvous::Membership::Decisions decisions) {
+    while (!decisions.empty()) {
+      const rendezvous::MembershipDecision decision = decisions.front();
+      decisions.erase(decisions.begin());
+      rendezvous::Membership::Decisions more;
+      const auto add = [&](const rendezvous::Membership::Decisions& made) {
+        more.insert(more.end(), made.begin(), made.end());
+      };
+      EXPECT_NE(decision.kind, Kind::kEvict) << decision.reason;
+      if (decision.kind == Kind::kPrepare) {
+        generation = decision.generation;
+        EXPECT_EQ(world_.BeginPrepare(decision).nccl(), expect_nccl_);
+        for (const auto& member : decision.members) {
+          add(membership.Offered(At(0), member.worker_id, generation, "offer"));
+        }
+      } else if (decision.kind == Kind::kOffers) {
+        for (const auto& member : decision.members) {
+          add(membership.Connected(At(0), member.worker_id, generation));
+        }
+        if (decision.urgent) {
+          add(membership.Level(At(0), decision.members[0].worker_id,
+                               generation));
+        }
+      } else if (decision.kind == Kind::kSwitch) {
+        add(membership.Level(At(0), decision.members[0].worker_id, generation));
+      } else if (decision.kind == Kind::kActive) {
+        world_.Activate(decision, absl::ZeroDuration(), 0, 1);
+      }
+      decisions.insert(decisions.end(), more.begin(), more.end());
+    }
+  };
+  form(membership.Ready(At(0), 0, "host"));
+  form(membership.Ready(At(0), 1, "host"));
+  for (const bool gives_up : {false, true}) {
+    ASSERT_EQ(world_.generation(), generation);
+    ASSERT_EQ(world_.size(), 2u);
+    const int64_t broken = generation;
+    EXPECT_EQ(world_.OnNcclFailure(broken),
+              gives_up ? NcclVerdict::kWithout : NcclVerdict::kGoOn);
+    expect_nccl_ = !gives_up;
+    form(membership.Broken(At(0), 0, broken, -1, "NCCL"));
+    form(membership.Broken(At(0), 1, broken, -1, "the other"));
+  }
+  EXPECT_EQ(world_.generation(), generation);
+}
+
+// --collective=nccl.
+TEST_F(LargeWorldTest, WithoutAnAlternativeTheJobIsHopeless) {
+  WorldKeeper nccl(rendezvous::MembershipOptions(), "nccl", registry_, outbox_);
+  EXPECT_EQ(nccl.OnNcclFailure(3), NcclVerdict::kGoOn);
+  EXPECT_EQ(nccl.OnNcclFailure(4), NcclVerdict::kHopeless);
+  EXPECT_EQ(nccl.OnNcclFailure(5), NcclVerdict::kGoOn);
+}
+
+TEST_F(LargeWorldTest, WhatHasWorkedIsNotHopeless) {
+  WorldKeeper nccl(rendezvous::MembershipOptions(), "nccl", registry_, outbox_);
+  registry_.FindById(77)->nccl = true;
+  EXPECT_TRUE(nccl.BeginPrepare(decision_).nccl());
+  nccl.Activate(decision_, absl::ZeroDuration(), 0, 1);
+  nccl.OnStep(decision_.generation);
+  for (int64_t generation = 4; generation < 9; ++generation) {
+    EXPECT_EQ(nccl.OnNcclFailure(generation), NcclVerdict::kGoOn);
   }
 }
 
 // Worlds without NCCL prove nothing.
 TEST_F(LargeWorldTest, OnlyStepsOverNcclCount) {
-  EXPECT_FALSE(world_.OnNcclFailure(3));
+  EXPECT_EQ(world_.OnNcclFailure(3), NcclVerdict::kGoOn);
   world_.OnStep(4);
-  EXPECT_TRUE(world_.OnNcclFailure(5));
+  EXPECT_EQ(world_.OnNcclFailure(5), NcclVerdict::kWithout);
 }
 
 TEST_F(WorldKeeperTest, OnlyMembersAtRestAreWokenOrToldThatTrainingIsDone) {

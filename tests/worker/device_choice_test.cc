@@ -22,6 +22,7 @@
 namespace elasticdl::worker {
 namespace {
 
+using testing::AnyOf;
 using testing::HasSubstr;
 
 class DeviceChoiceTest : public testing::Test {
@@ -60,6 +61,9 @@ TEST_F(DeviceChoiceTest, WithoutAGpuAutoIsTheCpuAndCudaIsRefused) {
   const auto lease = Take("auto");
   ASSERT_TRUE(lease.ok());
   EXPECT_TRUE(lease->device.is_cpu());
+  // It is told once, without advice.
+  EXPECT_THAT(lease->why_cpu, AnyOf(HasSubstr("CUDA"), HasSubstr("driver")));
+  EXPECT_THAT(Refusal("cuda"), HasSubstr(lease->why_cpu));
   EXPECT_THAT(Refusal("cuda"), HasSubstr("use --device=cpu"));
   EXPECT_TRUE(absl::IsFailedPrecondition(Take("cuda:0").status()));
 }
@@ -81,13 +85,32 @@ TEST_F(DeviceChoiceTest, AGpuIsForOneWorkerUnlessItIsShared) {
   auto shared = Take("cuda", /*sharing=*/true);
   ASSERT_TRUE(shared.ok()) << shared.status();
   EXPECT_EQ(shared->device, c10::Device(c10::kCUDA, 0));
-  // Whoever asks for it by number knows what it does.
-  EXPECT_TRUE(Take("cuda:0").ok());
+  // By its number, too.
+  EXPECT_TRUE(absl::IsResourceExhausted(Take("cuda:0").status()));
+  EXPECT_THAT(Refusal("cuda:0"), HasSubstr("--gpu_sharing"));
+  EXPECT_TRUE(Take("cuda:0", /*sharing=*/true).ok());
   // A worker that is gone leaves its GPU to the next.
   leases.erase(leases.begin());
   const auto next = Take("cuda");
   ASSERT_TRUE(next.ok()) << next.status();
   EXPECT_EQ(next->device, c10::Device(c10::kCUDA, 0));
+}
+
+// A worker with "auto" must not get the GPU that was asked for by number.
+TEST_F(DeviceChoiceTest, AGpuThatWasNamedIsTaken) {
+  if (!gpu_) GTEST_SKIP() << "there is no GPU";
+  const auto count = static_cast<int>(torch::cuda::device_count());
+  const auto named = Take("cuda:0");
+  ASSERT_TRUE(named.ok()) << named.status();
+  EXPECT_EQ(named->device, c10::Device(c10::kCUDA, 0));
+  const auto other = Take("auto");
+  if (count > 1) {
+    ASSERT_TRUE(other.ok()) << other.status();
+    EXPECT_EQ(other->device, c10::Device(c10::kCUDA, 1));
+    EXPECT_THAT(Refusal("cuda:0"), HasSubstr("--device=cuda for one that is"));
+  } else {
+    EXPECT_TRUE(absl::IsResourceExhausted(other.status()));
+  }
 }
 
 // The process that a new worker replaces may not be gone yet.

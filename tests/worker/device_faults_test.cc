@@ -14,6 +14,7 @@
 #include <vector>
 
 #include "absl/cleanup/cleanup.h"
+#include "absl/strings/cord.h"
 #include "batch_mover.h"
 #include "elasticdl/common/mutex.h"
 #include "elasticdl/common/thread.h"
@@ -113,6 +114,24 @@ TEST_F(DeviceFaultsTest, AFailureSurvivesAnnotations) {
       OnDevice("x", [] { return absl::InternalError("the model throws"); })));
 }
 
+// The member is not at fault: the master may do without NCCL.
+TEST_F(DeviceFaultsTest, AFailureOfNcclStaysOne) {
+  for (const char* error :
+       {"NCCL: add up: unhandled cuda error; Cuda failure 'out of memory'",
+        "NCCL: add up: unhandled cuda error; CUDA error"}) {
+    const absl::Status status = OnDevice("summing gradients", [error] {
+      absl::Status failure = absl::AbortedError(error);
+      // As the communicator does it.
+      failure.SetPayload("elasticdl.collective.NcclFailure", absl::Cord());
+      return failure;
+    });
+    EXPECT_TRUE(collective::IsNcclFailure(status)) << status;
+    EXPECT_TRUE(absl::IsAborted(status)) << status;
+    EXPECT_FALSE(IsOutOfDeviceMemory(status)) << status;
+    EXPECT_FALSE(IsDeviceFailure(status)) << status;
+  }
+}
+
 TEST_F(DeviceFaultsTest, WordsForWhatUsersCanChange) {
   const auto words = [](const char* error) {
     const absl::Status status = OnDevice("a step", [error]() -> absl::Status {
@@ -152,6 +171,33 @@ TEST_F(DeviceFaultsTest, OutOfMemorySaysHowMuchAndWhatToDo) {
   EXPECT_THAT(message, HasSubstr("a smaller --minibatch_size"));
   EXPECT_THAT(message, HasSubstr("Tried to allocate"));
   EXPECT_THAT(message, HasSubstr("total capacity"));
+}
+
+// Then the job fails instead of replacing its workers for ever: see
+// JobRunner::Fail.
+TEST_F(DeviceFaultsTest, WithoutMemoryForTheFirstUpdateThereIsNoStep) {
+  Side gpu;
+  gpu.model.optimizer = "Adam(lr=0.1)";
+  ASSERT_TRUE(gpu.SetUp(kGpu, Side::Options()).ok());
+  gpu.Enter(std::make_shared<Mirror>());
+  void* taken = nullptr;
+  std::vector<torch::Tensor> cached;
+  const auto free = absl::MakeCleanup([&taken] { cudaFree(taken); });
+  gpu.trainer->before_update = [&](const elastic::RoundSummary&, double) {
+    size_t left = 0;
+    size_t total = 0;
+    EXPECT_EQ(cudaMemGetInfo(&left, &total), cudaSuccess);
+    EXPECT_EQ(cudaMalloc(&taken, left - (size_t{1} << 20)), cudaSuccess);
+    // What the allocator still has of that size.
+    const torch::Tensor values = gpu.replica->parameters().value_tensor();
+    const absl::Status none = OnDevice("taking all", [&]() -> absl::Status {
+      while (true) cached.push_back(torch::empty_like(values));
+    });
+    EXPECT_TRUE(IsOutOfDeviceMemory(none)) << none;
+  };
+  const auto round = gpu.Step(0);
+  EXPECT_TRUE(IsOutOfDeviceMemory(round.status())) << round.status();
+  EXPECT_EQ(gpu.replica->step(), 0);
 }
 
 // A kernel that does not end until the watchdog has spoken.
@@ -215,6 +261,10 @@ TEST_F(DeviceFaultsTest, TheWatchdogNoticesAKernelThatHangs) {
       const auto round = gpu.Step(0);
       ASSERT_TRUE(round.ok()) << round.status();
       EXPECT_TRUE(round->stepped);
+      // It was this member's own work, not the exchange with others.
+      const trace::StepTimes times = gpu.replica->step_clock().Take();
+      EXPECT_GE(times.seconds[static_cast<size_t>(trace::Kind::kBackward)],
+                0.1);
       MutexLock lock(mu);
       ASSERT_FALSE(reports.empty());
       EXPECT_EQ(reports[0], "computing on the device of step 1");

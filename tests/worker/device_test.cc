@@ -14,6 +14,7 @@
 
 #include "batch_mover.h"
 #include "device_optimizer.h"
+#include "gradient_clip.h"
 #include "layers_model.h"
 #include "mirror_worlds.h"
 
@@ -90,6 +91,39 @@ TEST_P(DeviceTest, AFailedStepIsInNoModelAndLeavesNoTrace) {
       ExpectClose(cpu, gpu, 1e-5);
     }
   }
+}
+
+// A member that aborts NCCL leaves nonsense in the sum at hand, from any place
+// on, and in those after it. The control word comes after them.
+TEST_P(DeviceTest, WhatAnAbortLeavesIsInNoModel) {
+  for (const auto compression :
+       {GradientCompression::kNone, GradientCompression::kBFloat16}) {
+    // Two buckets and the head.
+    for (const int call : {0, 1, 2}) {
+      SCOPED_TRACE(call);
+      Side::Options options;
+      options.compression = compression;
+      const auto world = std::make_shared<DeviceMirror>();
+      Side gpu(kGpu, world, options);
+      gpu.Steps(0, 1);
+      const uint32_t before = *gpu.replica->StateDigest();
+      world->AbortAfter(call);
+      const auto round = gpu.Step(1);
+      ASSERT_TRUE(round.ok()) << round.status();
+      EXPECT_TRUE(absl::IsAborted(round->world)) << round->world;
+      EXPECT_EQ(*gpu.replica->StateDigest(), before);
+    }
+  }
+}
+
+// NCCL may stall though all members are well.
+TEST_P(DeviceTest, SumsOnTheDeviceHaveADeadlineOfTheirOwn) {
+  Side::Options options;
+  options.device_timeout = absl::Seconds(7);
+  const auto world = std::make_shared<DeviceMirror>();
+  Side gpu(kGpu, world, options);
+  gpu.Steps(0, 1);
+  EXPECT_EQ(world->longest, absl::Seconds(7));
 }
 
 TEST_P(DeviceTest, ALossThatIsNoNumberIsTold) {
@@ -226,6 +260,29 @@ TEST_P(OptimizerTest, TensorsGiveWhatTheKernelsGive) {
     EXPECT_TRUE(torch::allclose(slots[i], moved_slots[i].cpu(), 1e-4, 1e-5))
         << (*optimizer)->slot_names()[i];
   }
+}
+
+// global_clipnorm.
+TEST_P(DeviceTest, GradientsAreClippedAsOnTheCpu) {
+  constexpr int64_t kSize = 1001;
+  torch::manual_seed(1);
+  const torch::Tensor gradients = torch::randn({kSize});
+  const double norm = gradients.norm().item<double>();
+  for (const double most : {norm * 0.01, norm * 0.99, norm * 1.01}) {
+    torch::Tensor there = gradients.to(kGpu);
+    ClipTensorByNorm(most, there);
+    torch::Tensor here = gradients.clone();
+    const absl::Span<float> floats(here.data_ptr<float>(), kSize);
+    ClipByGlobalNorm(most, {floats});
+    EXPECT_TRUE(torch::allclose(there.cpu(), here, 1e-6, 1e-7)) << most;
+    EXPECT_EQ(torch::equal(there.cpu(), gradients), most > norm);
+  }
+  // What is no number stays none: whoever gets it refuses it.
+  torch::Tensor bad = gradients.clone();
+  bad[3] = std::numeric_limits<float>::quiet_NaN();
+  torch::Tensor there = bad.to(kGpu);
+  ClipTensorByNorm(1, there);
+  EXPECT_TRUE(there.cpu()[3].isnan().item<bool>());
 }
 
 }  // namespace

@@ -242,6 +242,13 @@ TEST_F(GradientReducerTest, CancelBreaksTheWorldOff) {
   ExpectGradients(2);
 }
 
+TEST(DeviceSumTimeoutTest, FollowsTheLimitOfAStep) {
+  EXPECT_EQ(DeviceSumTimeout(absl::Minutes(5)), absl::Seconds(630));
+  // Others are late by an hour where that is allowed.
+  EXPECT_GT(DeviceSumTimeout(absl::Hours(1)), absl::Hours(1));
+  EXPECT_EQ(DeviceSumTimeout(absl::ZeroDuration()), kReduceTimeout);
+}
+
 TEST_F(GradientReducerTest, CancelWithoutAStepDoesNothing) {
   Make(Large());
   EXPECT_TRUE(reducer_->Cancel().ok());
@@ -262,13 +269,14 @@ TEST_F(GradientReducerTest, TheHeadIsNotCompressed) {
     EXPECT_EQ(flat_->gradients()[-1], 10);
     const auto calls = mirror_->calls();
     ASSERT_EQ(calls.size(), 2u);
-    EXPECT_EQ(calls[0].type, DataType::kFloat32);
-    EXPECT_EQ(calls[0].count, kHead);
-    EXPECT_EQ(calls[1].type, type);
+    EXPECT_EQ(calls[0].type, type);
+    // At the end, as on a device.
+    EXPECT_EQ(calls[1].type, DataType::kFloat32);
+    EXPECT_EQ(calls[1].count, kHead);
   }
 }
 
-TEST_F(GradientReducerTest, AFailedHeadSendsNoGradients) {
+TEST_F(GradientReducerTest, GradientsThatFailSendNoHead) {
   Make({10}, GradientCompression::kFloat16);
   mirror_->FailAt(1);
   Backward();

@@ -118,6 +118,7 @@ struct Side {
     Precision precision = Precision::kFloat32;
     bool plain = false;
     elastic::Watchdog* watchdog = nullptr;
+    absl::Duration device_timeout = kReduceTimeout;
   };
   Side(c10::Device device, std::shared_ptr<collective::Communicator> world)
       : Side(device, std::move(world), Options()) {}
@@ -139,7 +140,8 @@ struct Side {
         Replica::Create(model, {1}, /*with_optimizer=*/true, execution));
     return OnDevice("setting up", [&] {
       trainer = std::make_unique<ElasticTrainer>(*replica, options.compression,
-                                                 options.watchdog);
+                                                 options.watchdog,
+                                                 options.device_timeout);
       return absl::OkStatus();
     });
   }

@@ -7,11 +7,13 @@
 #include <test_cudart.h>
 #include <torch/types.h>
 
+#include <algorithm>
 #include <cstring>
 #include <limits>
 #include <memory>
 #include <string>
 
+#include "absl/time/time.h"
 #include "elasticdl/collective/device_communicator.h"
 #include "elasticdl/common/mutex.h"
 #include "elasticdl/common/status.h"
@@ -101,17 +103,34 @@ class DeviceMirror : public Mirror, public collective::DeviceCommunicator {
   }
   absl::Status AllReduce(void* data, size_t count, DataType type,
                          collective::DeviceEvent event,
-                         absl::Duration) override {
+                         absl::Duration timeout) override {
+    longest = std::max(longest, timeout);
     const absl::Status status = Count();
-    auto* const sum = new Sum{data, count, type, status.ok()};
     failed_ = failed_ || !status.ok();
+    size_t valid = status.ok() ? count : 0;
+    if (abort_after_ >= 0 && abort_after_-- == 0) {
+      nonsense_ = true;
+      valid /= 2;
+    } else if (nonsense_) {
+      valid = 0;
+    }
+    auto* const sum = new Sum{data, count, type, valid};
     const auto cuda_event = static_cast<cudaEvent_t>(event);
     EXPECT_EQ(cudaStreamWaitEvent(stream_, cuda_event, 0), cudaSuccess);
     EXPECT_EQ(cudaLaunchHostFunc(stream_, &Run, sum), cudaSuccess);
     EXPECT_EQ(cudaEventRecord(cuda_event, stream_), cudaSuccess);
     return absl::OkStatus();
   }
-  absl::Status Wait(collective::DeviceEvent event, absl::Duration) override {
+  // The other member aborts in the middle of the next such sum: that one and
+  // those after it end with nonsense, and nobody says so.
+  void AbortAfter(int calls) { abort_after_ = calls; }
+
+  // Of all timeouts. The caller has waited for the thread that sums.
+  absl::Duration longest = absl::ZeroDuration();
+
+  absl::Status Wait(collective::DeviceEvent event,
+                    absl::Duration timeout) override {
+    longest = std::max(longest, timeout);
     EXPECT_EQ(cudaEventSynchronize(static_cast<cudaEvent_t>(event)),
               cudaSuccess);
     return failed_ ? absl::AbortedError("rank 0 is gone") : absl::OkStatus();
@@ -122,16 +141,17 @@ class DeviceMirror : public Mirror, public collective::DeviceCommunicator {
     void* data;
     size_t count;
     DataType type;
-    bool valid;
+    // So much of it is summed.
+    size_t valid;
   };
   static void Run(void* context) {
     const std::unique_ptr<Sum> sum(static_cast<Sum*>(context));
     void* host = test_cudart_host(sum->data);
-    const size_t bytes = sum->count * collective::SizeOf(sum->type);
+    const size_t size = collective::SizeOf(sum->type);
     // What is left in the buffer of a sum that failed is anything.
-    if (!sum->valid) memset(host, 0x7F, bytes);
-    if (!sum->valid) return;
-    for (size_t i = 0; i < sum->count; ++i) {
+    memset(static_cast<char*>(host) + sum->valid * size, 0x7F,
+           (sum->count - sum->valid) * size);
+    for (size_t i = 0; i < sum->valid; ++i) {
       if (sum->type == DataType::kFloat32) {
         static_cast<float*>(host)[i] *= 2;
       } else {
@@ -143,6 +163,8 @@ class DeviceMirror : public Mirror, public collective::DeviceCommunicator {
 
   cudaStream_t stream_ = nullptr;
   bool failed_ = false;
+  int abort_after_ = -1;
+  bool nonsense_ = false;
 };
 
 }  // namespace elasticdl::worker::test

@@ -143,6 +143,18 @@ ncclResult_t Enqueue(ncclComm* comm, cudaStream_t stream,
   return run();
 }
 
+// Connections of a communicator are opened by its first sum.
+ncclResult_t FailLater(ncclComm* comm) {
+  const OneThread one(comm);
+  const ncclResult_t ready = CheckReady(comm);
+  if (ready != ncclSuccess) return ready;
+  if (comm->blocking) return Fail(ncclSystemError, "a sum cannot connect");
+  comm->launches.push_back(
+      [link = comm->link] { link->set_state(ncclSystemError); });
+  comm->link->set_state(ncclInProgress);
+  return ncclInProgress;
+}
+
 char* Bytes(const void* device) {
   return static_cast<char*>(test_cudart_host(device));
 }
@@ -246,6 +258,9 @@ ncclResult_t ncclAllReduce(const void* in, void* out, size_t count,
                            cudaStream_t stream) {
   const ncclResult_t good = test_nccl::CheckSum(comm, in, out, op);
   if (good != ncclSuccess) return good;
+  if (test_nccl::IsSet("TEST_NCCL_SUM", "error")) {
+    return test_nccl::FailLater(comm);
+  }
   return test_nccl::Enqueue(comm, stream, [=](Link& link) {
     const size_t element = BytesOf(type);
     test_nccl::ForEachPiece(count, element, [&](size_t at, size_t n) {

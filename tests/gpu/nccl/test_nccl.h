@@ -24,6 +24,8 @@
 //       called it, as NCCL does within a host
 //   TEST_NCCL_ABORT=hang        ncclCommAbort never returns
 //   TEST_NCCL_INIT=hang         communicators never become ready
+//   TEST_NCCL_SUM=error         sums fail when they connect: the state becomes
+//       ncclSystemError
 #pragma once
 
 #include "segment.h"

@@ -18,6 +18,12 @@ std::string ProgramBeside(const std::string& name);
 // NVIDIA GPUs that a process of this host sees: CUDA_VISIBLE_DEVICES, or the
 // device files. Whether libtorch can use them is another question.
 int LocalGpuCount();
+// Those that workers of this build can use: 0 if it has a libtorch without CUDA
+// or if there is no driver.
+int UsableGpuCount();
+// The device files of GPUs in `dev`. They need not begin at 0 or be without
+// gaps: a container may have only the second one.
+int CountGpuFiles(const std::string& dev);
 
 // $HOME, or what the system knows.
 std::string HomeDir();

@@ -18,6 +18,7 @@ enum class Kind : int32_t {
   // They have, but the model's feed is not done with them.
   kFeedWait = 2,
   kForward = 3,
+  // On a device, also the wait for all of this worker's own work there.
   kBackward = 4,
   // The part of the gradient exchange that is not overlapped with backward: the
   // rest of the all-reduce and the wait for stragglers, or for parameter
