@@ -64,6 +64,13 @@ void Membership::Settle(absl::Time now) {
 }
 
 void Membership::PlanChange(absl::Time now) {
+  // Nobody joins or leaves: nearly always, and then thousands of messages (one
+  // from each member that has got the model) must not look at all workers.
+  if (num_leaving_ == 0 && workers_.size() == active_->members.size() &&
+      workers_.size() >= static_cast<size_t>(options_.min_workers)) {
+    if (now >= retry_at_) retry_at_ = absl::InfinitePast();
+    return;
+  }
   std::vector<int64_t> gone, stayers, leavers, joiners;
   for (const auto& [order, id] : by_order_) {
     const bool leaving = workers_.at(id).leaving;

@@ -4,14 +4,16 @@
 #include <netdb.h>
 #include <sys/socket.h>
 
+#include <algorithm>
 #include <cerrno>
 #include <cstring>
-#include <deque>
+#include <iterator>
 #include <optional>
 #include <unordered_map>
 #include <utility>
 
-#include "absl/strings/match.h"
+#include "absl/strings/str_cat.h"
+#include "completion_lane.h"
 #include "elasticdl/common/check.h"
 #include "elasticdl/common/file.h"
 #include "elasticdl/common/log.h"
@@ -24,6 +26,7 @@
 #include "elasticdl/v1/master.grpc.pb.h"
 #include "grpc_setup.h"
 #include "protocol.h"
+#include "server_stream.h"
 
 namespace elasticdl::rendezvous {
 namespace {
@@ -56,134 +59,12 @@ std::string WhyNoPort(const std::string& address) {
   return std::strerror(error);
 }
 
-// Refuses a call.
-class Refusal
-    : public grpc::ServerBidiReactor<v1::WorkerMessage, v1::MasterMessage> {
+class StreamServerImpl : public StreamServer, public ServerStream::Owner {
  public:
-  explicit Refusal(const grpc::Status& status) { Finish(status); }
-  void OnDone() override { delete this; }
-};
-
-class Connection;
-
-// What a connection needs from its server. Outlives every connection.
-class Owner {
- public:
-  virtual ~Owner() = default;
-  virtual StreamSink& sink() = 0;
-  virtual void Forget(ConnectionId id) = 0;
-  // The newest Prepare, whole, if it is still the one of this generation.
-  virtual void PrepareAgain(ConnectionId id, int64_t generation) = 0;
-};
-
-// One stream. Deletes itself in OnDone. It removes itself from the server's
-// table first, under the server's lock, so nobody can use it after that.
-class Connection
-    : public grpc::ServerBidiReactor<v1::WorkerMessage, v1::MasterMessage> {
- public:
-  Connection(ConnectionId id, Owner& owner) : id_(id), owner_(owner) {
-    StartRead(&in_);
-  }
-
-  void Send(std::shared_ptr<const v1::MasterMessage> message) {
-    MutexLock lock(mu_);
-    if (closing_) return;
-    out_.push_back(std::move(message));
-    MaybeWrite();
-  }
-
-  void Close(const absl::Status& status) {
-    MutexLock lock(mu_);
-    if (closing_) return;
-    closing_ = true;
-    close_status_ = ToRpc<grpc::Status>(status);
-    MaybeFinish();
-  }
-
-  void OnReadDone(bool ok) override {
-    if (!ok) {
-      Close(absl::OkStatus());
-      return;
-    }
-    if (in_.has_prepare_again()) {
-      owner_.PrepareAgain(id_, in_.prepare_again().generation());
-    } else {
-      owner_.sink().OnMessage(id_, std::move(in_));
-    }
-    in_ = v1::WorkerMessage();
-    StartRead(&in_);
-  }
-
-  void OnWriteDone(bool ok) override {
-    MutexLock lock(mu_);
-    writing_ = false;
-    out_.pop_front();
-    if (!ok) {
-      // The peer has disconnected; the rest cannot be delivered.
-      out_.clear();
-      if (!closing_) {
-        closing_ = true;
-        close_status_ = grpc::Status(grpc::UNAVAILABLE, "the stream broke");
-      }
-    }
-    MaybeWrite();
-    MaybeFinish();
-  }
-
-  void OnCancel() override {
-    {
-      MutexLock lock(mu_);
-      cancelled_ = true;
-    }
-    Close(absl::UnavailableError("connection lost"));
-  }
-
-  void OnDone() override {
-    owner_.Forget(id_);
-    absl::Status status = absl::OkStatus();
-    {
-      MutexLock lock(mu_);
-      status = cancelled_ ? absl::UnavailableError("connection lost")
-                          : FromRpc(close_status_);
-    }
-    owner_.sink().OnClosed(id_, status);
-    delete this;
-  }
-
- private:
-  void MaybeWrite() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_) {
-    if (writing_ || out_.empty()) return;
-    writing_ = true;
-    StartWrite(out_.front().get());
-  }
-  void MaybeFinish() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_) {
-    if (!closing_ || writing_ || !out_.empty() || finished_) return;
-    finished_ = true;
-    Finish(close_status_);
-  }
-
-  const ConnectionId id_;
-  Owner& owner_;
-  v1::WorkerMessage in_;
-
-  Mutex mu_;
-  // While writing_, the first one is being written. Messages are shared between
-  // all connections that they go to.
-  std::deque<std::shared_ptr<const v1::MasterMessage>> out_
-      ABSL_GUARDED_BY(mu_);
-  bool writing_ ABSL_GUARDED_BY(mu_) = false;
-  bool closing_ ABSL_GUARDED_BY(mu_) = false;
-  bool finished_ ABSL_GUARDED_BY(mu_) = false;
-  bool cancelled_ ABSL_GUARDED_BY(mu_) = false;
-  grpc::Status close_status_ ABSL_GUARDED_BY(mu_);
-};
-
-class StreamServerImpl : public StreamServer,
-                         public v1::Master::CallbackService,
-                         public Owner {
- public:
-  StreamServerImpl(std::string token, StreamSink& sink)
-      : token_(std::move(token)), sink_(sink) {}
+  StreamServerImpl(const Options& options, StreamSink& sink)
+      : token_(options.token),
+        streams_per_thread_(options.streams_per_thread),
+        sink_(sink) {}
   ~StreamServerImpl() override { Shutdown(absl::ZeroDuration()); }
 
   absl::Status Listen(const Options& options) {
@@ -191,7 +72,9 @@ class StreamServerImpl : public StreamServer,
     const int keepalive = ToMilliseconds(options.keepalive);
     builder.AddListeningPort(options.address, grpc::InsecureServerCredentials(),
                              &port_);
-    builder.RegisterService(this);
+    builder.RegisterService(&service_);
+    auto calls = builder.AddCompletionQueue();
+    calls_ = calls.get();
     builder.SetMaxReceiveMessageSize(kMaxMessageBytes);
     builder.SetMaxSendMessageSize(kMaxMessageBytes);
     // Two masters on one port would split the workers between them.
@@ -209,7 +92,14 @@ class StreamServerImpl : public StreamServer,
     builder.AddChannelArgument(GRPC_ARG_HTTP2_STREAM_LOOKAHEAD_BYTES,
                                kWindowBytes);
     server_ = builder.BuildAndStart();
-    if (server_ != nullptr && port_ != 0) return absl::OkStatus();
+    {
+      MutexLock lock(mu_);
+      AddLane(std::move(calls));
+    }
+    if (server_ != nullptr && port_ != 0) {
+      AwaitCall();
+      return absl::OkStatus();
+    }
     return absl::UnavailableError(absl::StrCat("cannot listen on ",
                                                options.address, ": ",
                                                WhyNoPort(options.address)));
@@ -218,19 +108,17 @@ class StreamServerImpl : public StreamServer,
   int port() const override { return port_; }
   StreamSink& sink() override { return sink_; }
 
-  grpc::ServerBidiReactor<v1::WorkerMessage, v1::MasterMessage>* Attach(
-      grpc::CallbackServerContext* context) override {
-    const absl::Status refused = CheckCaller(*context);
-    if (!refused.ok()) return new Refusal(ToRpc<grpc::Status>(refused));
+  void OnCall(ServerStream* stream) override {
+    AwaitCall();
+    const absl::Status refused = CheckCaller(stream->context());
+    if (!refused.ok()) return stream->Close(refused);
     MutexLock lock(mu_);
     if (stopped_) {
-      return new Refusal(
-          grpc::Status(grpc::UNAVAILABLE, "the master is stopping"));
+      return stream->Close(absl::UnavailableError("the master is stopping"));
     }
     const ConnectionId id = ++last_id_;
-    auto* connection = new Connection(id, *this);
-    connections_[id].connection = connection;
-    return connection;
+    connections_[id].stream = stream;
+    stream->Begin(id);
   }
 
   void Send(const std::vector<ConnectionId>& ids,
@@ -241,7 +129,7 @@ class StreamServerImpl : public StreamServer,
         std::make_shared<const v1::MasterMessage>(std::move(message));
     for (const ConnectionId id : ids) {
       const auto found = connections_.find(id);
-      if (found != connections_.end()) found->second.connection->Send(shared);
+      if (found != connections_.end()) found->second.stream->Send(shared);
     }
   }
 
@@ -250,19 +138,30 @@ class StreamServerImpl : public StreamServer,
     const auto found = connections_.find(id);
     const auto whole = lists_.Again(generation);
     if (found == connections_.end() || whole == nullptr) return;
-    found->second.connection->Send(whole);
+    found->second.stream->Send(whole);
     found->second.list = generation;
   }
 
   void Close(ConnectionId id, const absl::Status& status) override {
     MutexLock lock(mu_);
     const auto found = connections_.find(id);
-    if (found != connections_.end()) found->second.connection->Close(status);
+    if (found != connections_.end()) found->second.stream->Close(status);
   }
 
   void Forget(ConnectionId id) override {
     MutexLock lock(mu_);
     connections_.erase(id);
+  }
+
+  void Remove(ServerStream* stream) override {
+    const CompletionLane* const lane = &stream->lane();
+    // Its call goes with it, before the lanes may end.
+    delete stream;
+    MutexLock lock(mu_);
+    for (Lane& each : lanes_) {
+      if (each.lane.get() == lane) --each.num_streams;
+    }
+    if (--num_streams_ == 0) none_left_.NotifyAll();
   }
 
   void Shutdown(absl::Duration grace) override {
@@ -271,22 +170,59 @@ class StreamServerImpl : public StreamServer,
       if (stopped_) return;
       stopped_ = true;
       for (auto& [id, entry] : connections_) {
-        entry.connection->Close(
-            absl::UnavailableError("the master is stopping"));
+        entry.stream->Close(absl::UnavailableError("the master is stopping"));
       }
     }
-    if (server_ == nullptr) return;
-    server_->Shutdown(std::chrono::system_clock::now() +
-                      absl::ToChronoMilliseconds(grace));
-    server_->Wait();
+    if (server_ != nullptr) {
+      server_->Shutdown(std::chrono::system_clock::now() +
+                        absl::ToChronoMilliseconds(grace));
+      server_->Wait();
+    }
+    std::vector<Lane> lanes;
+    {
+      MutexLock lock(mu_);
+      while (num_streams_ > 0) none_left_.Wait(mu_);
+      lanes.swap(lanes_);
+    }
+    for (Lane& each : lanes) each.lane->Stop();
+    // The server knows the first one's queue.
+    server_.reset();
   }
 
  private:
   struct Entry {
-    Connection* connection = nullptr;
+    ServerStream* stream = nullptr;
     // The generation of the last Prepare that went to it.
     int64_t list = 0;
   };
+  struct Lane {
+    std::unique_ptr<CompletionLane> lane;
+    // That are there or awaited.
+    int num_streams = 0;
+  };
+
+  void AddLane(std::unique_ptr<grpc::CompletionQueue> queue)
+      ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_) {
+    lanes_.emplace_back().lane =
+        std::make_unique<CompletionLane>(std::move(queue));
+  }
+
+  // One call at a time: the others wait in gRPC.
+  void AwaitCall() {
+    MutexLock lock(mu_);
+    if (stopped_) return;
+    auto room =
+        std::find_if(lanes_.begin(), lanes_.end(), [this](const Lane& lane) {
+          return lane.num_streams < streams_per_thread_;
+        });
+    if (room == lanes_.end()) {
+      AddLane(std::make_unique<grpc::CompletionQueue>());
+      room = std::prev(lanes_.end());
+    }
+    ++room->num_streams;
+    ++num_streams_;
+    (new ServerStream(*room->lane, *this))->Await(service_, *calls_);
+  }
 
   // The change to those who know the list before, the whole list to others.
   void SendPrepare(const std::vector<ConnectionId>& ids,
@@ -299,13 +235,13 @@ class StreamServerImpl : public StreamServer,
       Entry& entry = found->second;
       const bool knows =
           encoded.change != nullptr && entry.list == encoded.base;
-      entry.connection->Send(knows ? encoded.change : encoded.whole);
+      entry.stream->Send(knows ? encoded.change : encoded.whole);
       entry.list = encoded.generation;
     }
   }
 
   // OK if the caller has the job's token and our version.
-  absl::Status CheckCaller(const grpc::CallbackServerContext& context) const {
+  absl::Status CheckCaller(const grpc::ServerContext& context) const {
     const std::optional<absl::string_view> token = Find(context, kTokenKey);
     if (!token.has_value() || !SecretsEqual(*token, token_)) {
       LogWarning("refused a call from ", context.peer(), ": ",
@@ -327,7 +263,7 @@ class StreamServerImpl : public StreamServer,
     return absl::OkStatus();
   }
   static std::optional<absl::string_view> Find(
-      const grpc::CallbackServerContext& context, const char* key) {
+      const grpc::ServerContext& context, const char* key) {
     const auto& metadata = context.client_metadata();
     const auto found = metadata.find(key);
     if (found == metadata.end()) return std::nullopt;
@@ -338,13 +274,20 @@ class StreamServerImpl : public StreamServer,
   }
 
   const std::string token_;
+  const int streams_per_thread_;
   StreamSink& sink_;
   int port_ = 0;
+  v1::Master::AsyncService service_;
+  // Of the first lane.
+  grpc::ServerCompletionQueue* calls_ = nullptr;
   std::unique_ptr<grpc::Server> server_;
 
-  // Held while a connection is used, so that it cannot delete itself meanwhile.
-  // Lock order: this one, then the connection's.
+  // Held while a stream is used, so that it is not removed meanwhile. Lock
+  // order: this one, then the stream's.
   Mutex mu_;
+  std::vector<Lane> lanes_ ABSL_GUARDED_BY(mu_);
+  int num_streams_ ABSL_GUARDED_BY(mu_) = 0;
+  CondVar none_left_;
   std::unordered_map<ConnectionId, Entry> connections_ ABSL_GUARDED_BY(mu_);
   MemberListWriter lists_ ABSL_GUARDED_BY(mu_);
   ConnectionId last_id_ ABSL_GUARDED_BY(mu_) = 0;
@@ -356,9 +299,10 @@ class StreamServerImpl : public StreamServer,
 absl::StatusOr<std::unique_ptr<StreamServer>> StreamServer::Start(
     const Options& options, StreamSink& sink) {
   ELASTICDL_CHECK(!options.token.empty());
+  ELASTICDL_CHECK(options.streams_per_thread > 0);
   const StartSwiftThreads swift;
   SetUpGrpc();
-  auto server = std::make_unique<StreamServerImpl>(options.token, sink);
+  auto server = std::make_unique<StreamServerImpl>(options, sink);
   ELASTICDL_RETURN_IF_ERROR(server->Listen(options));
   return server;
 }

@@ -140,6 +140,7 @@ void JobController::OnMessage(absl::Time now, ConnectionId connection,
           message.has_loading()) {
         return;
       }
+      if (message.has_caught_up()) return AdvanceMember(now, connection);
       break;
     case v1::WorkerMessage::kHello:
     case v1::WorkerMessage::kServerHello:

@@ -378,6 +378,8 @@ class JobController : private ServerTraining::Host {
 
   // Does everything that the new state allows; called after every event.
   void Advance(absl::Time now);
+  // What follows when this worker has got the model.
+  void AdvanceMember(absl::Time now, ConnectionId connection);
   // Says that training stops before its data is used up, when that happens.
   void TellStop();
   bool StopHasDeadline() const;

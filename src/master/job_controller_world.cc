@@ -129,6 +129,18 @@ void JobController::OnCaughtUp(absl::Time now, const Worker& worker,
   Execute(now, had_level, decisions);
 }
 
+// Thousands may get it at once: only this one is looked at, unless more could
+// follow than that it gets tasks.
+void JobController::AdvanceMember(absl::Time now, ConnectionId connection) {
+  if (!shards_known_ || resumption_.waiting() || ending_.has_value() ||
+      stopping_.has_value() || heritage_.has_value() || tasks_.TrainingDone() ||
+      evaluation_.running()) {
+    return Advance(now);
+  }
+  granter_.GrantOne(now, WorldForTasks(), connection);
+  WakeIfData();
+}
+
 void JobController::Execute(absl::Time now, bool had_level,
                             const Membership::Decisions& decisions) {
   if (ending_.has_value()) return;

@@ -81,6 +81,7 @@ class LocalPodBackend::Loop {
   absl::Status StartProxy(const PodSpec& spec, process::Options options);
   void ReadProxies();
   void ReadProxy(const std::string& name, Pod& pod);
+  void FindPlace(const std::string& name, Pod& pod);
   void TerminateProxy(bool first, Pod& pod);
   void KillProxy(Pod& pod);
   // The process was killed, and the pod may still run.

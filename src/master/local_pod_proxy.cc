@@ -48,30 +48,37 @@ void LocalPodBackend::Loop::ReadProxy(const std::string& name, Pod& pod) {
   while (pod.output.valid() &&
          ((n = read(pod.output.get(), bytes, sizeof(bytes))) > 0 ||
           (n < 0 && errno == EINTR))) {
-    if (n > 0 && pod.line.size() < sizeof(bytes)) {
-      pod.line.append(bytes, static_cast<size_t>(n));
-    }
+    if (n < 0 || pod.place.has_value()) continue;
+    pod.line.append(bytes, static_cast<size_t>(n));
+    FindPlace(name, pod);
   }
   if (n == 0) pod.output.Reset();
-  if (pod.place.has_value()) return;
-  // A prolog of the cluster may print before it.
-  while (!pod.place.has_value()) {
-    const size_t end = pod.line.find('\n');
-    if (end == std::string::npos) return;
-    auto place = options_.proxy->parse(pod.line.substr(0, end));
+}
+
+// A prolog of the cluster may print any amount before the pod does.
+void LocalPodBackend::Loop::FindPlace(const std::string& name, Pod& pod) {
+  constexpr size_t kLongestLine = 4096;
+  size_t end = 0;
+  while ((end = pod.line.find('\n')) != std::string::npos) {
+    const std::string line = pod.line.substr(0, end);
     pod.line.erase(0, end + 1);
-    if (place.ok()) {
-      pod.place = *std::move(place);
-    } else {
-      LogWarning(name, ": ", place.status().message());
+    auto place = options_.proxy->parse(line);
+    if (!place.ok()) {
+      LogInfo(name, " says before it runs: ", line);
+      continue;
     }
+    pod.line.clear();
+    pod.place = *std::move(place);
+    pod.waits_at = absl::InfiniteFuture();
+    PodEvent event;
+    event.name = name;
+    event.phase = PodPhase::kRunning;
+    event.pid = pod.place->pid;
+    Emit(event);
+    return;
   }
-  pod.waits_at = absl::InfiniteFuture();
-  PodEvent event;
-  event.name = name;
-  event.phase = PodPhase::kRunning;
-  event.pid = pod.place->pid;
-  Emit(event);
+  // Not the line that is looked for.
+  if (pod.line.size() > kLongestLine) pod.line.erase(0, kLongestLine);
 }
 
 void LocalPodBackend::Loop::TellWaiting() {

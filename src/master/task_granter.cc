@@ -30,6 +30,14 @@ void TaskGranter::Grant(absl::Time now, const World& world) {
   }
 }
 
+void TaskGranter::GrantOne(absl::Time now, const World& world,
+                           ConnectionId connection) {
+  Worker* const worker = registry_.Find(connection);
+  if (worker == nullptr) return;
+  training_window_ = TrainingWindow(now, world);
+  while (GrantTo(now, world, connection, *worker)) continue;
+}
+
 // How many --------------------------------------------------------------------
 
 int TaskGranter::TrainingWindow(absl::Time now, const World& world) {

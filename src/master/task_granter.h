@@ -60,6 +60,8 @@ class TaskGranter {
   // Grants what is available, one task to each worker in turn: when few are
   // left, no worker holds a task that another waits for.
   void Grant(absl::Time now, const World& world);
+  // The same for one worker, when nothing has changed for the others.
+  void GrantOne(absl::Time now, const World& world, ConnectionId connection);
 
   // Records that need no more work: in the model, predicted or quarantined.
   int64_t RecordsDone() const;

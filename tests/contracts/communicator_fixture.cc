@@ -14,17 +14,21 @@
 #include "elasticdl/collective/mpi.h"
 #include "elasticdl/collective/nccl.h"
 #include "elasticdl/common/status.h"
+#include "support/mpirun.h"
 
 namespace elasticdl::collective {
 
 std::vector<Backend> AllBackends() {
   if (WantsRealGpus()) return {{"Nccl", "nccl", 1}};
+  Backend ucx = {"MpiUcx", "mpi", 1};
+  ucx.ucx = true;
   return {{"Shm", "shm", 1},
           {"Tcp", "tcp", 1},
           {"TcpSparse", "tcp", 1, "", 0, absl::Seconds(30), /*full_mesh=*/1},
           {"Hierarchical", "auto", 2},
           {"Gloo", "gloo", 1},
           {"Mpi", "mpi", 1},
+          ucx,
           {"NcclNull", "nccl", 1, "null"},
           {"NcclSide", "nccl", 1, "side"},
           {"NcclAll", "nccl", 1, "all"}};
@@ -182,11 +186,14 @@ GpuDecision DecideHere() {
 
 void CommunicatorTest::SetUp() {
   const bool mpi = GetParam().option == "mpi";
-  RankProcesses::Use(mpi ? RankProcesses::Launch::kMpirun
-                         : RankProcesses::Launch::kFork);
+  const bool ucx = GetParam().ucx;
+  RankProcesses::Use(
+      mpi ? RankProcesses::Launch::kMpirun : RankProcesses::Launch::kFork,
+      ucx ? test::MpirunUcx() : std::vector<std::string>());
   if (mpi && access(ELASTICDL_MPI_PLUGIN, R_OK) != 0) {
     GTEST_SKIP() << "built without MPI";
   }
+  if (ucx && !test::MpiHasUcx()) GTEST_SKIP() << "Open MPI has no UCX here";
   if (GetParam().option == "nccl") {
     // Ranks are forked, and whoever has used CUDA must not fork.
     const GpuDecision decision = DecideHere();

@@ -49,6 +49,8 @@ struct Backend {
   absl::Duration abort_patience = absl::Seconds(30);
   // For WorldSpec.
   int full_mesh = kFullMeshMembers;
+  // Of Open MPI: UCX instead of ob1.
+  bool ucx = false;
 };
 inline std::ostream& operator<<(std::ostream& out, const Backend& backend) {
   return out << backend.name;

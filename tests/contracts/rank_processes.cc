@@ -43,6 +43,7 @@ constexpr size_t kPageBytes = 4096;
 
 // Of the current test.
 RankProcesses::Launch launch_mode = RankProcesses::Launch::kFork;
+std::vector<std::string>* mpirun_options = nullptr;
 int num_objects = 0;
 
 std::string Variable(const char* name) {
@@ -120,6 +121,7 @@ int crash_fd = -1;
   const std::vector<std::vector<std::string>> parts = {
       test::MpirunRecovery(version),
       test::MpirunPlacement(version),
+      *mpirun_options,
       {"-np", absl::StrCat(count), program, filter}};
   for (const auto& part : parts) {
     command.insert(command.end(), part.begin(), part.end());
@@ -165,8 +167,10 @@ absl::StatusOr<std::string> Channel::Receive() {
   return framed.substr(1, static_cast<size_t>(received) - 1);
 }
 
-void RankProcesses::Use(Launch launch) {
+void RankProcesses::Use(Launch launch, std::vector<std::string> options) {
   launch_mode = launch;
+  delete std::exchange(mpirun_options,
+                       new std::vector<std::string>(std::move(options)));
   num_objects = 0;
 }
 

@@ -42,7 +42,8 @@ class RankProcesses {
 
   // Before the first object of a test.
   enum class Launch { kFork, kMpirun };
-  static void Use(Launch launch);
+  // `options` are added to those of mpirun.
+  static void Use(Launch launch, std::vector<std::string> options = {});
   // In a rank of an mpirun.
   static bool IsMpiRank();
 

@@ -220,6 +220,39 @@ TEST_F(MpiTest, OneIsLeftOfFour) {
   ExpectSuccess();
 }
 
+// Seven of eight are killed at once. Seven spares bring the world back to its
+// size; the next time there are none.
+TEST_F(MpiTest, EightToOneAndBackBySpares) {
+  constexpr size_t kMembers = 8;
+  StartMaster({"--num_workers=8", "--max_workers=8", "--min_workers=1"});
+  StartRanks(2 * kMembers - 1);
+  const Json first = WaitForWorld(kMembers);
+  EXPECT_TRUE(UsedMpi(first));
+  const int64_t last = first.at("members").at(0);
+  const pid_t survivor = PidOf(last);
+  const auto kill_all_but_it = [&](const Json& world) {
+    std::vector<pid_t> pids;
+    for (const int64_t member : world.at("members")) {
+      if (member != last) pids.push_back(PidOf(member));
+    }
+    for (const pid_t pid : pids) kill(pid, SIGKILL);
+  };
+  kill_all_but_it(first);
+  const Json second = WaitForWorld(kMembers);
+  EXPECT_EQ(second.at("members").at(0), last);
+  const auto old = first.at("members").get<std::set<int64_t>>();
+  for (const int64_t member : second.at("members")) {
+    EXPECT_TRUE(member == last || old.count(member) == 0) << member;
+  }
+  EXPECT_TRUE(UsesMpiIfItWorks(second));
+  kill_all_but_it(second);
+  EXPECT_EQ(WaitForWorld(1).at("members").at(0), last);
+  // The same process all the time.
+  EXPECT_EQ(PidOf(last), survivor);
+  Go();
+  ExpectSuccess();
+}
+
 TEST_F(MpiTest, AWorkerFromOutsideMovesTheWorldAwayFromMpiUntilItLeaves) {
   StartMaster({"--num_workers=2", "--max_workers=3", "--min_workers=1"});
   StartRanks(2);

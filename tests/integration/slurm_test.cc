@@ -2,6 +2,8 @@
 // is not installed.
 #include <signal.h>
 
+#include <cstdlib>
+#include <filesystem>
 #include <fstream>
 
 #include "absl/strings/match.h"
@@ -15,6 +17,7 @@ namespace elasticdl::test {
 namespace {
 
 using ::testing::HasSubstr;
+using ::testing::Not;
 
 class SlurmTest : public ChaosTest {
  protected:
@@ -54,11 +57,11 @@ class SlurmTest : public ChaosTest {
   }
 
   // The job as Slurm numbers it; it requeues itself.
-  void Submit(int tasks = 2) {
-    const auto submit =
-        Run("submit",
-            Command({Program("elasticdl"), "train",
-                     absl::StrCat("--slurm=--requeue --ntasks=", tasks)}));
+  void Submit(int tasks = 2, const std::string& more = "") {
+    const auto submit = Run(
+        "submit",
+        Command({Program("elasticdl"), "train",
+                 absl::StrCat("--slurm=--requeue --ntasks=", tasks, more)}));
     ASSERT_EQ(submit->Wait(), 0) << submit->err();
     const std::string out = submit->out();
     const size_t at = out.find(" is job ");
@@ -99,7 +102,9 @@ class SlurmTest : public ChaosTest {
   // ended completely. Nobody tells when that is, so it is said until it helps.
   void StartAgain() {
     for (int i = 0; i < 20; ++i) {
-      slurm_->Run({"scontrol", "update", "jobid=" + id_, "StartTime=now"})
+      slurm_
+          ->Run({"scontrol", "update", "jobid=" + id_, "StartTime=now",
+                 "TimeLimit=10"})
           .status()
           .IgnoreError();
       while (const auto line = events().Next(absl::Seconds(3))) {
@@ -107,6 +112,20 @@ class SlurmTest : public ChaosTest {
       }
     }
     ADD_FAILURE() << "it does not start again: " << slurm_->Logs();
+  }
+  // Nobody waits for the next full minute. The controller looks at the time
+  // limits every 30 seconds.
+  void EndIn(int seconds) {
+    const auto set = slurm_->Run({"scontrol", "update", "jobid=" + id_,
+                                  absl::StrCat("EndTime=now+", seconds)});
+    EXPECT_TRUE(set.ok()) << set.status();
+  }
+  // It has been saved, and the step of that.
+  int64_t ExpectSuspension() {
+    const Json saved = WaitForEvent("checkpoint");
+    const Json end = WaitForEvent("job_end");
+    EXPECT_EQ(end.value("exit_code", -1), 5) << Said();
+    return saved.value("version", -1);
   }
   // After the end of a job that was suspended at this step.
   void ExpectItGoesOnFrom(int64_t step) {
@@ -207,6 +226,37 @@ TEST_F(SlurmNodesTest, AJobOverTwoNodes) {
   ExpectExactLedger();
 }
 
+// A whole node is lost, and the job keeps the others. New workers have no place
+// until one of the others is lost, too.
+TEST_F(SlurmNodesTest, ALostNodeTakesItsWorkersOnly) {
+  const auto job =
+      Run("job", Command({"salloc", "--no-kill", "--nodes=2", "--ntasks=4",
+                          Program("elasticdl"), "train"}));
+  WaitForSize(4);
+  const absl::Status lost = slurm_->LoseNode("node2");
+  ASSERT_TRUE(lost.ok()) << lost;
+  const Json left = WaitForSize(2);
+  const auto steps =
+      slurm_->Run({"squeue", "--steps", "--noheader", "--format=%N %j"});
+  ASSERT_TRUE(steps.ok()) << steps.status();
+  for (const int64_t member : left.at("members")) {
+    const std::string pod = absl::StrCat("elasticdl-worker-slurm-", member);
+    EXPECT_THAT(*steps, Not(HasSubstr("node2 " + pod)));
+    EXPECT_THAT(*steps, HasSubstr(pod));
+  }
+  // Its place is on the node that is left.
+  const int64_t victim = left.at("members").at(1);
+  const std::string pid =
+      Contents(absl::StrCat(JobDir(), "/pids/elasticdl-worker-slurm-", victim));
+  ASSERT_EQ(kill(std::stoi(pid), SIGKILL), 0) << pid;
+  WaitForSize(1);
+  const Json again = WaitForSize(2);
+  EXPECT_EQ(again.at("members").at(0), left.at("members").at(0));
+  Go();
+  EXPECT_EQ(job->Wait(), 0) << job->err() << Said();
+  ExpectExactLedger();
+}
+
 // Preemption reaches the steps only. All workers leave, so the job is
 // suspended, and goes on when Slurm starts it again.
 TEST_F(SlurmTest, PreemptedJobIsSavedAndGoesOn) {
@@ -255,6 +305,69 @@ TEST_F(SlurmTest, NoticeToTheBatchScript) {
   const Json saved = WaitForEvent("checkpoint");
   WaitForEvent("job_end");
   ExpectItGoesOnFrom(saved.value("version", -1));
+}
+
+// What --slurm asks for by itself: a minute before the time limit the batch
+// script gets SIGTERM.
+TEST_F(SlurmTest, TheTimeLimitComesNear) {
+  Submit(2, " --time=10");
+  WaitForSize(2);
+  WaitForCommit();
+  EndIn(80);
+  ExpectItGoesOnFrom(ExpectSuspension());
+}
+
+// --signal without B: says it to the steps, so all workers leave by themselves.
+TEST_F(SlurmTest, NoticeToTheSteps) {
+  Submit(2, " --time=10 --signal=TERM@60");
+  WaitForSize(2);
+  WaitForCommit();
+  EndIn(80);
+  ExpectItGoesOnFrom(ExpectSuspension());
+}
+
+// SIGTERM to everything, and SIGKILL some seconds later. Slurm does not requeue
+// such a job by itself; who does has it go on.
+TEST_F(SlurmTest, TheTimeLimitWithoutANotice) {
+  Submit(2, " --time=10 --signal=CONT@1");
+  WaitForSize(2);
+  WaitForCommit();
+  EndIn(2);
+  const int64_t step = ExpectSuspension();
+  // All CPUs: nothing of the job is left.
+  const auto over = slurm_->Run({"srun", "--ntasks=8", "true"});
+  ASSERT_TRUE(over.ok()) << over.status();
+  const auto state = slurm_->Run({"scontrol", "show", "job", id_});
+  EXPECT_THAT(state.value_or(""), HasSubstr("JobState=TIMEOUT"));
+  const auto requeue = slurm_->Run({"scontrol", "requeue", id_});
+  ASSERT_TRUE(requeue.ok()) << requeue.status();
+  ExpectItGoesOnFrom(step);
+}
+
+// Slurm refuses the first steps. They are tried again, and the job goes on.
+TEST_F(SlurmTest, ASrunThatCannotStartIsTriedAgain) {
+  std::filesystem::create_directory(Path("bin"));
+  std::ofstream(Path("bin/srun"))
+      << "#!/bin/sh\n"
+         "if mkdir \"$0.first\" 2> /dev/null ||\n"
+         "  mkdir \"$0.second\" 2> /dev/null; then\n"
+         "  echo 'srun: error: Unable to create step: no luck' >&2\n"
+         "  exit 1\n"
+         "fi\n"
+         "exec /usr/bin/srun \"$@\"\n";
+  std::filesystem::permissions(Path("bin/srun"),
+                               std::filesystem::perms::owner_all);
+  const auto job =
+      Run("job",
+          Command({"salloc", "--ntasks=2", "env",
+                   absl::StrCat("PATH=", Path("bin"), ":", std::getenv("PATH")),
+                   Program("elasticdl"), "train"}));
+  WaitForSize(2);
+  EXPECT_TRUE(std::filesystem::exists(Path("bin/srun.second")));
+  Go();
+  EXPECT_EQ(job->Wait(), 0) << job->err() << Said();
+  EXPECT_THAT(job->err() + job->out(), HasSubstr("srun could not start it"));
+  ExpectExactLedger();
 }
 
 // Servers are steps, too. A killed server and a killed worker are replaced; the

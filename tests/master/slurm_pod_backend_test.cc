@@ -206,7 +206,77 @@ TEST_P(SlurmPods, StepsEndWhenTheirProxiesAreKilled) {
   EXPECT_EQ(Next(/*final=*/false).name, Name(3));
 }
 
+// It may be able to later, and it is no failure of the program. The log says
+// why.
+TEST_P(SlurmPods, ASrunThatCannotStart) {
+  place().slurm.job_id = "4711";
+  Start();
+  test::TempDir dir;
+  PodSpec spec;
+  spec.name = Name(0);
+  spec.argv = {"true"};
+  spec.log_file = dir.Path("log");
+  ASSERT_TRUE(backend_->Create(spec).ok());
+  auto event = events_.Pop(kPodPatience);
+  while (event.has_value() && event->create_error.ok()) {
+    event = events_.Pop(kPodPatience);
+  }
+  ASSERT_TRUE(event.has_value());
+  EXPECT_EQ(event->create_error.code(), absl::StatusCode::kUnavailable);
+  EXPECT_THAT(std::string(event->create_error.message()),
+              HasSubstr("see its log"));
+  EXPECT_THAT(ReadFile(spec.log_file).value_or(""),
+              HasSubstr("Invalid job id specified"));
+}
+
 INSTANTIATE_TEST_SUITE_P(Slurm, SlurmPods, ::testing::Values(&MakeSlurm));
+
+// A TaskProlog of the cluster that says more than a pipe's reader takes at
+// once, some of it in one long line, on the same output as the step.
+std::unique_ptr<PodPlace> MakeSlurmWithProlog() {
+  test::LocalSlurm::Options options;
+  options.task_prolog =
+      "for line in 1 2 3 4 5 6 7 8 9 10 11 12 13 14 15 16 17 18 19 20; do\n"
+      "  echo \"print Welcome to the cluster, this is line $line of many\"\n"
+      "done\n"
+      "printf 'print %5000d\\n' 1\n"
+      "echo 'print elasticdl-step is a word like others'\n"
+      "echo export FROM_PROLOG=yes";
+  return std::make_unique<SlurmPlace>(options);
+}
+
+class SlurmPrologPods : public PodBackendContract {};
+
+TEST_P(SlurmPrologPods, WhatAPrologSaysIsNotTheStep) {
+  Start();
+  test::TempDir dir;
+  ASSERT_TRUE(Create(0, "echo $FROM_PROLOG > " + dir.Path("said") +
+                            "; trap 'exit 0' TERM; sleep 1000 & wait")
+                  .ok());
+  EXPECT_GT(Next(/*final=*/false).pid, 0);
+  test::FolderWatch(dir.path()).Until([&] {
+    return ReadFile(dir.Path("said")).value_or("") == "yes\n";
+  });
+  EXPECT_EQ(ReadFile(dir.Path("said")).value_or(""), "yes\n");
+  ASSERT_TRUE(backend_->Delete(Name(0), absl::Seconds(60)).ok());
+  EXPECT_EQ(Next(/*final=*/true).exit_code, 0);
+}
+
+INSTANTIATE_TEST_SUITE_P(Slurm, SlurmPrologPods,
+                         ::testing::Values(&MakeSlurmWithProlog));
+
+TEST(SlurmBackendTest, WithoutSrunNothingCanBeCreated) {
+  test::TempDir dir;
+  auto backend = StartSlurmPodBackend(SlurmOptions(), {"PATH=" + dir.path()},
+                                      [](const PodEvent&) {});
+  ASSERT_TRUE(backend.ok()) << backend.status();
+  PodSpec spec;
+  spec.name = "pod";
+  spec.argv = {"true"};
+  const absl::Status status = (*backend)->Create(spec);
+  EXPECT_EQ(status.code(), absl::StatusCode::kNotFound) << status;
+  EXPECT_THAT(std::string(status.message()), HasSubstr("srun"));
+}
 
 // As a process inside the allocation would.
 void AskFrom(const test::LocalSlurm& cluster,

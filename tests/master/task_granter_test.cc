@@ -72,6 +72,17 @@ class TaskGranterTest : public ::testing::Test {
   TaskGranter::World world_;
 };
 
+TEST_F(TaskGranterTest, OneOfManyGetsItsTasks) {
+  Add(0);
+  Add(1);
+  granter_.GrantOne(At(0), world_, 11);
+  EXPECT_THAT(outbox_.sent[10], IsEmpty());
+  EXPECT_THAT(outbox_.sent[11], ElementsAre("TRAINING", "TRAINING"));
+  // It is gone.
+  granter_.GrantOne(At(0), world_, 12);
+  EXPECT_THAT(outbox_.sent[12], IsEmpty());
+}
+
 TEST_F(TaskGranterTest, AWorkerHoldsOneInUseAndOneReadAhead) {
   Add(0);
   EXPECT_THAT(Grant(0), ElementsAre("TRAINING", "TRAINING"));

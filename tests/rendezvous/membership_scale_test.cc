@@ -116,6 +116,31 @@ TEST_F(MembershipScaleTest, AMembersAnswerTakesConstantWork) {
   EXPECT_EQ(g_bytes - before, 0u);
 }
 
+// A thousand members get the model while the others train.
+TEST_F(MembershipScaleTest, AMemberThatHasCaughtUpTakesConstantWork) {
+  Membership membership(Options(kWorkers));
+  Membership::Decisions decisions;
+  for (int64_t id = 0; id < kWorkers; ++id) {
+    decisions = membership.Ready(now_, id, "host");
+  }
+  const int64_t generation = decisions[0].generation;
+  std::vector<int64_t> behind;
+  for (int64_t id = 0; id < kWorkers; ++id) {
+    (void)membership.Offered(now_, id, generation, "offer");
+    if (id > 0) behind.push_back(id);
+  }
+  for (int64_t id = 0; id < kWorkers; ++id) {
+    (void)membership.Connected(now_, id, generation);
+  }
+  (void)membership.Level(now_, 0, generation, behind);
+  const size_t before = g_bytes;
+  for (const int64_t id : behind) {
+    EXPECT_TRUE(membership.CaughtUp(now_, id, generation).empty());
+  }
+  EXPECT_EQ(g_bytes - before, 0u);
+  EXPECT_EQ(membership.num_level(), static_cast<size_t>(kWorkers));
+}
+
 // The master asks for it after every few messages.
 TEST_F(MembershipScaleTest, TheNextTimerTakesConstantWork) {
   constexpr int64_t kMany = 64 * kWorkers;

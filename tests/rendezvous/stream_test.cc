@@ -2,6 +2,12 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <map>
+#include <memory>
+#include <set>
+#include <thread>
+#include <vector>
+
 #include "elasticdl/common/queue.h"
 #include "elasticdl/rendezvous/stream_client.h"
 #include "elasticdl/rendezvous/stream_server.h"
@@ -35,8 +41,8 @@ class Recorder : public StreamSink {
 
 class StreamTest : public testing::Test {
  protected:
-  void SetUp() override {
-    StreamServer::Options options;
+  void SetUp() override { Start(StreamServer::Options()); }
+  void Start(StreamServer::Options options) {
     options.address = "127.0.0.1:0";
     options.token = "secret";
     auto server = StreamServer::Start(options, sink_);
@@ -143,6 +149,100 @@ TEST_F(StreamTest, ShutdownEndsTheClients) {
   EXPECT_FALSE((*client)->Receive(kLong).has_value());
   EXPECT_FALSE((*client)->status().ok());
   server_.reset();
+}
+
+// Two streams to a thread: they come, go and come again on several threads.
+TEST_F(StreamTest, ManyStreamsOnSeveralThreads) {
+  constexpr int kStreams = 9;
+  StreamServer::Options options;
+  options.streams_per_thread = 2;
+  server_.reset();
+  Start(options);
+  for (int round = 0; round < 3; ++round) {
+    std::map<int64_t, std::unique_ptr<StreamClient>> clients;
+    for (int i = 0; i < kStreams; ++i) {
+      auto client = StreamClient::Connect(ClientOptions());
+      ASSERT_TRUE(client.ok()) << client.status();
+      (*client)->Send(Hello(i));
+      clients[i] = *std::move(client);
+    }
+    std::map<int64_t, ConnectionId> connections;
+    while (connections.size() < kStreams) {
+      const Event event = Next();
+      ASSERT_FALSE(event.closed) << event.status;
+      connections[event.message.hello().worker_id()] = event.connection;
+    }
+    std::vector<ConnectionId> all;
+    for (const auto& [id, connection] : connections) {
+      v1::MasterMessage message;
+      message.mutable_welcome()->set_worker_id(id);
+      server_->Send({connection}, message);
+      all.push_back(connection);
+    }
+    v1::MasterMessage wake;
+    wake.mutable_wake();
+    server_->Send(all, wake);
+    for (auto& [id, client] : clients) {
+      auto own = client->Receive(kLong);
+      ASSERT_TRUE(own.has_value());
+      EXPECT_EQ(own->welcome().worker_id(), id);
+      auto shared = client->Receive(kLong);
+      ASSERT_TRUE(shared.has_value());
+      EXPECT_TRUE(shared->has_wake());
+    }
+    // The last ones do not say that they leave.
+    if (round == 2) break;
+    for (auto& [id, client] : clients) client->Close(kLong);
+    for (int i = 0; i < kStreams; ++i) {
+      const Event event = Next();
+      EXPECT_TRUE(event.closed);
+      EXPECT_TRUE(event.status.ok()) << event.status;
+    }
+  }
+  for (int i = 0; i < kStreams; ++i) EXPECT_TRUE(Next().closed);
+}
+
+// Clients that are gone before their call has been handled, and calls while the
+// server ends, leave nothing behind.
+TEST_F(StreamTest, ShutdownWhileOthersConnect) {
+  StreamServer::Options options;
+  options.streams_per_thread = 1;
+  server_.reset();
+  Start(options);
+  const StreamClient::Options to = ClientOptions();
+  Queue<int> connected{1000};
+  std::vector<std::thread> threads;
+  for (int i = 0; i < 4; ++i) {
+    threads.emplace_back([&] {
+      for (int round = 0;; ++round) {
+        StreamClient::Options options = to;
+        options.connect_timeout = absl::Milliseconds(200);
+        auto client = StreamClient::Connect(options);
+        if (!client.ok()) return;
+        (*client)->Send(Hello(round));
+        connected.Push(round);
+        // Half of them are cut off, the other half end in order.
+        (*client)->Close(round % 2 == 0 ? absl::ZeroDuration() : kLong);
+      }
+    });
+  }
+  for (int i = 0; i < 40; ++i) EXPECT_TRUE(connected.Pop(kLong).has_value());
+  server_->Shutdown(absl::ZeroDuration());
+  const size_t events = sink_.events.size();
+  connected.Close();
+  for (std::thread& thread : threads) thread.join();
+  // Nobody was called after Shutdown, and each stream that began has ended.
+  EXPECT_EQ(sink_.events.size(), events);
+  std::set<ConnectionId> open;
+  while (sink_.events.size() > 0) {
+    const Event event = Next();
+    if (event.closed) {
+      open.erase(event.connection);
+    } else {
+      open.insert(event.connection);
+    }
+  }
+  EXPECT_TRUE(open.empty());
 }
 
 TEST_F(StreamTest, NobodyAtTheAddressIsADeadline) {

@@ -9,6 +9,9 @@
 #include <sys/utsname.h>
 #include <unistd.h>
 
+#include <algorithm>
+#include <filesystem>
+#include <system_error>
 #include <utility>
 
 #include "absl/strings/numbers.h"
@@ -87,6 +90,7 @@ SchedulerParameters=sched_interval=1,batch_sched_delay=0,bf_interval=1
 KillWait=5
 ReturnToService=2
 GRES
+TASKPROLOG
 NodeName=DEFAULT CPUs=CPUS CoresPerSocket=CORES ThreadsPerCore=THREADS RealMemory=8000 NODEGRES
 NodeName=HOST NodeAddr=127.0.0.1
 OTHERNODES
@@ -97,6 +101,14 @@ PartitionName=high Nodes=ALL PriorityTier=10
 // A name, and names that lead to all nodes, for it and its steps only.
 constexpr char kBecomeNode[] =
     R"sh(mount --bind "$1" /etc/hosts && hostname "$2" && shift 2 && exec "$@")sh";
+
+// In which namespace of host names a process is; empty: there is none.
+std::string HostNames(pid_t pid) {
+  std::error_code error;
+  return std::filesystem::read_symlink(absl::StrCat("/proc/", pid, "/ns/uts"),
+                                       error)
+      .string();
+}
 
 // Names and addresses of their own.
 absl::Status CheckNamespaces() {
@@ -173,6 +185,8 @@ absl::Status LocalSlurm::WriteConfig(const Options& options) {
        {"NODEGRES",
         options.gpus > 0 ? absl::StrCat("Gres=gpu:", options.gpus) : ""},
        {"GRES", options.gpus > 0 ? "GresTypes=gpu" : ""},
+       {"TASKPROLOG",
+        options.task_prolog.empty() ? "" : "TaskProlog=" + dir_.Path("prolog")},
        {"OTHERNODES", other_nodes},
        {"CORES", absl::StrCat(options.cpus / options.threads_per_core)},
        {"THREADS", absl::StrCat(options.threads_per_core)},
@@ -186,6 +200,10 @@ absl::Status LocalSlurm::WriteConfig(const Options& options) {
         dir_.Path("gres.conf"),
         absl::StrCat("Name=gpu File=/dev/tty[0-", options.gpus - 1, "]\n"),
         0644));
+  }
+  if (!options.task_prolog.empty()) {
+    ELASTICDL_RETURN_IF_ERROR(WriteFileAtomic(
+        dir_.Path("prolog"), "#!/bin/sh\n" + options.task_prolog + "\n", 0755));
   }
   ELASTICDL_RETURN_IF_ERROR(MakeDirectories(dir_.Path("state"), 0755));
   ELASTICDL_RETURN_IF_ERROR(MakeDirectories(dir_.Path("spool"), 0755));
@@ -256,6 +274,39 @@ absl::Status LocalSlurm::StartDaemons() {
         Run({"srun", "--nodelist=" + name, "true"}).status());
   }
   return absl::OkStatus();
+}
+
+absl::Status LocalSlurm::LoseNode(const std::string& name) {
+  const auto found = std::find(others_.begin(), others_.end(), name);
+  if (found == others_.end()) return absl::NotFoundError("no node " + name);
+  const auto daemon = other_slurmds_.begin() + (found - others_.begin());
+  // All its processes are in the namespace of its host name.
+  const std::string names = HostNames((*daemon)->pid());
+  if (names.empty() || names == HostNames(getpid())) {
+    return absl::InternalError(name + " has no host name of its own");
+  }
+  (*daemon)->Signal(SIGKILL);
+  (*daemon)->Wait();
+  other_slurmds_.erase(daemon);
+  others_.erase(found);
+  // Until there are none: one may just have started another.
+  bool some = true;
+  while (some) {
+    some = false;
+    for (const auto& entry : std::filesystem::directory_iterator("/proc")) {
+      pid_t pid = 0;
+      if (!absl::SimpleAtoi(entry.path().filename().string(), &pid)) continue;
+      if (HostNames(pid) != names) continue;
+      some = true;
+      kill(pid, SIGKILL);
+      if (!WaitForEnd(pid)) {
+        return absl::DeadlineExceededError("a process does not end");
+      }
+    }
+  }
+  return Run({"scontrol", "update", "nodename=" + name, "state=down",
+              "reason=lost"})
+      .status();
 }
 
 bool LocalSlurm::WaitForLog(const std::string& text) const {

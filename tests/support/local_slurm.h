@@ -24,6 +24,9 @@ class LocalSlurm {
     // The first is this machine. The others, node2 and so on, have names and
     // addresses of their own, which takes root.
     int nodes = 1;
+    // A shell script that runs before each task, if not empty; of what it says,
+    // lines that begin with "print " go to the task's output.
+    std::string task_prolog;
   };
 
   // NOT_FOUND: a package or a right is missing; its message names it.
@@ -39,6 +42,10 @@ class LocalSlurm {
   absl::StatusOr<std::string> Run(const std::vector<std::string>& argv) const;
   // A new allocation of so many tasks; its job id. It lasts until the end.
   absl::StatusOr<std::string> Allocate(int tasks) const;
+
+  // A node other than this machine loses its power: its daemon and all its
+  // processes are killed, and Slurm hears that it is down.
+  absl::Status LoseNode(const std::string& name);
 
   // Waits until the controller has logged something with this text in it, from
   // its start on.
@@ -62,7 +69,7 @@ class LocalSlurm {
   std::string variable_;
   std::string host_;
   std::string user_;
-  // Besides this machine.
+  // Besides this machine; in the order of their daemons.
   std::vector<std::string> others_;
   std::unique_ptr<ChildProcess> munged_;
   std::unique_ptr<ChildProcess> slurmctld_;

@@ -12,13 +12,43 @@ int MpirunVersion(const std::string& text) {
                                  : std::atoi(text.c_str() + at + mark.size());
 }
 
-int FindMpirunVersion() {
-  FILE* const pipe = popen("mpirun --version 2> /dev/null", "r");
-  if (pipe == nullptr) return 0;
+namespace {
+
+// Of what the command prints.
+std::string FirstLine(const char* command) {
+  FILE* const pipe = popen(command, "r");
+  if (pipe == nullptr) return "";
   char line[256] = "";
   const bool read = fgets(line, sizeof(line), pipe) != nullptr;
   pclose(pipe);
-  return read ? MpirunVersion(line) : 0;
+  return read ? line : "";
+}
+
+}  // namespace
+
+int FindMpirunVersion() {
+  return MpirunVersion(FirstLine("mpirun --version 2> /dev/null"));
+}
+
+bool MpiHasUcx() {
+  static const bool has =
+      !FirstLine("ompi_info --parsable 2> /dev/null | grep '^mca:pml:ucx:'")
+           .empty();
+  return has;
+}
+
+std::vector<std::string> MpirunUcx() {
+  return {"--mca",
+          "pml",
+          "ucx",
+          "--mca",
+          "opal_common_ucx_tls",
+          "any",
+          "--mca",
+          "opal_common_ucx_devices",
+          "any",
+          "-x",
+          "UCX_TLS=^cma"};
 }
 
 std::vector<std::string> MpirunRecovery(int version) {

@@ -45,6 +45,10 @@ class StreamServer {
     absl::Duration keepalive_timeout = absl::Seconds(2);
     // Another socket of this user reserves the port (SO_REUSEPORT).
     bool reserved_port = false;
+    // How many streams share a thread and a completion queue. A gRPC with debug
+    // checks searches the queue's list of outstanding operations for each
+    // message; more threads have to wake each other up.
+    int streams_per_thread = 512;
   };
 
   // `sink` must outlive the server.
