@@ -8,13 +8,15 @@ For each size of the state (MB: parameters, Adam's state), one job after the
 other, alternating: joiners are given the state in the background, and while all
 stand still (--background_join_mb=0). In each job, `rounds` times:
 
-* a worker is added. Pause: how long the members did not train, as rank 0 says.
-  Transfer: until the new worker trains. Slower: steps per second during the
-  transfer, against a time of the same length with the same number of members
-  after it.
+* a worker is added. Ready: from the start of its process until it can enter a
+  world. Pause: how long the members did not train, as rank 0 says. Transfer:
+  until the new worker trains. Slower: steps per second during the transfer,
+  against a time of the same length with the same number of members after it.
 * the newest worker is killed (SIGKILL). Level: until the others are a world
   that is ready to train. Recovery: until the first step that is known to be
   committed by them; if they are several, they know it one step later.
+
+Start: from the start of the first worker until the first world is level.
 
 With --saves N, another job per size saves N times, `--save_steps` steps apart:
 
@@ -121,6 +123,14 @@ class Job:
         self.dir.cleanup()
 
 
+def ready_ms(job, worker):
+    def time_of(name, key):
+        return [e["time"] for e in job.seen
+                if e["event"] == name and e[key] == worker][-1]
+    return (time_of("worker_ready", "worker_id") -
+            time_of("pod_started", "id")) * 1000
+
+
 def members(count):
     return lambda e: e["event"] == "world" and len(e["members"]) == count
 
@@ -140,6 +150,7 @@ def join(job, background, result):
     job.scale(workers)
     world = job.wait(members(workers), before)
     result["pause"].append(world["pause_ms"])
+    result["ready"].append(ready_ms(job, world["members"][-1]))
     begin = job.status()
     if background:
         job.wait(lambda e: e["event"] == "caught_up" and
@@ -171,10 +182,12 @@ def kill(job, world, result):
 def run(args, size, background):
     name = f"big{size}{'bg' if background else 'stop'}"
     job = Job(args, size, background, name)
-    result = {key: [] for key in ("pause", "transfer", "slower", "level",
-                                  "recovery")}
+    result = {key: [] for key in ("start", "ready", "pause", "transfer",
+                                  "slower", "level", "recovery")}
     try:
         world = job.wait(members(args.workers))
+        result["start"].append((world["time"] - min(
+            e["time"] for e in job.seen if e["event"] == "pod_started")) * 1000)
         job.wait(first_step(world["generation"]))
         begin = job.status()
         time.sleep(args.measure)

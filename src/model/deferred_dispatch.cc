@@ -3,8 +3,6 @@
 // is boxed, so that it does not depend on libtorch's version how the arguments
 // of an operation are passed.
 #include <ATen/core/dispatch/Dispatcher.h>
-#include <c10/core/CPUAllocator.h>
-#include <sys/mman.h>
 #include <torch/library.h>
 #include <torch/torch.h>
 
@@ -15,6 +13,7 @@
 
 #include "absl/strings/string_view.h"
 #include "deferred_weight.h"
+#include "reserved_tensor.h"
 
 namespace elasticdl::model {
 namespace {
@@ -24,94 +23,22 @@ using torch::jit::IValue;
 using torch::jit::Stack;
 using Values = DeferredWeight::Values;
 
-// libtorch calls what is registered for these two before its own autograd, and
-// registers nothing itself. The first is on while a DeferScope lives, the other
-// belongs to the tensors.
-constexpr auto kScope = c10::DispatchKey::TESTING_ONLY_GenericMode;
+// libtorch calls what is registered for this key before its own autograd, and
+// registers nothing itself. It belongs to the tensors.
 constexpr auto kWeight = c10::DispatchKey::TESTING_ONLY_GenericWrapper;
-
-// Of this thread's DeferScope. A variable of the thread, because nothing can be
-// passed through libtorch's calls.
-int64_t& MinBytes() {
-  thread_local int64_t bytes = 0;
-  return bytes;
-}
-
-// ---- storage ----
-
-struct Mapping {
-  void* data;
-  size_t bytes;
-};
-
-void Unmap(void* context) {
-  const std::unique_ptr<Mapping> mapping(static_cast<Mapping*>(context));
-  munmap(mapping->data, mapping->bytes);
-}
 
 void DeleteWeight(void* context) {
   delete static_cast<DeferredWeight*>(context);
 }
 
-Tensor MakeTensor(c10::Storage storage, c10::DispatchKeySet keys,
-                  torch::IntArrayRef sizes, int64_t offset) {
-  Tensor tensor = at::detail::make_tensor<c10::TensorImpl>(
-      std::move(storage), keys, caffe2::TypeMeta::Make<float>());
-  tensor.unsafeGetTensorImpl()->set_sizes_contiguous(sizes);
-  tensor.unsafeGetTensorImpl()->set_storage_offset(offset);
-  return tensor;
-}
-
 Tensor MakeDeferred(c10::Storage storage, torch::IntArrayRef sizes,
                     int64_t offset) {
-  return MakeTensor(std::move(storage),
-                    c10::DispatchKeySet({kWeight, c10::DispatchKey::CPU}),
-                    sizes, offset);
-}
-
-c10::Storage MakeStorage(size_t bytes, void* data, void* context,
-                         c10::DeleterFnPtr deleter) {
-  return {c10::Storage::use_byte_size_t(), bytes,
-          c10::DataPtr(data, context, deleter, torch::kCPU),
-          c10::GetCPUAllocator(), /*resizable=*/true};
-}
-
-// Memory that costs nothing before it is written, even if there is not as much.
-Tensor Reserve(const std::vector<int64_t>& sizes, size_t bytes) {
-  void* data = mmap(nullptr, bytes, PROT_READ | PROT_WRITE,
-                    MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
-  if (data == MAP_FAILED) return {};
-  return MakeTensor(MakeStorage(bytes, data, new Mapping{data, bytes}, &Unmap),
-                    c10::DispatchKeySet(c10::DispatchKey::CPU), sizes, 0);
+  return FloatsIn(std::move(storage),
+                  c10::DispatchKeySet({kWeight, c10::DispatchKey::CPU}), sizes,
+                  offset);
 }
 
 // ---- in a DeferScope ----
-
-// Of arguments of torch::empty: undefined if they do not make a float matrix
-// that is large enough.
-Tensor ReserveIfLarge(torch::ArrayRef<IValue> args) {
-  if (!args[0].isIntList()) return {};
-  const std::vector<int64_t> sizes = args[0].toIntVector();
-  const auto type = args[1].isNone() ? torch::get_default_dtype_as_scalartype()
-                                     : args[1].toScalarType();
-  if (sizes.size() != 2 || type != torch::kFloat ||
-      (!args[2].isNone() && args[2].toLayout() != torch::kStrided) ||
-      (!args[3].isNone() && !args[3].toDevice().is_cpu()) ||
-      (!args[4].isNone() && args[4].toBool()) ||
-      (!args[5].isNone() &&
-       args[5].toMemoryFormat() != torch::MemoryFormat::Contiguous)) {
-    return {};
-  }
-  constexpr int64_t kFloatBytes = sizeof(float);
-  int64_t bytes = 0;
-  if (sizes[0] <= 0 || sizes[1] <= 0 ||
-      __builtin_mul_overflow(sizes[0], sizes[1], &bytes) ||
-      __builtin_mul_overflow(bytes, kFloatBytes, &bytes) ||
-      bytes < MinBytes()) {
-    return {};
-  }
-  return Reserve(sizes, static_cast<size_t>(bytes));
-}
 
 // Takes its memory away, if it is all of what Reserve has made.
 void Defer(const Tensor& tensor) {
@@ -119,9 +46,8 @@ void Defer(const Tensor& tensor) {
       tensor.dim() != 2 || !tensor.is_contiguous()) {
     return;
   }
-  const auto* mapping =
-      tensor.storage().data_ptr().cast_context<Mapping>(&Unmap);
-  if (mapping == nullptr || tensor.nbytes() != mapping->bytes) return;
+  const ReservedMemory* memory = ReservedIn(tensor.storage());
+  if (memory == nullptr || tensor.nbytes() != memory->bytes) return;
   auto weight =
       std::make_unique<DeferredWeight>(tensor.size(0), tensor.size(1));
   const Tensor deferred =
@@ -130,23 +56,24 @@ void Defer(const Tensor& tensor) {
   tensor.unsafeGetTensorImpl()->shallow_copy_from(deferred.getIntrusivePtr());
 }
 
-// Every operation that custom_model calls; those that it calls in turn are left
-// alone.
-void InScope(const c10::OperatorHandle& op, Stack* stack) {
-  const c10::impl::ExcludeDispatchKeyGuard once(kScope);
+// Weights are matrices.
+bool DeferOperation(const c10::OperatorHandle& op, Stack* stack,
+                    int64_t min_bytes) {
   const size_t count = op.schema().arguments().size();
   const absl::string_view name = op.schema().name();
   if (name == "aten::empty" && op.schema().overload_name() == "memory_format") {
-    Tensor tensor = ReserveIfLarge(torch::jit::last(*stack, count));
-    if (tensor.defined()) {
-      torch::jit::drop(*stack, count);
-      torch::jit::push(*stack, std::move(tensor));
-      return;
-    }
-  } else if (name == "aten::normal_") {
+    const auto args = torch::jit::last(*stack, count);
+    if (!args[0].isIntList() || args[0].toIntVector().size() != 2) return false;
+    Tensor tensor = Reserve(args, min_bytes);
+    if (!tensor.defined()) return false;
+    torch::jit::drop(*stack, count);
+    torch::jit::push(*stack, std::move(tensor));
+    return true;
+  }
+  if (name == "aten::normal_") {
     Defer(torch::jit::peek(*stack, 0, count).toTensor());
   }
-  op.callBoxed(stack);
+  return false;
 }
 
 // ---- on deferred weights and tables ----
@@ -272,32 +199,28 @@ void OnWeight(const c10::OperatorHandle& op, Stack* stack) {
   }
 }
 
-// Takes all operations with these keys. Must not be destroyed: that would undo
+// Takes all operations with this key. Must not be destroyed: that would undo
 // it.
-struct Fallbacks {
-  Fallbacks() {
-    scope.fallback(torch::CppFunction::makeFromBoxedFunction<&InScope>());
-    weights.fallback(torch::CppFunction::makeFromBoxedFunction<&OnWeight>());
+struct WeightFallback {
+  WeightFallback() {
+    library.fallback(torch::CppFunction::makeFromBoxedFunction<&OnWeight>());
   }
-  torch::Library scope{torch::Library::IMPL, "_", kScope, __FILE__, __LINE__};
-  torch::Library weights{torch::Library::IMPL, "_", kWeight, __FILE__,
+  torch::Library library{torch::Library::IMPL, "_", kWeight, __FILE__,
                          __LINE__};
-  const c10::DispatchKeySet in_scope{kScope};
 };
 
 // With the first scope: other jobs use libtorch as it is.
-c10::DispatchKeySet RegisterOnce() {
-  static const auto* const fallbacks = new Fallbacks();
-  return fallbacks->in_scope;
+OperationScope::Handler DeferHandler(int64_t min_bytes) {
+  static const auto* const fallback = new WeightFallback();
+  static_cast<void>(fallback);
+  return [min_bytes](const c10::OperatorHandle& op, Stack* stack) {
+    return DeferOperation(op, stack, min_bytes);
+  };
 }
 
 }  // namespace
 
-DeferScope::DeferScope(int64_t min_bytes) : guard_(RegisterOnce()) {
-  MinBytes() = min_bytes;
-}
-
-DeferScope::~DeferScope() { MinBytes() = 0; }
+DeferScope::DeferScope(int64_t min_bytes) : scope_(DeferHandler(min_bytes)) {}
 
 DeferredWeight* DeferredWeight::Of(const torch::Tensor& tensor) {
   if (!tensor.defined() || !tensor.key_set().has(kWeight)) return nullptr;

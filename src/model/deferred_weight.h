@@ -14,7 +14,6 @@
 //           other operations throw
 #pragma once
 
-#include <c10/core/impl/LocalDispatchKeySet.h>
 #include <torch/types.h>
 
 #include <cstddef>
@@ -25,6 +24,7 @@
 #include <utility>
 
 #include "elasticdl/model/sharding.h"
+#include "operation_scope.h"
 
 namespace elasticdl::model {
 
@@ -33,12 +33,9 @@ namespace elasticdl::model {
 class DeferScope {
  public:
   explicit DeferScope(int64_t min_bytes);
-  ~DeferScope();
-  DeferScope(const DeferScope&) = delete;
-  DeferScope& operator=(const DeferScope&) = delete;
 
  private:
-  const c10::impl::IncludeDispatchKeyGuard guard_;
+  const OperationScope scope_;
 };
 
 // The shared state of a deferred tensor and of all tensors that share memory

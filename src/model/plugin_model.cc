@@ -14,9 +14,11 @@
 #include "declared_names.h"
 #include "deferred_weight.h"
 #include "elasticdl/common/file.h"
+#include "elasticdl/common/log.h"
 #include "elasticdl/common/status.h"
 #include "elasticdl/model/plugin.h"
 #include "expression.h"
+#include "late_values.h"
 #include "layer_tables.h"
 #include "model_base.h"
 #include "resolve.h"
@@ -26,6 +28,9 @@ namespace elasticdl::model {
 namespace {
 
 using plugin::Table;
+
+// Smaller parameters are not worth the trouble.
+constexpr int64_t kLeastLateBytes = 1 << 20;
 
 // torch::nn::LinearImpl -> Linear.
 std::string ShortType(absl::string_view type) {
@@ -75,6 +80,13 @@ class PluginNetwork : public Network {
     layers_.SetRowSource(source);
   }
 
+  // What they still lack.
+  void SetLateValues(LateValues values) { late_values_ = std::move(values); }
+  int64_t LateBytes() const override { return late_values_.bytes(); }
+  absl::Status MakeLateValues() override {
+    return CallUser(path_, "initial values", [&] { late_values_.Make(); });
+  }
+
   std::map<std::string, std::string> LayerTypes() const override {
     std::map<std::string, std::string> types;
     std::string error;
@@ -102,6 +114,7 @@ class PluginNetwork : public Network {
   LayerTables layers_;
   Tensors parameters_;
   Tensors buffers_;
+  LateValues late_values_;
 };
 
 class PluginProcessor : public PredictionProcessor {
@@ -149,25 +162,30 @@ class PluginModel : public ModelBase {
 
   absl::StatusOr<std::unique_ptr<Network>> CreateNetwork(
       const NetworkOptions& options) override {
-    std::unique_ptr<plugin::AnyNetwork> network;
-    std::string error;
-    torch::manual_seed(options.seed);
+    if (options.late_values && !options.sharded_embeddings) {
+      LateScope scope(kLeastLateBytes);
+      ELASTICDL_ASSIGN_OR_RETURN(auto network, Construct(options));
+      std::optional<LateValues> values;
+      ELASTICDL_RETURN_IF_ERROR(CallUser(
+          path(), symbol_, [&] { values = scope.Finish(*network->module()); }));
+      if (values.has_value()) {
+        ELASTICDL_ASSIGN_OR_RETURN(auto made,
+                                   Wrap(std::move(network), options));
+        made->SetLateValues(*std::move(values));
+        return made;
+      }
+      LogInfo("'", symbol_,
+              "' uses the memory of parameters itself: their "
+              "initial values are made at once");
+    }
     std::optional<DeferScope> scope;
     if (MovesLayers(options)) {
       // Of which name a weight will be is not known when it is made.
       scope.emplace(options.layers.empty() ? options.layer_limit + 1 : 1);
     }
-    if (!table_.create_network(&params_, options.sharded_embeddings, &network,
-                               &error)) {
-      return FunctionError(path(), symbol_, error);
-    }
+    ELASTICDL_ASSIGN_OR_RETURN(auto network, Construct(options));
     scope.reset();
-    std::unique_ptr<Network> out;
-    ELASTICDL_RETURN_IF_ERROR(CallUser(path(), symbol_, [&] {
-      out = std::make_unique<PluginNetwork>(path(), table_, std::move(network),
-                                            options);
-    }));
-    return out;
+    return Wrap(std::move(network), options);
   }
 
   absl::StatusOr<std::unique_ptr<data::DataReader>> OpenReader(
@@ -204,6 +222,28 @@ class PluginModel : public ModelBase {
   }
 
  private:
+  // Calls custom_model.
+  absl::StatusOr<std::unique_ptr<plugin::AnyNetwork>> Construct(
+      const NetworkOptions& options) {
+    std::unique_ptr<plugin::AnyNetwork> network;
+    std::string error;
+    torch::manual_seed(options.seed);
+    if (!table_.create_network(&params_, options.sharded_embeddings, &network,
+                               &error)) {
+      return FunctionError(path(), symbol_, error);
+    }
+    return network;
+  }
+  absl::StatusOr<std::unique_ptr<PluginNetwork>> Wrap(
+      std::unique_ptr<plugin::AnyNetwork> network,
+      const NetworkOptions& options) {
+    std::unique_ptr<PluginNetwork> out;
+    ELASTICDL_RETURN_IF_ERROR(CallUser(path(), symbol_, [&] {
+      out = std::make_unique<PluginNetwork>(path(), table_, std::move(network),
+                                            options);
+    }));
+    return out;
+  }
   absl::Status Missing(const std::string& symbol, const std::string& flag) {
     std::vector<SourceFile> sources;
     if (!absl::EndsWith(path(), ".so")) {

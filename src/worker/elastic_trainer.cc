@@ -336,7 +336,11 @@ absl::Status ElasticTrainer::WarmUp(const Batch& batch) {
     replica_.parameters().ZeroGradients();
     return absl::OkStatus();
   });
-  return added.ok() ? undone : added;
+  // What is wrong with zeros for weights (a loss of 0 / 0) may be right with
+  // those of the world, and what is not fails there.
+  const bool counts = !replica_.lacks_values() || IsDeviceFailure(added) ||
+                      IsOutOfDeviceMemory(added);
+  return added.ok() || !counts ? undone : added;
 }
 
 }  // namespace elasticdl::worker

@@ -58,11 +58,14 @@ absl::Status JobRunner::SetUp(const v1::Welcome& welcome) {
   if (IsTraining(job_)) {
     Execution execution = deps_.execution;
     execution.keep = job_.keep_state() && !HasServers(job_);
+    model::NetworkOptions options{job_.seed(), HasServers(job_),
+                                  job_.embedding_layer_limit()};
+    // The first rank of the first world makes them; to all others it gives its
+    // own, or they come from a checkpoint.
+    options.late_values = !HasServers(job_);
     ELASTICDL_ASSIGN_OR_RETURN(
-        replica_, Replica::Create(deps_.model,
-                                  {job_.seed(), HasServers(job_),
-                                   job_.embedding_layer_limit()},
-                                  /*with_optimizer=*/true, execution));
+        replica_, Replica::Create(deps_.model, options, /*with_optimizer=*/true,
+                                  execution));
     telemetry_.SetClock(&replica_->step_clock());
     ELASTICDL_RETURN_IF_ERROR(SetUpTraining(welcome));
   } else {
@@ -95,6 +98,7 @@ absl::Status JobRunner::SetUpTrained(const std::string& path) {
   for (const checkpoint::EmbeddingRows& rows : trained_.embedding_tables) {
     options.layers.insert(rows.name);
   }
+  options.late_values = !path.empty();
   Execution execution = deps_.execution;
   // Rows of tables are in the memory of the host.
   if (tables) execution.device = c10::Device(c10::kCPU);

@@ -435,7 +435,10 @@ absl::Status Replica::Export(const std::string& dir) {
   if (on_cpu()) return model::ExportTo(dir, *network_);
   // Files for everybody: tensors of a device could be loaded only where there
   // is one.
-  ELASTICDL_ASSIGN_OR_RETURN(const auto copy, model_.CreateNetwork({seed_}));
+  model::NetworkOptions options;
+  options.seed = seed_;
+  options.late_values = true;
+  ELASTICDL_ASSIGN_OR_RETURN(const auto copy, model_.CreateNetwork(options));
   ELASTICDL_RETURN_IF_ERROR(OnDevice("copying the model to be exported", [&] {
     const elastic::Watchdog::Watch watch(watchdog_, "copying from the device");
     CopyTensors(network_->parameters(), copy->parameters());
@@ -459,6 +462,15 @@ absl::Status Replica::StartAnew() {
     }
     return absl::OkStatus();
   });
+}
+
+absl::Status Replica::MakeLateValues() {
+  const int64_t bytes = network_->LateBytes();
+  if (bytes == 0) return absl::OkStatus();
+  ELASTICDL_RETURN_IF_ERROR(OnDevice(
+      "making initial values", [this] { return network_->MakeLateValues(); }));
+  LogInfo("made the initial values of ", bytes >> 20, " MB of parameters");
+  return absl::OkStatus();
 }
 
 std::vector<absl::Span<char>> Replica::State() {

@@ -129,6 +129,10 @@ class Replica {
 
   // Back to the weights that Create made, step 0.
   absl::Status StartAnew();
+  // Create left out initial values (NetworkOptions::late_values): all of the
+  // state must be replaced, or they must be made, before it counts.
+  bool lacks_values() const { return network_->LateBytes() > 0; }
+  absl::Status MakeLateValues();
   // Everything that members of a world must have in common, except the step, as
   // bytes in host memory. On a device they are valid after FetchState, and
   // changes take effect with StoreState; on the CPU these do nothing.

@@ -175,7 +175,9 @@ absl::Status TrainingSession::StartCold(const rendezvous::World& world,
     // As large as the state, and not needed any more.
     TrimMemory();
     LogInfo("restored ", world.restore_from, " (step ", replica_.step(), ")");
-  } else if (!fresh_) {
+  } else if (fresh_) {
+    ELASTICDL_RETURN_IF_ERROR(replica_.MakeLateValues());
+  } else {
     ELASTICDL_RETURN_IF_ERROR(replica_.StartAnew());
   }
   if (replica_.step() != world.cold_step) {

@@ -78,6 +78,32 @@ TEST(PluginTest, SeedDecidesTheInitialValues) {
   EXPECT_FALSE(values(3).equal(values(4)));
 }
 
+TEST(PluginTest, InitialValuesMayBeLate) {
+  LoadOptions options = OptionsFor("full.custom_model");
+  options.model_params = "hidden=200000";
+  auto model = MustLoad(options);
+  ASSERT_NE(model, nullptr);
+  const auto expected = *model->CreateNetwork({7});
+  const torch::Tensor after = torch::rand({3});
+  EXPECT_EQ(expected->LateBytes(), 0);
+  NetworkOptions late{7};
+  late.late_values = true;
+  const auto network = *model->CreateNetwork(late);
+  EXPECT_TRUE(torch::rand({3}).equal(after));
+  // Both weights; biases are small.
+  EXPECT_EQ(network->LateBytes(), 2 * 400000 * 4);
+  const auto& parameters = network->parameters();
+  ASSERT_EQ(parameters.size(), 4u);
+  EXPECT_EQ(parameters[0].second.abs().sum().item<double>(), 0);
+  ASSERT_TRUE(network->MakeLateValues().ok());
+  EXPECT_EQ(network->LateBytes(), 0);
+  for (size_t i = 0; i < parameters.size(); ++i) {
+    EXPECT_TRUE(parameters[i].second.equal(expected->parameters()[i].second))
+        << parameters[i].first;
+  }
+  ASSERT_TRUE(network->MakeLateValues().ok());
+}
+
 TEST(PluginTest, MetricsCallbacksReaderAndProcessor) {
   auto model = MustLoad(OptionsFor("full.custom_model"));
   ASSERT_NE(model, nullptr);

@@ -20,6 +20,7 @@
 //                              and never ends
 //   batch_norm=1               with a BatchNorm layer
 //   ballast=N                  N more parameters, which do nothing
+//   peek=1                     custom_model reads one of them by a pointer
 //   train_end=FILE             appends a line when the training is over
 #include <elasticdl/model.h>
 #include <fcntl.h>
@@ -48,6 +49,7 @@ struct Net : nn::Module {
     if (const int64_t n = params.Get("ballast", 0); n > 0) {
       ballast = register_module(
           "ballast", nn::Linear(nn::LinearOptions(n, 1).bias(false)));
+      if (params.Has("peek")) seen = ballast->weight.data_ptr<float>()[n / 2];
     }
     if (params.Has("batch_norm")) {
       norm = register_module(
@@ -85,6 +87,7 @@ struct Net : nn::Module {
   nn::Linear out;
   nn::BatchNorm1d norm{nullptr};
   nn::Linear ballast{nullptr};
+  float seen = 0;
 };
 
 std::shared_ptr<Net> custom_model(const elasticdl::Params& params) {

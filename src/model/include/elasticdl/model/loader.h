@@ -44,6 +44,11 @@ class Network {
   // Must be called before Forward when there are tables. The source must
   // outlive the network or be replaced first.
   virtual void SetRowSource(RowSource* source) = 0;
+  // Bytes of parameters without initial values (NetworkOptions::late_values).
+  // They are 0, or what was written into them since.
+  virtual int64_t LateBytes() const { return 0; }
+  // Makes these values; the parameters may have been moved.
+  virtual absl::Status MakeLateValues() { return absl::OkStatus(); }
   // Name and type of each layer, as far as they are known; for people.
   virtual std::map<std::string, std::string> LayerTypes() const { return {}; }
   // The whole module, for torch::load or torch::jit::load. The rows of tables()
@@ -113,6 +118,9 @@ struct NetworkOptions {
   int64_t layer_limit = 0;
   // If they do: so do those of the layers whose weights have these names.
   std::set<std::string> layers = {};
+  // Leave out initial values of large parameters, if that changes nothing else:
+  // for those who may never need them. Not with sharded embeddings.
+  bool late_values = false;
 };
 
 // A loaded definition. Thread-safe: Feed may run in reader threads while
