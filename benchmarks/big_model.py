@@ -2,7 +2,7 @@
 """Deaths and joins with a large model.
 
     benchmarks/big_model.py [--sizes 1,64,1024] [--rounds 5] [--bin build/bin]
-                            [--workers 2] [--saves 5] [--flags=...]
+                            [--workers 2] [--saves 5] [--loads 5] [--flags=...]
 
 For each size of the state (MB: parameters, Adam's state), one job after the
 other, alternating: joiners are given the state in the background, and while all
@@ -25,6 +25,14 @@ With --saves N, another job per size saves N times, `--save_steps` steps apart:
 * speed: bytes of the checkpoint by the time that it took, against `dd` with
   fsync of the same number of bytes into the same folder, right after it.
 
+With --loads N, jobs with one worker begin with a checkpoint of that size, N
+times with the files in the page cache and N times without:
+
+* speed: bytes of the checkpoint by the time until it was restored, as the
+  worker's log says, against `dd` that reads the same files in the same state,
+  just before it.
+* peak: of the worker's memory, and of the master's.
+
 Peak: of a worker's memory (VmHWM, shared memory included), against the size of
 parameters, Adam's state and gradients.
 """
@@ -43,6 +51,12 @@ HERE = os.path.dirname(os.path.abspath(__file__))
 # MB of state: width and number of the layers.
 SHAPES = {1: (256, 1), 64: (1024, 5), 256: (2048, 5), 1024: (2048, 21),
           4096: (4096, 21)}
+
+
+def peak_of(pid):
+    with open(f"/proc/{pid}/status") as file:
+        return max(int(line.split()[1]) / 1024 for line in file
+                   if line.startswith("VmHWM"))
 
 
 class Job:
@@ -110,12 +124,7 @@ class Job:
 
     def peak_mb(self):
         world = [e for e in self.seen if e["event"] == "world"][-1]
-        peaks = []
-        for worker in world["members"]:
-            with open(f"/proc/{self.pid(worker)}/status") as file:
-                peaks += [int(line.split()[1]) / 1024 for line in file
-                          if line.startswith("VmHWM")]
-        return max(peaks)
+        return max(peak_of(self.pid(worker)) for worker in world["members"])
 
     def stop(self):
         self.process.send_signal(signal.SIGINT)
@@ -239,14 +248,8 @@ def saves(args, size):
             speeds.append(size_bytes / seconds / 2**20)
             ratios.append(dd_seconds(job.dir.name, size_bytes) / seconds)
         peak = job.peak_mb()
-        held = []
-        for root, _, files in os.walk(job.dir.name):
-            for name in files:
-                if not name.endswith(".log"):
-                    continue
-                with open(os.path.join(root, name), errors="replace") as file:
-                    held += [held_ms(found) for found in re.findall(
-                        r"held training up for (\S+)", file.read())]
+        held = [held_ms(found) for found in
+                log_text(job, r"held training up for (\S+)")]
     finally:
         job.stop()
     text = (f"held {statistics.median(held):.1f} (max {max(held):.1f}) ms  "
@@ -257,10 +260,86 @@ def saves(args, size):
           f"(least {min(ratios) * 100:.0f})  peak {peak:.0f} MB", flush=True)
 
 
-def show(size, background, result):
+def log_text(job, pattern):
+    found = []
+    for root, _, files in os.walk(job.dir.name):
+        for name in files:
+            if name.endswith(".log"):
+                with open(os.path.join(root, name), errors="replace") as file:
+                    found += re.findall(pattern, file.read())
+    return found
+
+
+def set_cached(folder, cached):
+    os.sync()
+    for name in os.listdir(folder):
+        with open(os.path.join(folder, name), "rb") as file:
+            # Works for pages that are on the disk, and needs no root.
+            os.posix_fadvise(file.fileno(), 0, 0, os.POSIX_FADV_DONTNEED)
+            while cached and file.read(1 << 20):
+                pass
+
+
+def dd_read_seconds(folder):
+    begin = time.time()
+    for name in os.listdir(folder):
+        subprocess.run(["dd", f"if={os.path.join(folder, name)}",
+                        "of=/dev/null", "bs=1M"], check=True,
+                       stderr=subprocess.DEVNULL)
+    return time.time() - begin
+
+
+def load(args, size, folder):
+    job = Job(args, size, True, f"big{size}load",
+              [f"--checkpoint_dir_for_init={folder}", "--keep_state=false"])
+    try:
+        world = job.wait(members(1))
+        job.wait(first_step(world["generation"]))
+        master = [e["pid"] for e in job.seen if e["event"] == "job_start"][-1]
+        took = log_text(job, r"restored \S+ \(.*\) in (\S+)")
+        return held_ms(took[0]) / 1000, job.peak_mb(), peak_of(master)
+    finally:
+        job.stop()
+
+
+def loads(args, size):
+    args = argparse.Namespace(**{**vars(args), "workers": 1})
+    with tempfile.TemporaryDirectory() as folder:
+        job = Job(args, size, True, f"big{size}make",
+                  [f"--checkpoint_dir={folder}/ckpt", "--checkpoint_steps=2"])
+        try:
+            path = job.wait(lambda e: e["event"] == "checkpoint")["path"]
+        finally:
+            job.stop()
+        total = folder_bytes(path)
+        for cached in (True, False):
+            speeds, ratios, workers, masters = [], [], [], []
+            for _ in range(args.loads):
+                set_cached(path, cached)
+                dd = dd_read_seconds(path)
+                set_cached(path, cached)
+                seconds, worker, master = load(args, size, path)
+                speeds.append(total / seconds / 2**20)
+                ratios.append(dd / seconds)
+                workers.append(worker)
+                masters.append(master)
+            print(f"{size:5} MB loads      "
+                  f"{'page cache' if cached else 'from disk '}  "
+                  f"speed {statistics.median(speeds):.0f} MB/s, "
+                  f"{statistics.median(ratios) * 100:.0f} % of dd "
+                  f"(least {min(ratios) * 100:.0f})  "
+                  f"peak {max(workers):.0f} MB of {floor_mb(size):.0f}, "
+                  f"master {max(masters):.0f} MB", flush=True)
+
+
+def floor_mb(size):
     width, layers = SHAPES[size]
     parameters = layers * (width * width + width) + 3 * width + 1
-    floor = parameters * 16 / 2**20
+    return parameters * 16 / 2**20
+
+
+def show(size, background, result):
+    floor = floor_mb(size)
     text = "  ".join(
         f"{key} {statistics.median(values):.1f} (max {max(values):.1f})"
         for key, values in result.items()
@@ -279,21 +358,25 @@ def main():
     parser.add_argument("--measure", type=float, default=5,
                         help="seconds in which steps are counted")
     parser.add_argument("--bin", default="build/bin")
-    parser.add_argument("--only", choices=["background", "standing", "saves"])
+    parser.add_argument("--only", choices=["background", "standing", "saves",
+                                           "loads"])
     parser.add_argument("--saves", type=int, default=0)
+    parser.add_argument("--loads", type=int, default=0)
     parser.add_argument("--save_steps", type=int, default=10)
     parser.add_argument("--flags", nargs="*", default=[])
     args = parser.parse_args()
     print("ms; slower in %", flush=True)
     for size in [int(part) for part in args.sizes.split(",")]:
         for background in (True, False):
-            if args.only == "saves":
+            if args.only in ("saves", "loads"):
                 continue
             if args.only and background != (args.only == "background"):
                 continue
             show(size, background, run(args, size, background))
         if args.saves:
             saves(args, size)
+        if args.loads:
+            loads(args, size)
     return 0
 
 

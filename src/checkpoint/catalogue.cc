@@ -1,6 +1,8 @@
 // Which versions a directory has, and which of them are complete.
 #include <algorithm>
 #include <cstdint>
+#include <functional>
+#include <limits>
 #include <optional>
 #include <string>
 #include <utility>
@@ -92,14 +94,19 @@ absl::Status NothingFound(const std::string& dir,
   return absl::NotFoundError(message);
 }
 
-// The newest version whose checksums match. Sets `vanished` and returns nothing
-// if one was deleted meanwhile.
+// Is the version at this path good?
+using Check = std::function<absl::Status(const std::string& path)>;
+
+// The newest version below `below` that is good. Sets `vanished` and returns
+// nothing if one was deleted meanwhile.
 absl::StatusOr<std::string> NewestGood(const std::string& dir,
-                                       const Listing& listing, bool& vanished) {
+                                       const Listing& listing, int64_t below,
+                                       const Check& check, bool& vanished) {
   std::vector<Skipped> skipped = listing.skipped;
   for (auto it = listing.versions.rbegin(); it != listing.versions.rend();
        ++it) {
-    const absl::Status status = Verify(it->path);
+    if (it->version >= below) continue;
+    const absl::Status status = check(it->path);
     if (status.ok()) return it->path;
     if (!FileExists(it->path)) {
       vanished = true;
@@ -111,6 +118,31 @@ absl::StatusOr<std::string> NewestGood(const std::string& dir,
   return NothingFound(dir, skipped);
 }
 
+// The folder `path`, or the newest good version in it.
+absl::StatusOr<std::string> FindGood(const std::string& path, int64_t below,
+                                     const Check& check) {
+  std::string trimmed = path;
+  while (trimmed.size() > 1 && trimmed.back() == '/') trimmed.pop_back();
+  if (internal::LooksLikeVersion(trimmed)) {
+    ELASTICDL_RETURN_IF_ERROR(check(trimmed));
+    return trimmed;
+  }
+  // If a version is deleted while we read it, there is a newer one.
+  for (int i = 0; i < kTries; ++i) {
+    ELASTICDL_ASSIGN_OR_RETURN(const Listing listing, ListVersions(trimmed));
+    bool vanished = false;
+    ELASTICDL_ASSIGN_OR_RETURN(
+        std::string found,
+        NewestGood(trimmed, listing, below, check, vanished));
+    if (!vanished) return found;
+  }
+  return absl::UnavailableError(absl::StrCat(
+      "find a checkpoint in ", trimmed, ": versions come and go too fast"));
+}
+
+// No version is as high.
+constexpr int64_t kAnyVersion = std::numeric_limits<int64_t>::max();
+
 }  // namespace
 
 absl::StatusOr<Version> Newest(const std::string& dir) {
@@ -120,22 +152,28 @@ absl::StatusOr<Version> Newest(const std::string& dir) {
 }
 
 absl::StatusOr<std::string> Resolve(const std::string& path) {
-  std::string trimmed = path;
-  while (trimmed.size() > 1 && trimmed.back() == '/') trimmed.pop_back();
-  if (internal::LooksLikeVersion(trimmed)) {
-    ELASTICDL_RETURN_IF_ERROR(Verify(trimmed));
-    return trimmed;
-  }
-  // If a version is deleted while we read it, there is a newer one.
-  for (int i = 0; i < kTries; ++i) {
-    ELASTICDL_ASSIGN_OR_RETURN(const Listing listing, ListVersions(trimmed));
-    bool vanished = false;
-    ELASTICDL_ASSIGN_OR_RETURN(std::string found,
-                               NewestGood(trimmed, listing, vanished));
-    if (!vanished) return found;
-  }
-  return absl::UnavailableError(absl::StrCat(
-      "find a checkpoint in ", trimmed, ": versions come and go too fast"));
+  return FindGood(path, kAnyVersion, Verify);
+}
+
+absl::StatusOr<Head> FindHead(const std::string& path, int64_t below) {
+  Head head;
+  const auto read = [&](const std::string& folder) -> absl::Status {
+    ELASTICDL_ASSIGN_OR_RETURN(head, ReadHead(folder));
+    if (head.version < below) return absl::OkStatus();
+    return absl::NotFoundError(absl::StrCat(folder, " is the only version"));
+  };
+  ELASTICDL_RETURN_IF_ERROR(FindGood(path, below, read).status());
+  return head;
+}
+
+absl::StatusOr<Loaded> LoadResolved(const std::string& path) {
+  Loaded loaded;
+  const auto load = [&](const std::string& folder) -> absl::Status {
+    ELASTICDL_ASSIGN_OR_RETURN(loaded, Load(folder));
+    return absl::OkStatus();
+  };
+  ELASTICDL_RETURN_IF_ERROR(FindGood(path, kAnyVersion, load).status());
+  return loaded;
 }
 
 }  // namespace elasticdl::checkpoint

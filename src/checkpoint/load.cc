@@ -1,11 +1,7 @@
-// Loading: reads whole files, verifies checksums, then creates views of the
-// tensors.
-#include <fcntl.h>
-#include <unistd.h>
-
+// Loading: finds the tensors in all files, decides where each one goes, then
+// reads every byte once.
 #include <algorithm>
-#include <cerrno>
-#include <functional>
+#include <optional>
 #include <string>
 #include <utility>
 #include <vector>
@@ -13,10 +9,10 @@
 #include "absl/strings/str_cat.h"
 #include "elasticdl/checkpoint/checkpoint.h"
 #include "elasticdl/common/crc32.h"
-#include "elasticdl/common/failpoint.h"
 #include "elasticdl/common/file.h"
 #include "elasticdl/common/status.h"
 #include "layout.h"
+#include "read_files.h"
 #include "table_pieces.h"
 #include "version_files.h"
 #include "wire.h"
@@ -24,56 +20,12 @@
 namespace elasticdl::checkpoint {
 namespace {
 
+using internal::FileToRead;
 using internal::Manifest;
 using internal::ManifestFile;
-using internal::ModelView;
+using internal::ModelIndex;
+using internal::Range;
 using internal::VersionFiles;
-
-// Size of one read: small enough that the checksum finds it in the CPU's cache.
-constexpr size_t kReadBytes = 256 << 10;
-
-// Reads the file in parts and verifies its size and, if `checked`, its
-// checksum. `sink` provides the memory for each part; `progress` gets the
-// number of bytes read.
-absl::Status ReadChecked(const std::string& path, const ManifestFile& file,
-                         bool checked,
-                         const std::function<char*(size_t offset)>& sink,
-                         const std::function<absl::Status(size_t)>& progress) {
-  Fd fd(open(path.c_str(), O_RDONLY | O_CLOEXEC));
-  if (!fd.valid()) return ErrnoToStatus(errno, absl::StrCat("open ", path));
-  const size_t total = static_cast<size_t>(file.bytes);
-  uint32_t crc = 0;
-  size_t used = 0;
-  while (used < total) {
-    char* const part = sink(used);
-    const ssize_t n = read(fd.get(), part, std::min(kReadBytes, total - used));
-    if (n < 0 && errno == EINTR) continue;
-    if (n < 0) return ErrnoToStatus(errno, absl::StrCat("read ", path));
-    if (n == 0) {
-      return absl::DataLossError(absl::StrCat("read ", path, ": ends at ", used,
-                                              " of ", total, " bytes"));
-    }
-    crc = ExtendCrc32c(crc, {part, static_cast<size_t>(n)});
-    used += static_cast<size_t>(n);
-    ELASTICDL_RETURN_IF_ERROR(Failpoint("checkpoint.read"));
-    if (progress) ELASTICDL_RETURN_IF_ERROR(progress(used));
-  }
-  if (checked && crc != file.crc32c) {
-    return absl::DataLossError(
-        absl::StrCat("read ", path, ": checksum differs"));
-  }
-  return absl::OkStatus();
-}
-
-absl::StatusOr<std::string> ReadInto(
-    const std::string& path, const ManifestFile& file, bool checked,
-    const std::function<absl::Status(size_t)>& progress) {
-  std::string data(static_cast<size_t>(file.bytes), '\0');
-  ELASTICDL_RETURN_IF_ERROR(ReadChecked(
-      path, file, checked, [&data](size_t at) { return data.data() + at; },
-      progress));
-  return data;
-}
 
 absl::Status SortUnique(std::vector<NamedTensor>& tensors,
                         const std::string& path) {
@@ -91,132 +43,278 @@ absl::Status SortUnique(std::vector<NamedTensor>& tensors,
                                           twice->name, "' is there twice"));
 }
 
-template <typename T>
-void MoveAll(std::vector<T>& from, std::vector<T>& to) {
-  for (T& item : from) to.push_back(std::move(item));
+FileToRead ToRead(const std::string& path, const ManifestFile& file,
+                  bool checked) {
+  FileToRead out;
+  out.path = JoinPath(path, file.name);
+  out.bytes = file.bytes;
+  if (checked) out.crc32c = file.crc32c;
+  return out;
 }
 
-// Of tables, until they are put together with their rows.
-struct TableParts {
-  std::vector<EmbeddingRows> slots;
-  std::vector<EmbeddingRows> ranks;
-};
+absl::StatusOr<ModelIndex> IndexFile(const std::string& path) {
+  internal::FileSource source(path);
+  ELASTICDL_RETURN_IF_ERROR(source.status());
+  return internal::IndexModel(source, path);
+}
 
-absl::Status AddModel(const std::string& bytes, const std::string& path,
-                      const std::string& kind, bool first, Loaded& loaded,
-                      TableParts& parts) {
-  ELASTICDL_ASSIGN_OR_RETURN(ModelView model,
-                             internal::ParseModel(bytes, path));
-  // Files of different steps in one version are a mixture that was never a
-  // model.
-  if (first) loaded.version = model.version;
-  if (model.version != loaded.version) {
+// Files of different steps in one version are a mixture that was never a model.
+absl::Status CheckVersion(const ModelIndex& model, const std::string& path,
+                          std::optional<int64_t>& version) {
+  if (!version.has_value()) version = model.version;
+  if (model.version == *version) return absl::OkStatus();
+  return absl::DataLossError(
+      absl::StrCat("read ", path, ": holds version ", model.version,
+                   ", the other files version ", *version));
+}
+
+absl::StatusOr<v1::Ledger> ParseLedger(const std::string& bytes,
+                                       const std::string& path) {
+  v1::Ledger ledger;
+  if (!ledger.ParseFromString(bytes)) {
     return absl::DataLossError(
-        absl::StrCat("read ", path, ": holds version ", model.version,
-                     ", the other files version ", loaded.version));
+        absl::StrCat("read ", path, ": not an encoded Ledger"));
   }
-  if (kind == internal::kRanks) {
-    MoveAll(model.embedding_tables, parts.ranks);
+  return ledger;
+}
+
+// Reads one version: Prepare, then Read.
+class Loader {
+ public:
+  Loader(const std::string& path, const VersionFiles& found,
+         const LoadOptions& options)
+      : found_(found), options_(options) {
+    loaded_.path = path;
+  }
+
+  // Finds everything and decides where it goes.
+  absl::Status Prepare() {
+    for (const ManifestFile& file : found_.files) {
+      ELASTICDL_RETURN_IF_ERROR(AddFile(file));
+    }
+    loaded_.version = version_.value_or(0);
+    if (found_.manifest.has_value()) {
+      loaded_.version = found_.manifest->version;
+      loaded_.lineage = found_.manifest->lineage;
+      loaded_.optimizer = found_.manifest->optimizer;
+      loaded_.optimizer_step = found_.manifest->optimizer_step;
+    }
+    ELASTICDL_RETURN_IF_ERROR(SortUnique(loaded_.variables, loaded_.path));
+    ELASTICDL_RETURN_IF_ERROR(SortUnique(loaded_.slots, loaded_.path));
+    if (options_.place) ELASTICDL_RETURN_IF_ERROR(options_.place(loaded_));
+    return PlaceTensors();
+  }
+
+  absl::StatusOr<Loaded> Read() {
+    ELASTICDL_RETURN_IF_ERROR(
+        internal::ReadFiles(std::move(files_), options_.progress));
+    ELASTICDL_RETURN_IF_ERROR(JoinTables());
+    if (ledger_.has_value()) {
+      ELASTICDL_ASSIGN_OR_RETURN(
+          loaded_.ledger,
+          ParseLedger(*ledger_, JoinPath(loaded_.path, internal::kLedgerName)));
+    }
+    return std::move(loaded_);
+  }
+
+ private:
+  // Where the bytes of a tensor are.
+  struct Content {
+    size_t file = 0;
+    Range range;
+    std::string name;
+    bool slot = false;
+  };
+  // A part of a table, or of its slots or ranks, and its encoded ids.
+  struct Rows {
+    EmbeddingRows rows;
+    std::vector<std::string> ids;
+    std::string path;
+    std::string kind;
+  };
+
+  absl::Status AddFile(const ManifestFile& file) {
+    const std::optional<internal::ShardName> shard =
+        internal::ParseShardName(file.name);
+    if (shard.has_value() && shard->kind != internal::kVariables &&
+        options_.only_model) {
+      return absl::OkStatus();
+    }
+    // Files with other names belong to later versions of the format.
+    files_.push_back(ToRead(loaded_.path, file, found_.manifest.has_value()));
+    ++loaded_.num_files;
+    loaded_.file_bytes += file.bytes;
+    if (shard.has_value()) return AddModel(shard->kind);
+    if (file.name == internal::kLedgerName) {
+      ledger_.emplace(static_cast<size_t>(file.bytes), '\0');
+      files_.back().parts.push_back({{0, file.bytes}, ledger_->data()});
+    }
     return absl::OkStatus();
   }
-  const bool slots = kind == internal::kOptimizer;
-  MoveAll(model.dense_parameters, slots ? loaded.slots : loaded.variables);
-  MoveAll(model.embedding_tables,
-          slots ? parts.slots : loaded.embedding_tables);
-  return absl::OkStatus();
-}
 
-absl::Status AddFile(const std::string& bytes, const std::string& name,
-                     bool first, Loaded& loaded, TableParts& parts) {
-  const std::string path = JoinPath(loaded.path, name);
-  const std::optional<internal::ShardName> shard =
-      internal::ParseShardName(name);
-  if (shard.has_value()) {
-    return AddModel(bytes, path, shard->kind, first, loaded, parts);
-  }
-  if (name == internal::kLedgerName) {
-    v1::Ledger ledger;
-    if (!ledger.ParseFromString(bytes)) {
-      return absl::DataLossError(
-          absl::StrCat("read ", path, ": not an encoded Ledger"));
+  absl::Status AddModel(const std::string& kind) {
+    FileToRead& file = files_.back();
+    ELASTICDL_ASSIGN_OR_RETURN(ModelIndex model, IndexFile(file.path));
+    ELASTICDL_RETURN_IF_ERROR(CheckVersion(model, file.path, version_));
+    const bool slots = kind == internal::kOptimizer;
+    // Ranks are of tables only.
+    if (kind == internal::kRanks) model.dense_parameters.clear();
+    for (ModelIndex::Tensor& tensor : model.dense_parameters) {
+      contents_.push_back(
+          {files_.size() - 1, tensor.content, tensor.tensor.name, slots});
+      NamedTensor& added = (slots ? loaded_.slots : loaded_.variables)
+                               .emplace_back(std::move(tensor.tensor));
+      added.bytes =
+          absl::MakeConstSpan(static_cast<const char*>(nullptr),
+                              static_cast<size_t>(tensor.content.size));
     }
-    loaded.ledger = std::move(ledger);
+    for (ModelIndex::Table& table : model.embedding_tables) {
+      AddRows(kind, table, file);
+    }
+    return absl::OkStatus();
   }
-  // Files with other names belong to later versions of the format.
-  return absl::OkStatus();
+
+  void AddRows(const std::string& kind, ModelIndex::Table& from,
+               FileToRead& file) {
+    Rows& part = rows_.emplace_back();
+    part.kind = kind;
+    part.path = file.path;
+    part.rows.name = from.rows.name;
+    part.rows.rows = std::move(from.rows);
+    const auto size = static_cast<size_t>(from.content.size);
+    char* const to = loaded_.Allocate(size);
+    part.rows.rows.bytes = absl::MakeConstSpan(to, size);
+    file.parts.push_back({from.content, to});
+    part.ids.reserve(from.ids.size());
+    for (const Range& ids : from.ids) {
+      std::string& bytes =
+          part.ids.emplace_back(static_cast<size_t>(ids.size), '\0');
+      file.parts.push_back({ids, bytes.data()});
+    }
+    // Who places the variables may want to know the tables.
+    if (kind == internal::kVariables) {
+      EmbeddingRows& table = loaded_.embedding_tables.emplace_back();
+      table.name = part.rows.name;
+      table.rows = part.rows.rows;
+    }
+  }
+
+  // In memory of ours, unless somebody has another place.
+  absl::Status PlaceTensors() {
+    for (const Content& content : contents_) {
+      std::vector<NamedTensor>& tensors =
+          content.slot ? loaded_.slots : loaded_.variables;
+      const auto tensor =
+          std::lower_bound(tensors.begin(), tensors.end(), content.name,
+                           [](const NamedTensor& t, const std::string& n) {
+                             return t.name < n;
+                           });
+      const size_t size = tensor->bytes.size();
+      if (tensor->bytes.data() == nullptr) {
+        tensor->bytes = absl::MakeConstSpan(loaded_.Allocate(size), size);
+      }
+      if (static_cast<int64_t>(size) != content.range.size) {
+        return absl::InternalError(
+            absl::StrCat("the place of ", content.name, " has ", size,
+                         " bytes instead of ", content.range.size));
+      }
+      files_[content.file].parts.push_back(
+          {content.range, const_cast<char*>(tensor->bytes.data())});
+    }
+    return absl::OkStatus();
+  }
+
+  absl::Status JoinTables() {
+    loaded_.embedding_tables.clear();
+    std::vector<EmbeddingRows> slots;
+    std::vector<EmbeddingRows> ranks;
+    for (Rows& part : rows_) {
+      for (std::string& ids : part.ids) {
+        ELASTICDL_RETURN_IF_ERROR(internal::AddIds(ids, part.path, part.rows));
+        ids = std::string();
+      }
+      ELASTICDL_RETURN_IF_ERROR(internal::CheckIds(part.rows, part.path));
+      (part.kind == internal::kVariables   ? loaded_.embedding_tables
+       : part.kind == internal::kOptimizer ? slots
+                                           : ranks)
+          .push_back(std::move(part.rows));
+    }
+    ELASTICDL_RETURN_IF_ERROR(internal::JoinSlots(
+        std::move(slots), loaded_.embedding_tables, loaded_.path));
+    return internal::JoinRanks(ranks, loaded_.embedding_tables, loaded_.path);
+  }
+
+  const VersionFiles& found_;
+  const LoadOptions& options_;
+  Loaded loaded_;
+  std::optional<int64_t> version_;
+  std::vector<FileToRead> files_;
+  std::vector<Content> contents_;
+  std::vector<Rows> rows_;
+  std::optional<std::string> ledger_;
+};
+
+// Of a version without a manifest.
+absl::StatusOr<int64_t> IndexAll(const std::string& path,
+                                 const VersionFiles& found) {
+  std::optional<int64_t> version;
+  for (const ManifestFile& file : found.files) {
+    const std::string file_path = JoinPath(path, file.name);
+    ELASTICDL_ASSIGN_OR_RETURN(const ModelIndex model, IndexFile(file_path));
+    ELASTICDL_RETURN_IF_ERROR(CheckVersion(model, file_path, version));
+  }
+  return version.value_or(0);
 }
 
 }  // namespace
 
 absl::StatusOr<Loaded> Load(const std::string& path,
-                            const LoadProgress& progress) {
+                            const LoadOptions& options) {
   ELASTICDL_ASSIGN_OR_RETURN(const VersionFiles found,
                              internal::FindVersionFiles(path));
-  const bool checked = found.manifest.has_value();
-  Loaded loaded;
-  loaded.path = path;
-  int64_t total = 0;
-  for (const ManifestFile& file : found.files) total += file.bytes;
-  int64_t before = 0;
-  const auto read = [&](size_t bytes) {
-    return progress ? progress(before + static_cast<int64_t>(bytes), total)
-                    : absl::OkStatus();
-  };
-  // Read all files before creating views: growing the vector moves short
-  // strings (SSO), which would invalidate views into them.
-  for (const ManifestFile& file : found.files) {
-    ELASTICDL_ASSIGN_OR_RETURN(
-        std::string bytes,
-        ReadInto(JoinPath(path, file.name), file, checked, read));
-    before += file.bytes;
-    loaded.storage.push_back(std::move(bytes));
+  Loader loader(path, found, options);
+  if (absl::Status status = loader.Prepare(); !status.ok()) {
+    // Nothing was verified yet: what is wrong may be the bytes of a file.
+    if (found.manifest.has_value()) ELASTICDL_RETURN_IF_ERROR(Verify(path));
+    return status;
   }
-  TableParts parts;
-  for (size_t i = 0; i < found.files.size(); ++i) {
-    ELASTICDL_RETURN_IF_ERROR(
-        AddFile(loaded.storage[i], found.files[i].name, i == 0, loaded, parts));
-  }
-  ELASTICDL_RETURN_IF_ERROR(internal::JoinSlots(std::move(parts.slots),
-                                                loaded.embedding_tables, path));
-  ELASTICDL_RETURN_IF_ERROR(
-      internal::JoinRanks(parts.ranks, loaded.embedding_tables, path));
-  if (checked) {
-    const Manifest& manifest = *found.manifest;
-    loaded.version = manifest.version;
-    loaded.lineage = manifest.lineage;
-    loaded.optimizer = manifest.optimizer;
-    loaded.optimizer_step = manifest.optimizer_step;
-  }
-  ELASTICDL_RETURN_IF_ERROR(SortUnique(loaded.variables, path));
-  ELASTICDL_RETURN_IF_ERROR(SortUnique(loaded.slots, path));
-  return loaded;
+  return loader.Read();
 }
 
 absl::Status Verify(const std::string& path) {
   ELASTICDL_ASSIGN_OR_RETURN(const VersionFiles found,
                              internal::FindVersionFiles(path));
   // Without checksums, everything that parses is good.
-  if (!found.manifest.has_value()) return Load(path).status();
-  std::vector<char> buffer(kReadBytes);
+  if (!found.manifest.has_value()) return IndexAll(path, found).status();
+  std::vector<FileToRead> files;
   for (const ManifestFile& file : found.files) {
-    ELASTICDL_RETURN_IF_ERROR(ReadChecked(
-        JoinPath(path, file.name), file, /*checked=*/true,
-        [&buffer](size_t) { return buffer.data(); },
-        /*progress=*/nullptr));
+    files.push_back(ToRead(path, file, /*checked=*/true));
   }
-  return absl::OkStatus();
+  return internal::ReadFiles(std::move(files), /*progress=*/nullptr);
 }
 
-absl::StatusOr<v1::Ledger> LoadLedger(const std::string& path) {
-  ELASTICDL_RETURN_IF_ERROR(Verify(path));
-  const std::string file = JoinPath(path, internal::kLedgerName);
-  ELASTICDL_ASSIGN_OR_RETURN(const std::string bytes, ReadFile(file));
-  v1::Ledger ledger;
-  if (!ledger.ParseFromString(bytes)) {
-    return absl::DataLossError(
-        absl::StrCat("read ", file, ": not an encoded Ledger"));
+absl::StatusOr<Head> ReadHead(const std::string& path) {
+  ELASTICDL_ASSIGN_OR_RETURN(const VersionFiles found,
+                             internal::FindVersionFiles(path));
+  Head head;
+  head.path = path;
+  if (!found.manifest.has_value()) {
+    ELASTICDL_ASSIGN_OR_RETURN(head.version, IndexAll(path, found));
+    return head;
   }
-  return ledger;
+  head.version = found.manifest->version;
+  head.lineage = found.manifest->lineage;
+  for (const ManifestFile& file : found.files) {
+    if (file.name != internal::kLedgerName) continue;
+    const std::string name = JoinPath(path, file.name);
+    ELASTICDL_ASSIGN_OR_RETURN(const std::string bytes, ReadFile(name));
+    if (Crc32c(bytes) != file.crc32c) {
+      return absl::DataLossError(
+          absl::StrCat("read ", name, ": checksum differs"));
+    }
+    ELASTICDL_ASSIGN_OR_RETURN(head.ledger, ParseLedger(bytes, name));
+  }
+  return head;
 }
 
 }  // namespace elasticdl::checkpoint

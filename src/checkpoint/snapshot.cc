@@ -166,6 +166,10 @@ const NamedTensor* Loaded::FindSlot(absl::string_view param,
   return Find(slots, SlotName(param, slot));
 }
 
+char* Loaded::Allocate(size_t bytes) {
+  return storage_.emplace_back(new char[bytes]).get();
+}
+
 absl::Status CheckCompatible(const Loaded& loaded,
                              absl::Span<const NamedTensor> model) {
   std::map<absl::string_view, const NamedTensor*> wanted;

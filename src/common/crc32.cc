@@ -69,6 +69,16 @@ uint32_t ExtendPortable(uint32_t crc, const char* data, size_t size) {
   return crc;
 }
 
+// The product of two polynomials modulo the polynomial, all reflected.
+constexpr uint32_t Multiply(uint32_t polynomial, uint32_t a, uint32_t b) {
+  uint32_t product = 0;
+  for (uint32_t bit = 0x80000000; bit != 0; bit >>= 1) {
+    if ((a & bit) != 0) product ^= b;
+    b = (b >> 1) ^ ((b & 1) != 0 ? polynomial : 0);
+  }
+  return product;
+}
+
 #ifdef ELASTICDL_CRC32_X86
 
 // x^n modulo the polynomial, reflected, as the multiplication needs it.
@@ -185,6 +195,18 @@ uint32_t Crc32Ieee(absl::string_view data) { return Crc<kIeee>(0, data); }
 uint32_t Crc32c(absl::string_view data) { return Crc<kCastagnoli>(0, data); }
 uint32_t ExtendCrc32c(uint32_t crc, absl::string_view data) {
   return Crc<kCastagnoli>(crc, data);
+}
+
+uint32_t JoinCrc32c(uint32_t first, uint32_t second, uint64_t second_bytes) {
+  // Each byte that follows multiplies the first checksum by x^8. The inversions
+  // at both ends cancel out.
+  uint32_t factor = 0x80000000;  // x^0
+  uint32_t power = 0x00800000;   // x^8, then its squares
+  for (uint64_t left = second_bytes; left != 0; left >>= 1) {
+    if ((left & 1) != 0) factor = Multiply(kCastagnoli, factor, power);
+    power = Multiply(kCastagnoli, power, power);
+  }
+  return Multiply(kCastagnoli, factor, first) ^ second;
 }
 
 uint32_t Crc32IeeePortable(absl::string_view data) {

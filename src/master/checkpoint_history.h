@@ -30,6 +30,9 @@ class CheckpointHistory {
         saved_step_(start_step),
         settled_step_(start_step) {}
 
+  // The job begins with another checkpoint. Before its first save.
+  void SetStart(int64_t step) { start_step_ = step; }
+
   const std::string& run() const { return run_; }
   // Of the current model; 0 before the first.
   int64_t lineage() const {
@@ -70,7 +73,7 @@ class CheckpointHistory {
   };
   bool Contains(int64_t generation, int64_t step) const;
 
-  // Constant; not const, so that a history can be copied for a search.
+  // Not const, so that a history can be copied for a search.
   std::string run_;
   int64_t start_step_;
   // Oldest first; generations grow, and so do the ends.

@@ -29,8 +29,7 @@ absl::StatusOr<CheckpointAnswer> SearchCheckpoint(
   if (!listed.ok()) return listed.status();
   const std::vector<checkpoint::Version>& found = *listed;
   const std::optional<checkpoint::Version>& base = query.history.base();
-  // Its checksums were right at the rollback, and the worker that restores it
-  // checks again. But it may have been deleted since.
+  // It was complete at the rollback, but may have been deleted since.
   if (query.at_base && base.has_value() &&
       std::any_of(found.begin(), found.end(), [&](const auto& version) {
         return IsSame(version, *base);
@@ -52,7 +51,13 @@ absl::StatusOr<CheckpointAnswer> SearchCheckpoint(
     }
     answer.version = version;
     answer.ledger = *std::move(ledger);
-    break;
+    return answer;
+  }
+  if (query.bad_start.has_value()) {
+    answer.start = absl::NotFoundError("there is no other checkpoint");
+    if (store.older_start) answer.start = store.older_start(*query.bad_start);
+    const absl::Status& status = answer.start.status();
+    if (!status.ok() && !absl::IsNotFound(status)) return status;
   }
   return answer;
 }

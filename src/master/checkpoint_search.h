@@ -1,7 +1,8 @@
-// Finds the checkpoint for a rollback: the newest intact one of the model's
-// history. This reads whole checkpoints, which may take minutes, so it runs on
-// its own thread: the controller sends a CheckpointQuery and gets a
-// CheckpointAnswer later.
+// Finds the checkpoint for a rollback: the newest one of the model's history
+// that is complete. Its tensors are not read here: the worker that restores
+// them finds damage, and then an older one is looked for. A disk may take its
+// time, so this runs on its own thread: the controller sends a CheckpointQuery
+// and gets a CheckpointAnswer later.
 #pragma once
 
 #include <cstdint>
@@ -27,10 +28,13 @@ struct CheckpointStore {
   // The versions in the job's checkpoint directory. NOT_FOUND: there is no such
   // directory.
   std::function<absl::StatusOr<std::vector<checkpoint::Version>>()> list;
-  // The ledger of a version, after verifying its checksums. DATA_LOSS and
-  // NOT_FOUND concern the version, other errors the disk.
+  // The ledger of a version, verified. DATA_LOSS and NOT_FOUND concern the
+  // version, other errors the disk.
   std::function<absl::StatusOr<v1::Ledger>(const std::string& path)>
       load_ledger;
+  // What else a job can begin with: the newest version below `below` where its
+  // first checkpoint is. NOT_FOUND: nothing. Null: likewise.
+  std::function<absl::StatusOr<checkpoint::Head>(int64_t below)> older_start;
 };
 
 struct CheckpointQuery {
@@ -40,6 +44,8 @@ struct CheckpointQuery {
   // The ledger is already that of the history's base, which only has to exist.
   // Otherwise the ledger is rolled back to the version that is found.
   bool at_base = false;
+  // The checkpoint that the job began with is of this step, and damaged.
+  std::optional<int64_t> bad_start = std::nullopt;
 };
 
 struct CheckpointAnswer {
@@ -51,6 +57,9 @@ struct CheckpointAnswer {
   // none.
   std::optional<checkpoint::Version> version;
   v1::Ledger ledger;
+  // If there is none, and the query has a bad start: what to begin with
+  // instead. Not OK: there is nothing.
+  absl::StatusOr<checkpoint::Head> start;
 };
 
 // Answers a query; reads only what is necessary. Errors come from the store.

@@ -322,8 +322,13 @@ class JobController : private ServerTraining::Host {
   void FinishDeparted(absl::Time now);
   void LoseWorker(absl::Time now, int64_t worker_id, WorkerLoss loss,
                   const std::string& reason);
+  // A worker could not restore the checkpoint that the ledger is at: an older
+  // one is looked for.
+  void GiveUpCheckpoint(absl::Time now, const std::string& reason);
   // Starts the search for the checkpoint that the ledger is rolled back to.
   void SearchCheckpoint(int64_t step, bool at_base);
+  // There is no version of the job's own. False: the job has failed.
+  bool CutBackToStart(absl::Time now, const CheckpointAnswer& answer);
   bool CutBackTo(absl::Time now, const v1::Ledger& ledger,
                  const checkpoint::Version* version);
   // A cold world can be restored from the step of the ledger, as far as that is
@@ -363,6 +368,8 @@ class JobController : private ServerTraining::Host {
                            const v1::JournalRecord::State& state);
   void ReplayDeparted(int64_t worker_id);
   v1::JournalRecord StartRecord() const;
+  // The job begins with this, and not with what it was to begin with.
+  absl::Status SetStart(const v1::JournalRecord::Start& start, bool tell);
   void BeginResume(absl::Time now);
   void OnResumedReady(absl::Time now, ConnectionId connection,
                       const Worker& worker, const v1::Ready& ready);
@@ -470,6 +477,9 @@ class JobController : private ServerTraining::Host {
   std::unique_ptr<ServerTraining> servers_;
   // The ledger for a rollback without any checkpoint.
   v1::Ledger first_ledger_;
+  // Why the checkpoint that the ledger is at cannot be restored; until another
+  // is found.
+  std::optional<std::string> bad_checkpoint_;
   // Why training stops early, as it was told.
   std::string told_stop_;
   std::optional<JobResult> ending_;

@@ -62,6 +62,16 @@ absl::StatusOr<TaskManager> CreateTasks(const JobController::Options& options,
   return tasks;
 }
 
+void ReadStart(const v1::JournalRecord::Start& start,
+               JobController::Options& options) {
+  options.restore_from = start.restore_from();
+  options.restore_step = start.restore_step();
+  options.restore_ledger.reset();
+  if (start.has_restore_ledger()) {
+    options.restore_ledger = start.restore_ledger();
+  }
+}
+
 ServerTraining::Options ServerOptions(const JobController::Options& options) {
   const v1::JobSpec& job = options.job;
   ServerTraining::Options result;
@@ -88,13 +98,8 @@ absl::StatusOr<std::unique_ptr<JobController>> JobController::Create(
           absl::StrCat("the journal is not of job ", options.job.job_name()));
     }
     // Not what the flags say now: there may be newer checkpoints.
-    options.restore_from = first.start().restore_from();
-    options.restore_step = first.start().restore_step();
     options.run = first.start().run();
-    options.restore_ledger.reset();
-    if (first.start().has_restore_ledger()) {
-      options.restore_ledger = first.start().restore_ledger();
-    }
+    ReadStart(first.start(), options);
   }
   options.job.set_run(options.run);
   // A restarted master has told it before.
@@ -136,6 +141,20 @@ JobController::JobController(Options options, TaskManager tasks,
       host, now);
   // Of worlds, each tells it. Servers never lose their model.
   checkpoints_.SetLineage(1);
+}
+
+absl::Status JobController::SetStart(const v1::JournalRecord::Start& start,
+                                     bool tell) {
+  if (start.restore_from() == options_.restore_from) return absl::OkStatus();
+  ReadStart(start, options_);
+  ELASTICDL_ASSIGN_OR_RETURN(
+      const TaskManager tasks,
+      CreateTasks(options_, [this, tell](const std::string& text) {
+        if (tell) observer_.OnMessage(text);
+      }));
+  first_ledger_ = tasks.Snapshot();
+  checkpoints_.SetStart(options_.restore_step);
+  return absl::OkStatus();
 }
 
 absl::Status JobController::LearnShards(const v1::Ready& ready) {

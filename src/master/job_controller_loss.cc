@@ -143,8 +143,67 @@ void JobController::ReportQuarantined() {
 // of any world has the model.
 void JobController::SearchCheckpoint(int64_t step, bool at_base) {
   searching_ = true;
-  CheckpointQuery query{checkpoints_, step, at_base};
+  CheckpointQuery query{checkpoints_, step, at_base, std::nullopt};
+  if (bad_checkpoint_.has_value()) {
+    query.at_base = false;
+    if (checkpoints_.base().has_value()) {
+      query.step = std::min(step, checkpoints_.base()->version - 1);
+    } else {
+      query.bad_start = options_.restore_step;
+    }
+  }
   options_.search_checkpoint(std::move(query));
+}
+
+void JobController::GiveUpCheckpoint(absl::Time now,
+                                     const std::string& reason) {
+  const std::optional<checkpoint::Version>& base = checkpoints_.base();
+  const std::string path =
+      base.has_value() ? base->path : options_.restore_from;
+  if (path.empty() || cut_back_due_ || searching_ || ending_.has_value() ||
+      heritage_.has_value() || membership().HasLevelMember()) {
+    return;
+  }
+  observer_.OnMessage(
+      absl::StrCat("the checkpoint ", path, " cannot be used: ", reason));
+  bad_checkpoint_ = reason;
+  cut_back_due_ = true;
+  departed_.SettleAll();
+  FinishDeparted(now);
+}
+
+bool JobController::CutBackToStart(absl::Time now,
+                                   const CheckpointAnswer& answer) {
+  const bool bad_start =
+      bad_checkpoint_.has_value() && !checkpoints_.base().has_value();
+  if (bad_start && !answer.start.ok()) {
+    Fail(now, absl::StrCat("--checkpoint_dir_for_init: ", *bad_checkpoint_,
+                           "; nothing older can be used: ",
+                           answer.start.status().message()));
+    return false;
+  }
+  if (bad_start) {
+    v1::JournalRecord record = StartRecord();
+    v1::JournalRecord::Start& start = *record.mutable_start();
+    start.set_restore_from(answer.start->path);
+    start.set_restore_step(answer.start->version);
+    start.clear_restore_ledger();
+    if (answer.start->ledger.has_value()) {
+      *start.mutable_restore_ledger() = *answer.start->ledger;
+    }
+    const absl::Status set = SetStart(start, /*tell=*/true);
+    if (!set.ok()) {
+      Fail(now, absl::StrCat("--checkpoint_dir_for_init: ", set.message()));
+      return false;
+    }
+    Record(record);
+  }
+  if (!CutBackTo(now, first_ledger_, nullptr) && bad_checkpoint_.has_value()) {
+    // The same checkpoint would be tried again, for ever.
+    Fail(now, absl::StrCat("the model is lost: ", *bad_checkpoint_));
+    return false;
+  }
+  return true;
 }
 
 void JobController::OnCheckpointFound(absl::Time now,
@@ -161,11 +220,12 @@ void JobController::OnCheckpointFound(absl::Time now,
   if (answer.keeps_base) {
     // Nothing has to fall back.
   } else if (!answer.version.has_value()) {
-    CutBackTo(now, first_ledger_, nullptr);
+    if (!CutBackToStart(now, answer)) return;
   } else if (!CutBackTo(now, answer.ledger, &*answer.version)) {
     // Whole, but not of this data: an older one has to do.
     return SearchCheckpoint(answer.version->version - 1, /*at_base=*/false);
   }
+  bad_checkpoint_.reset();
   EndCutBack(now);
   Advance(now);
 }

@@ -239,6 +239,8 @@ absl::Status JobController::Replay(absl::Time now,
           JobResult{record.outcome().exit_code(), record.outcome().message()};
       break;
     case v1::JournalRecord::kStart:
+      // The first one, too: it says what is known already.
+      return SetStart(record.start(), /*tell=*/false);
     case v1::JournalRecord::kTarget:
     case v1::JournalRecord::RECORD_NOT_SET:
       break;

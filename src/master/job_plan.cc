@@ -55,15 +55,22 @@ absl::Status AddShards(const v1::JobSpec& job, TaskManagerOptions& tasks) {
 absl::Status AddCheckpoint(const std::string& dir, bool training,
                            JobController::Options& plan) {
   if (dir.empty()) return absl::OkStatus();
-  auto path = checkpoint::Resolve(dir);
-  if (!path.ok()) return Annotate(path.status(), "--checkpoint_dir_for_init");
-  plan.restore_from = *path;
-  ELASTICDL_ASSIGN_OR_RETURN(const checkpoint::Loaded loaded,
-                             checkpoint::Load(*path));
-  plan.restore_step = loaded.version;
-  if (training && loaded.ledger.has_value()) {
-    plan.restore_ledger = loaded.ledger;
-  }
+  // The member of a world that restores it says so if it is damaged, and the
+  // job begins with an older one (GiveUpCheckpoint). Others cannot: workers
+  // that evaluate or predict load it one by one, before they are ready, and
+  // servers may have got half of it. For them all of it is verified first.
+  const bool worlds = training && plan.job.num_ps_pods() == 0;
+  const auto find = [&]() -> absl::StatusOr<checkpoint::Head> {
+    if (worlds) return checkpoint::FindHead(dir);
+    ELASTICDL_ASSIGN_OR_RETURN(const std::string path,
+                               checkpoint::Resolve(dir));
+    return checkpoint::ReadHead(path);
+  };
+  auto head = find();
+  if (!head.ok()) return Annotate(head.status(), "--checkpoint_dir_for_init");
+  plan.restore_from = head->path;
+  plan.restore_step = head->version;
+  if (training) plan.restore_ledger = std::move(head->ledger);
   return absl::OkStatus();
 }
 
@@ -79,7 +86,8 @@ void AddCheckpoints(const std::string& dir, JobController::Options& plan) {
 
 }  // namespace
 
-CheckpointStore CheckpointStoreIn(const std::string& dir) {
+CheckpointStore CheckpointStoreIn(const std::string& dir,
+                                  const std::string& start) {
   CheckpointStore store;
   store.list = [dir]() -> absl::StatusOr<std::vector<checkpoint::Version>> {
     if (dir.empty()) return std::vector<checkpoint::Version>();
@@ -90,7 +98,18 @@ CheckpointStore CheckpointStoreIn(const std::string& dir) {
                                checkpoint::ListVersions(dir));
     return std::move(listing.versions);
   };
-  store.load_ledger = checkpoint::LoadLedger;
+  store.load_ledger =
+      [](const std::string& path) -> absl::StatusOr<v1::Ledger> {
+    ELASTICDL_ASSIGN_OR_RETURN(checkpoint::Head head,
+                               checkpoint::ReadHead(path));
+    if (head.ledger.has_value()) return *std::move(head.ledger);
+    return absl::NotFoundError(absl::StrCat(path, " has no ledger"));
+  };
+  if (!start.empty()) {
+    store.older_start = [start](int64_t below) {
+      return checkpoint::FindHead(start, below);
+    };
+  }
   return store;
 }
 

@@ -18,7 +18,9 @@ absl::StatusOr<JobController::Options> PlanJob(const MasterOptions& options);
 // --checkpoint_dir has checkpoints of later steps. Empty: it has none.
 std::string CheckpointsInTheWay(const v1::JobSpec& job, int64_t first_step);
 
-// The checkpoints in the directory `dir`; empty: there are none.
-CheckpointStore CheckpointStoreIn(const std::string& dir);
+// The checkpoints in the directory `dir`; empty: there are none. `start`:
+// --checkpoint_dir_for_init.
+CheckpointStore CheckpointStoreIn(const std::string& dir,
+                                  const std::string& start = "");
 
 }  // namespace elasticdl::master

@@ -88,7 +88,8 @@ absl::Status MasterImpl::SetUp() {
       resumed ? "" : CheckpointsInTheWay(options_.job, plan.restore_step);
   if (!in_the_way.empty()) reporter_->OnMessage(in_the_way);
   searcher_ = std::make_unique<CheckpointSearcher>(
-      CheckpointStoreIn(options_.job.checkpoint_dir()),
+      CheckpointStoreIn(options_.job.checkpoint_dir(),
+                        options_.checkpoint_dir_for_init),
       [this](CheckpointAnswer answer) {
         Post([this, answer = std::move(answer)](absl::Time now) {
           controller_->OnCheckpointFound(now, answer);

@@ -20,8 +20,8 @@ class RealEnvironment : public Environment {
   }
   absl::StatusOr<checkpoint::Loaded> LoadCheckpoint(
       const std::string& path,
-      const checkpoint::LoadProgress& progress) override {
-    return checkpoint::Load(path, progress);
+      const checkpoint::LoadOptions& options) override {
+    return checkpoint::Load(path, options);
   }
   std::unique_ptr<rendezvous::WorldLink> MakeLink(
       const rendezvous::WorldLink::Options& options,

@@ -33,7 +33,7 @@ class Environment {
   virtual std::unique_ptr<checkpoint::Saver> MakeSaver(
       const std::string& dir, const checkpoint::SaveOptions& options) = 0;
   virtual absl::StatusOr<checkpoint::Loaded> LoadCheckpoint(
-      const std::string& path, const checkpoint::LoadProgress& progress) = 0;
+      const std::string& path, const checkpoint::LoadOptions& options) = 0;
   // See WorldLink.
   virtual std::unique_ptr<rendezvous::WorldLink> MakeLink(
       const rendezvous::WorldLink::Options& options,

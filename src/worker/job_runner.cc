@@ -88,26 +88,21 @@ absl::Status JobRunner::SetUp(const v1::Welcome& welcome) {
 }
 
 absl::Status JobRunner::SetUpTrained(const std::string& path) {
-  if (!path.empty()) {
-    ELASTICDL_ASSIGN_OR_RETURN(trained_,
-                               deps_.environment.LoadCheckpoint(path, {}));
+  if (path.empty()) return CreateTrained(trained_, /*restored=*/false);
+  checkpoint::LoadOptions load;
+  load.only_model = true;
+  // Into the model's own memory: what the network is depends on the tables.
+  load.place = [this](checkpoint::Loaded& loaded) -> absl::Status {
+    ELASTICDL_RETURN_IF_ERROR(CreateTrained(loaded, /*restored=*/true));
+    return replica_->PlaceCheckpoint(loaded);
+  };
+  ELASTICDL_ASSIGN_OR_RETURN(trained_,
+                             deps_.environment.LoadCheckpoint(path, load));
+  if (replica_ == nullptr) {
+    ELASTICDL_RETURN_IF_ERROR(CreateTrained(trained_, /*restored=*/true));
   }
-  // Ids of any value have rows of their own there, as they had on the servers.
-  const bool tables = !trained_.embedding_tables.empty();
-  model::NetworkOptions options{job_.seed(), tables};
-  for (const checkpoint::EmbeddingRows& rows : trained_.embedding_tables) {
-    options.layers.insert(rows.name);
-  }
-  options.late_values = !path.empty();
-  Execution execution = deps_.execution;
-  // Rows of tables are in the memory of the host.
-  if (tables) execution.device = c10::Device(c10::kCPU);
-  ELASTICDL_ASSIGN_OR_RETURN(
-      replica_, Replica::Create(deps_.model, options, /*with_optimizer=*/false,
-                                execution));
-  if (path.empty()) return absl::OkStatus();
   ELASTICDL_RETURN_IF_ERROR(replica_->Restore(trained_));
-  if (tables) {
+  if (!trained_.embedding_tables.empty()) {
     ELASTICDL_ASSIGN_OR_RETURN(
         rows_, CheckpointRows::Create(trained_, replica_->network().tables(),
                                       job_.seed()));
@@ -116,6 +111,24 @@ absl::Status JobRunner::SetUpTrained(const std::string& path) {
     trained_ = checkpoint::Loaded();
   }
   LogInfo("restored ", path, " (step ", replica_->step(), ")");
+  return absl::OkStatus();
+}
+
+absl::Status JobRunner::CreateTrained(const checkpoint::Loaded& trained,
+                                      bool restored) {
+  // Ids of any value have rows of their own there, as they had on the servers.
+  const bool tables = !trained.embedding_tables.empty();
+  model::NetworkOptions options{job_.seed(), tables};
+  for (const checkpoint::EmbeddingRows& rows : trained.embedding_tables) {
+    options.layers.insert(rows.name);
+  }
+  options.late_values = restored;
+  Execution execution = deps_.execution;
+  // Rows of tables are in the memory of the host.
+  if (tables) execution.device = c10::Device(c10::kCPU);
+  ELASTICDL_ASSIGN_OR_RETURN(
+      replica_, Replica::Create(deps_.model, options, /*with_optimizer=*/false,
+                                execution));
   return absl::OkStatus();
 }
 

@@ -2,8 +2,6 @@
 
 #include <algorithm>
 #include <cmath>
-#include <cstring>
-#include <set>
 #include <string>
 #include <utility>
 
@@ -19,7 +17,6 @@
 #include "elasticdl/elastic/control_word.h"
 #include "gradient_clip.h"
 #include "large_array.h"
-#include "table_fit.h"
 
 namespace elasticdl::worker {
 namespace {
@@ -50,10 +47,6 @@ v1::DataType ToDataType(torch::ScalarType type) {
       return v1::DT_INVALID;
   }
 }
-
-// The optimizer's state has no parameter of this name: names of parameters
-// that PyTorch knows have no brackets.
-constexpr char kLossScale[] = "[fp16]";
 
 // Autocast leaves outputs in the type of the last layer.
 Outputs InFloats(const Outputs& outputs, Precision precision) {
@@ -363,55 +356,6 @@ std::vector<checkpoint::NamedTensor> Replica::Slots() const {
   return slots;
 }
 
-absl::Status Replica::FitTables(checkpoint::Loaded& loaded) const {
-  const auto is_table = [this](const std::string& name) {
-    const std::vector<ShardedTable>& tables = network_->tables();
-    return std::any_of(
-        tables.begin(), tables.end(),
-        [&](const ShardedTable& table) { return table.name == name; });
-  };
-  ELASTICDL_RETURN_IF_ERROR(SplitTables(network_->tables(), loaded));
-  std::set<std::string> parameters;
-  for (const checkpoint::EmbeddingRows& rows : loaded.embedding_tables) {
-    if (!is_table(rows.name)) parameters.insert(rows.name);
-  }
-  if (parameters.empty()) return absl::OkStatus();
-  // Only a network in which they are tables knows how their rows begin.
-  ELASTICDL_ASSIGN_OR_RETURN(
-      const auto sharded,
-      model_.CreateNetwork({seed_, /*sharded_embeddings=*/true,
-                            /*layer_limit=*/0, std::move(parameters)}));
-  std::vector<ShardedTable> tables;
-  for (const ShardedTable& table : sharded->tables()) {
-    if (!is_table(table.name)) tables.push_back(table);
-  }
-  std::vector<std::pair<std::string, float>> slots;
-  for (size_t i = 0; i < slots_.size(); ++i) {
-    slots.emplace_back(optimizer_->slot_names()[i],
-                       optimizer_->initial_slot_value(i));
-  }
-  return JoinTables(tables, seed_, slots, loaded);
-}
-
-absl::Status Replica::Restore(checkpoint::Loaded& loaded) {
-  ELASTICDL_RETURN_IF_ERROR(FitTables(loaded));
-  // Slots that the checkpoint does not have keep their values.
-  ELASTICDL_RETURN_IF_ERROR(FetchState());
-  const std::vector<checkpoint::NamedTensor> variables = Variables();
-  ELASTICDL_RETURN_IF_ERROR(checkpoint::CheckCompatible(loaded, variables));
-  GiveUpLive("a checkpoint is restored");
-  for (const checkpoint::NamedTensor& variable : variables) {
-    const auto* source = loaded.FindVariable(variable.name);
-    // The views are of our own tensors: writing to them is writing the model.
-    memcpy(const_cast<char*>(variable.bytes.data()), source->bytes.data(),
-           variable.bytes.size());
-  }
-  step_ = loaded.version;
-  if (optimizer_ != nullptr) RestoreSlots(loaded);
-  RestoreLossScale(loaded);
-  return StoreState();
-}
-
 absl::Status Replica::FetchState() {
   if (on_cpu()) return absl::OkStatus();
   PutMirrorAside();
@@ -507,43 +451,6 @@ uint64_t Replica::LayoutDigest() const {
                     absl::StrJoin(variable.shape, "x"));
   }
   return Fnv1a(text);
-}
-
-void Replica::RestoreLossScale(const checkpoint::Loaded& loaded) {
-  loss_scale_ = LossScale();
-  const auto* saved = loaded.FindSlot(kLossScale, "loss_scale");
-  const absl::Span<char> bytes = loss_scale_.bytes();
-  if (saved == nullptr || saved->bytes.size() != bytes.size()) return;
-  memcpy(bytes.data(), saved->bytes.data(), bytes.size());
-  loss_scale_.Check();
-}
-
-void Replica::RestoreSlots(const checkpoint::Loaded& loaded) {
-  const auto type = [](const std::string& spec) {
-    return spec.substr(0, spec.find('('));
-  };
-  if (type(loaded.optimizer) != type(optimizer_spec_)) {
-    LogWarning("checkpoint ", loaded.path, " was made with ",
-               loaded.optimizer.empty() ? "no optimizer" : loaded.optimizer,
-               "; the state of ", optimizer_spec_,
-               " is initialized from scratch");
-    return;
-  }
-  for (size_t i = 0; i < slots_.size(); ++i) {
-    for (const FlatParameters::Slice& slice : flat_->slices()) {
-      const auto* source =
-          loaded.FindSlot(slice.name, optimizer_->slot_names()[i]);
-      const size_t bytes = slice.size * sizeof(float);
-      if (source == nullptr || source->bytes.size() != bytes) {
-        LogWarning("checkpoint ", loaded.path, " has no ",
-                   optimizer_->slot_names()[i], " of ", slice.name,
-                   "; it is initialized from scratch");
-        continue;
-      }
-      memcpy(mirror_.Data(slots_[i]) + slice.offset * sizeof(float),
-             source->bytes.data(), bytes);
-    }
-  }
 }
 
 }  // namespace elasticdl::worker

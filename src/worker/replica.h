@@ -120,12 +120,19 @@ class Replica {
   void GiveUpLive(const std::string& reason);
   // Of parameters, optimizer state and buffers.
   int64_t StateBytes();
+
+  // ---- restoring a checkpoint: replica_restore.cc ----
   // Takes over variables, optimizer state (when it is of the same optimizer;
-  // else it starts anew, with a warning) and step. Tables are converted in
+  // else, or where the checkpoint has none, it starts anew, with a warning) and
+  // step. Tables are converted in
   // `loaded` if they are of another strategy (table_fit.h); rows that live on
   // servers are not taken over. FAILED_PRECONDITION for a checkpoint of another
   // model.
   absl::Status Restore(checkpoint::Loaded& loaded);
+  // For LoadOptions::place, before Restore: tensors are read straight to where
+  // the model has them. From here on the state is nobody's until Restore or
+  // StartAnew succeeds, or another member's replaces it.
+  absl::Status PlaceCheckpoint(checkpoint::Loaded& loaded);
 
   // Back to the weights that Create made, step 0.
   absl::Status StartAnew();
@@ -183,6 +190,10 @@ class Replica {
         network_(std::move(network)),
         seed_(seed),
         execution_(execution) {}
+  // The optimizer's state has no parameter of this name: names of parameters
+  // that PyTorch knows have no brackets.
+  static constexpr char kLossScale[] = "[fp16]";
+
   absl::Status MoveToDevice();
   void FillMirror();
   // Replica::kept.
@@ -200,6 +211,9 @@ class Replica {
   absl::Status Backward(const torch::Tensor& loss, double scale);
   absl::Status FitTables(checkpoint::Loaded& loaded) const;
   void RestoreSlots(const checkpoint::Loaded& loaded);
+  // Where the slot of a parameter is, in the mirror.
+  absl::Span<char> SlotBytes(size_t slot,
+                             const FlatParameters::Slice& slice) const;
   void RestoreLossScale(const checkpoint::Loaded& loaded);
   void SetTraining(bool training);
   // Of the mirror.
@@ -244,6 +258,8 @@ class Replica {
   // Nothing: a new network is in whatever mode its maker left it.
   std::optional<bool> training_;
   int64_t step_ = 0;
+  // The mirror holds what Restore keeps.
+  bool placed_ = false;
   // Used if scales_loss().
   LossScale loss_scale_;
   trace::StepClock step_clock_;

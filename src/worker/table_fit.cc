@@ -139,15 +139,13 @@ absl::Status JoinTables(const std::vector<ShardedTable>& tables, uint64_t seed,
     }
     for (size_t i = 0; i < arrays.size(); ++i) {
       const size_t size = arrays[i].values.size() * sizeof(float);
-      std::string& bytes = loaded.storage.emplace_back();
-      // On the heap, however small: there it stays when the vector grows.
-      bytes.reserve(std::max<size_t>(size, 64));
-      bytes.assign(reinterpret_cast<const char*>(arrays[i].values.data()),
-                   size);
+      char* const bytes = loaded.Allocate(size);
+      std::memcpy(bytes, arrays[i].values.data(), size);
+      arrays[i].values = {};
       NamedTensor tensor;
       tensor.name = arrays[i].name;
       tensor.shape = {table.input_dim, table.dim};
-      tensor.bytes = absl::MakeConstSpan(bytes.data(), bytes.size());
+      tensor.bytes = absl::MakeConstSpan(bytes, size);
       Insert(std::move(tensor), i == 0 ? loaded.variables : loaded.slots);
     }
     auto& parts = loaded.embedding_tables;

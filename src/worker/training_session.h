@@ -171,6 +171,10 @@ class TrainingSession {
   // ABORTED: another world has overtaken this one.
   absl::Status StartCold(const rendezvous::World& world,
                          elastic::LoadReport& report);
+  // DATA_LOSS or NOT_FOUND: the checkpoint cannot be used; the weights are no
+  // model any more.
+  absl::Status RestoreCheckpoint(const rendezvous::World& world,
+                                 elastic::LoadReport& report);
   // From what a lost worker has left. DATA_LOSS: it cannot be used.
   absl::Status StartKept(const rendezvous::World& world);
   // What is to be known of the state that is kept: of the step that a round
@@ -185,7 +189,8 @@ class TrainingSession {
   v1::DonorState MakeDonorState() const;
   absl::Status Adopt(const v1::DonorState& donor);
   void LeaveWorld();
-  void BreakWorld(const absl::Status& status, bool kept_unusable = false);
+  void BreakWorld(const absl::Status& status, bool kept_unusable = false,
+                  bool checkpoint_unusable = false);
   absl::StatusOr<WorkDone> DoRound(double learning_rate);
   absl::StatusOr<std::vector<WeightedBatch>> TakeBatches(
       elastic::MemberWord& word);

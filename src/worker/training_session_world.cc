@@ -35,9 +35,14 @@ absl::StatusOr<WorkDone> TrainingSession::EnterWorld() {
   // it is sent to the others.
   if (world.cold) {
     const absl::Status started = StartCold(world, report);
-    const bool unusable = absl::IsDataLoss(started) && !world.kept.empty();
-    if (absl::IsAborted(started) || unusable) {
-      BreakWorld(started, unusable);
+    // The state may be somewhere else, too, or in an older checkpoint: the
+    // master decides.
+    const bool kept_unusable = !world.kept.empty() && absl::IsDataLoss(started);
+    const bool checkpoint_unusable =
+        world.kept.empty() && !world.restore_from.empty() &&
+        (absl::IsDataLoss(started) || absl::IsNotFound(started));
+    if (absl::IsAborted(started) || kept_unusable || checkpoint_unusable) {
+      BreakWorld(started, kept_unusable, checkpoint_unusable);
       return done;
     }
     ELASTICDL_RETURN_IF_ERROR(started);
@@ -157,24 +162,7 @@ absl::Status TrainingSession::StartCold(const rendezvous::World& world,
   if (world.rank != 0) return absl::OkStatus();
   if (!world.kept.empty()) return StartKept(world);
   if (!world.restore_from.empty()) {
-    // Stop loading for a world that is over: a checkpoint may take minutes.
-    const auto progress = [&](int64_t bytes, int64_t total) {
-      if (!link_.IsUsable(world.generation)) {
-        return absl::AbortedError("overtaken while loading");
-      }
-      report.Tell(environment_.clock().Now(), v1::Loading::LOADING, bytes,
-                  total);
-      return absl::OkStatus();
-    };
-    {
-      ELASTICDL_ASSIGN_OR_RETURN(
-          checkpoint::Loaded loaded,
-          environment_.LoadCheckpoint(world.restore_from, progress));
-      ELASTICDL_RETURN_IF_ERROR(replica_.Restore(loaded));
-    }
-    // As large as the state, and not needed any more.
-    TrimMemory();
-    LogInfo("restored ", world.restore_from, " (step ", replica_.step(), ")");
+    ELASTICDL_RETURN_IF_ERROR(RestoreCheckpoint(world, report));
   } else if (fresh_) {
     ELASTICDL_RETURN_IF_ERROR(replica_.MakeLateValues());
   } else {
@@ -189,6 +177,42 @@ absl::Status TrainingSession::StartCold(const rendezvous::World& world,
   lineage_ = world.generation;
   has_state_ = true;
   fresh_ = false;
+  return absl::OkStatus();
+}
+
+absl::Status TrainingSession::RestoreCheckpoint(const rendezvous::World& world,
+                                                elastic::LoadReport& report) {
+  // Stop loading for a world that is over: a checkpoint may take minutes.
+  const auto progress = [&](int64_t bytes, int64_t total) {
+    if (!link_.IsUsable(world.generation)) {
+      return absl::AbortedError("overtaken while loading");
+    }
+    report.Tell(environment_.clock().Now(), v1::Loading::LOADING, bytes, total);
+    return absl::OkStatus();
+  };
+  checkpoint::LoadOptions load;
+  load.progress = progress;
+  load.place = [this](checkpoint::Loaded& loaded) {
+    // The weights are overwritten, whether it succeeds or not.
+    fresh_ = false;
+    return replica_.PlaceCheckpoint(loaded);
+  };
+  const absl::Time begin = environment_.clock().Now();
+  int64_t bytes = 0;
+  {
+    ELASTICDL_ASSIGN_OR_RETURN(
+        checkpoint::Loaded loaded,
+        environment_.LoadCheckpoint(world.restore_from, load));
+    fresh_ = false;
+    bytes = loaded.file_bytes;
+    ELASTICDL_RETURN_IF_ERROR(replica_.Restore(loaded));
+  }
+  LogInfo("restored ", world.restore_from, " (step ", replica_.step(), ", ",
+          bytes, " bytes) in ",
+          absl::FormatDuration(absl::Trunc(environment_.clock().Now() - begin,
+                                           absl::Microseconds(100))));
+  // Tables that had to be converted are not needed any more.
+  TrimMemory();
   return absl::OkStatus();
 }
 
@@ -295,8 +319,8 @@ void TrainingSession::LeaveWorld() {
   catch_up_.LeaveWorld();
 }
 
-void TrainingSession::BreakWorld(const absl::Status& status,
-                                 bool kept_unusable) {
+void TrainingSession::BreakWorld(const absl::Status& status, bool kept_unusable,
+                                 bool checkpoint_unusable) {
   LeaveWorld();
   link_.Drop("the world is broken here");
   if (world() == nullptr) return;
@@ -310,6 +334,7 @@ void TrainingSession::BreakWorld(const absl::Status& status,
   LogInfo("world ", generation, " is broken: ", status.message());
   v1::WorkerMessage message = rendezvous::MakeWorldFailed(generation, status);
   message.mutable_world_failed()->set_kept_unusable(kept_unusable);
+  message.mutable_world_failed()->set_checkpoint_unusable(checkpoint_unusable);
   send_(std::move(message));
 }
 

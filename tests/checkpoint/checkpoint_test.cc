@@ -83,11 +83,11 @@ TEST(CheckpointTest, LoadingTellsHowFarItIs) {
   std::vector<int64_t> told;
   int64_t total = 0;
   const absl::StatusOr<Loaded> loaded =
-      Load(path, [&](int64_t bytes, int64_t total_bytes) {
-        told.push_back(bytes);
-        total = total_bytes;
-        return absl::OkStatus();
-      });
+      Load(path, {[&](int64_t bytes, int64_t total_bytes) {
+             told.push_back(bytes);
+             total = total_bytes;
+             return absl::OkStatus();
+           }});
   ASSERT_TRUE(loaded.ok()) << loaded.status();
   EXPECT_GT(told.size(), 6u);
   EXPECT_TRUE(std::is_sorted(told.begin(), told.end()));
@@ -100,9 +100,10 @@ TEST(CheckpointTest, LoadingCanBeBrokenOff) {
   const TestSnapshot snapshot(3, 200000);
   const std::string path = MustSave(dir.path(), snapshot.get());
   int calls = 0;
-  const absl::StatusOr<Loaded> loaded = Load(path, [&](int64_t, int64_t) {
-    return ++calls < 3 ? absl::OkStatus() : absl::AbortedError("enough");
-  });
+  const absl::StatusOr<Loaded> loaded = Load(
+      path, {[&](int64_t, int64_t) {
+        return ++calls < 3 ? absl::OkStatus() : absl::AbortedError("enough");
+      }});
   EXPECT_EQ(loaded.status(), absl::AbortedError("enough"));
   EXPECT_EQ(calls, 3);
 }

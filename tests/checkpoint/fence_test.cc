@@ -86,24 +86,6 @@ TEST(FenceTest, AFenceNeedsNoDirectory) {
   EXPECT_FALSE(FileExists(dir.Path("none")));
 }
 
-TEST(FenceTest, TheLedgerOfAGoodVersion) {
-  MemoryDir dir;
-  const TestSnapshot snapshot(120);
-  const std::string path = MustSave(dir.path(), snapshot.get());
-  const auto ledger = LoadLedger(path);
-  ASSERT_TRUE(ledger.ok()) << ledger.status();
-  EXPECT_EQ(ledger->committed_records(), 120 * 64);
-  TestSnapshot bare(121);
-  bare.get().ledger.reset();
-  EXPECT_EQ(LoadLedger(MustSave(dir.path(), bare.get())).status().code(),
-            absl::StatusCode::kNotFound);
-  const std::string file = JoinPath(path, "variables-0-of-1.ckpt");
-  std::string bytes = *ReadFile(file);
-  bytes.back() ^= 1;
-  ASSERT_TRUE(WriteFileAtomic(file, bytes).ok());
-  EXPECT_EQ(LoadLedger(path).status().code(), absl::StatusCode::kDataLoss);
-}
-
 // ---- scratch folders ----
 
 void Age(const std::string& path, int64_t hours) {

@@ -44,6 +44,8 @@ TEST(Crc32Test, ExtendsAtEveryCut) {
     const absl::string_view tail = view.substr(cut);
     EXPECT_EQ(ExtendCrc32c(Crc32c(head), tail), whole) << cut;
     EXPECT_EQ(ExtendCrc32cPortable(Crc32c(head), tail), whole) << cut;
+    EXPECT_EQ(JoinCrc32c(Crc32c(head), Crc32c(tail), tail.size()), whole)
+        << cut;
   }
 }
 

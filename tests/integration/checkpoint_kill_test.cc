@@ -38,6 +38,15 @@ class CheckpointKillTest : public JobTest {
             "--keep_state=false",
             "--failpoints=" + failpoints};
   }
+  // A bit of it, which only its checksum tells. Returns the file.
+  std::string Damage(int64_t version) {
+    std::string file = absl::StrCat(checkpoints(), "/version-", version,
+                                    "/variables-0-of-1.ckpt");
+    std::string bytes = Contents(file);
+    bytes[bytes.size() / 2] ^= 1;
+    std::ofstream(file) << bytes;
+    return file;
+  }
 };
 
 // Visits of the failpoints per save: write 4 (variables, optimizer, ledger,
@@ -157,11 +166,7 @@ TEST_F(CheckpointKillTest, DamagedNewestVersionIsPassedOver) {
                 "--model_params=await=" + checkpoints()});
   ASSERT_EQ(job->Wait(), 0) << job->Output();
   ASSERT_THAT(Versions(checkpoints()), ElementsAre(10, 20));
-  const std::string file = checkpoints() + "/version-20/variables-0-of-1.ckpt";
-  std::string bytes = Contents(file);
-  bytes[bytes.size() / 2] ^= 1;
-  std::ofstream(file) << bytes;
-
+  Damage(20);
   const auto evaluate =
       Evaluate("newest", {"--checkpoint_dir_for_init=" + checkpoints()});
   ASSERT_EQ(evaluate->Wait(), 0) << evaluate->Output();
@@ -172,6 +177,64 @@ TEST_F(CheckpointKillTest, DamagedNewestVersionIsPassedOver) {
       "named", {"--checkpoint_dir_for_init=" + checkpoints() + "/version-20"});
   EXPECT_EQ(named->Wait(), 1);
   EXPECT_THAT(named->process().err(), HasSubstr("variables-0-of-1.ckpt"));
+}
+
+// The worker that restores it finds it, not the master.
+TEST_F(CheckpointKillTest, TrainingBeginsWithAnIntactVersion) {
+  const auto job = Train(
+      "first", {"--validation_data=" + test_csv(), "--evaluation_steps=10",
+                "--checkpoint_steps=10", "--checkpoint_dir=" + checkpoints(),
+                "--model_params=await=" + checkpoints()});
+  ASSERT_EQ(job->Wait(), 0) << job->Output();
+  ASSERT_THAT(Versions(checkpoints()), ElementsAre(10, 20));
+  const std::string file = Damage(20);
+  const auto next =
+      Train("second",
+            {"--checkpoint_dir_for_init=" + checkpoints(), "--num_epochs=2"});
+  ASSERT_EQ(next->Wait(), 0) << next->Output();
+  EXPECT_THAT(next->process().out(),
+              HasSubstr("version-20 cannot be used: read " + file +
+                        ": checksum differs"));
+  EXPECT_THAT(next->Log("0"),
+              HasSubstr("restored " + checkpoints() + "/version-10"));
+  EXPECT_EQ(next->End().at("step"), 40);
+  const std::string both = Path("both.audit");
+  std::ofstream(both) << Contents(job->audit()) << "{\"cut_back\":10}\n"
+                      << Contents(next->audit());
+  EXPECT_TRUE(LedgerIsExact(both, 2));
+  // By name, it is an error.
+  const auto named = Train(
+      "named", {"--checkpoint_dir_for_init=" + checkpoints() + "/version-20",
+                "--num_epochs=2"});
+  EXPECT_EQ(named->Wait(), 1);
+  EXPECT_THAT(named->Output(), HasSubstr("--checkpoint_dir_for_init: read " +
+                                         file + ": checksum differs"));
+}
+
+TEST_F(CheckpointKillTest, ARollbackPassesADamagedVersionOver) {
+  const std::string gate = MakeGate();
+  const auto job = Train(
+      "job", {"--num_epochs=2", "--keep_state=false",
+              "--validation_data=" + test_csv(), "--evaluation_steps=10",
+              "--checkpoint_steps=10", "--checkpoint_dir=" + checkpoints(),
+              absl::StrCat("--model_params=gate=", gate,
+                           ";gate_step=25;await=", checkpoints())});
+  ASSERT_TRUE(WaitForGate(gate));
+  ASSERT_THAT(Versions(checkpoints()), ElementsAre(10, 20));
+  const std::string file = Damage(20);
+  ASSERT_EQ(kill(job->WaitForWorker(0), SIGKILL), 0);
+  OpenGate(gate);
+  ASSERT_EQ(job->Wait(), 0) << job->Output();
+  EXPECT_THAT(job->process().out(),
+              HasSubstr("version-20 cannot be used: read " + file));
+  EXPECT_THAT(job->Log("1"),
+              HasSubstr("restored " + checkpoints() + "/version-10"));
+  EXPECT_EQ(job->End().at("step"), 40);
+  EXPECT_TRUE(LedgerIsExact(job->audit(), 2));
+  // It was saved again.
+  const auto evaluate = Evaluate(
+      "check", {"--checkpoint_dir_for_init=" + checkpoints() + "/version-20"});
+  EXPECT_EQ(evaluate->Wait(), 0) << evaluate->Output();
 }
 
 }  // namespace

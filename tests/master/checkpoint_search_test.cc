@@ -77,6 +77,32 @@ TEST_F(CheckpointSearchTest, TheBaseOnlyHasToBeThere) {
   EXPECT_FALSE(gone.version.has_value());
 }
 
+TEST_F(CheckpointSearchTest, AnotherStartIsTheLastResort) {
+  int64_t asked = -1;
+  store_.older_start = [&](int64_t below) -> absl::StatusOr<checkpoint::Head> {
+    asked = below;
+    checkpoint::Head head;
+    head.version = 3;
+    return head;
+  };
+  CheckpointQuery query{history_, 15, false, std::nullopt};
+  EXPECT_FALSE(SearchCheckpoint(store_, query)->start.ok());
+  EXPECT_EQ(asked, -1);
+  query.bad_start = 5;
+  const auto answer = SearchCheckpoint(store_, query);
+  EXPECT_EQ(asked, 5);
+  ASSERT_TRUE(answer->start.ok());
+  EXPECT_EQ(answer->start->version, 3);
+  // Not there, or not to be read: only the first is an answer.
+  store_.older_start = [](int64_t) { return absl::NotFoundError("none"); };
+  EXPECT_TRUE(
+      absl::IsNotFound(SearchCheckpoint(store_, query)->start.status()));
+  store_.older_start = [](int64_t) { return absl::UnavailableError("nfs"); };
+  EXPECT_TRUE(absl::IsUnavailable(SearchCheckpoint(store_, query).status()));
+  Save(10);
+  EXPECT_EQ(SearchCheckpoint(store_, query)->version->version, 10);
+}
+
 // To go back to the start of the job would abandon checkpoints that are intact.
 TEST_F(CheckpointSearchTest, ADiskThatCannotBeReadIsAnError) {
   Save(10);

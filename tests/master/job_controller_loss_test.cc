@@ -215,6 +215,210 @@ TEST_F(CutBackTest, ACopyOfAnAbandonedLineageGetsNoLedger) {
   EXPECT_FALSE(replies[0].ledger().has_ledger());
 }
 
+// Its manifest is good, but a worker that restored it found a wrong checksum.
+class DamagedCheckpointTest : public CutBackTest {
+ protected:
+  // Hello, Ready; the world that it is told of.
+  v1::Prepare BeReady(ConnectionId connection) {
+    v1::WorkerMessage hello;
+    hello.mutable_hello()->set_worker_id(controller_->next_worker_id());
+    Say(connection, hello);
+    v1::WorkerMessage ready;
+    ready.mutable_ready();
+    Say(connection, ready);
+    for (const auto& message :
+         output_.Take(connection, v1::MasterMessage::kWelcome)) {
+      id_of_[connection] = message.welcome().worker_id();
+    }
+    return Told(connection);
+  }
+  v1::Prepare Told(ConnectionId connection) {
+    const auto told = output_.Take(connection, v1::MasterMessage::kPrepare);
+    return told.empty() ? v1::Prepare() : told.back().prepare();
+  }
+  // What the worker is told when it cannot restore.
+  v1::Prepare Refuse(ConnectionId connection, const v1::Prepare& prepare) {
+    v1::WorkerMessage failed;
+    failed.mutable_world_failed()->set_generation(prepare.generation());
+    failed.mutable_world_failed()->set_reason("checksum differs");
+    failed.mutable_world_failed()->set_checkpoint_unusable(true);
+    Say(connection, failed);
+    now_ += absl::Seconds(1);
+    controller_->OnTimer(now_);
+    return Told(connection);
+  }
+  void LoseFirst() {
+    Break(1);
+    controller_->OnWorkerEnded(now_, 0, {false, "signal 9"});
+    id_of_.erase(1);
+    held_.clear();
+  }
+  // The worker does what it was told.
+  void Follow(ConnectionId connection, const v1::Prepare& prepare) {
+    prepared_[connection] = prepare;
+    v1::WorkerMessage offer;
+    offer.mutable_offer()->set_generation(prepare.generation());
+    Say(connection, offer);
+    Form();
+  }
+};
+
+TEST_F(DamagedCheckpointTest, TheOnesBeforeAreTriedOneAfterTheOther) {
+  for (int i = 0; i < 5; ++i) {
+    TrainSteps(1, 1);
+    Checkpoint(1);
+  }
+  TrainSteps(1, 1);
+  LoseFirst();
+  v1::Prepare told = BeReady(2);
+  // More often than worlds may break: the worker is not to blame.
+  for (int i = 5; i >= 2; --i) {
+    EXPECT_EQ(told.restore_from(), absl::StrCat("version-", i));
+    EXPECT_EQ(told.cold_step(), i);
+    told = Refuse(2, told);
+  }
+  EXPECT_EQ(told.restore_from(), "version-1");
+  Follow(2, told);
+  EXPECT_EQ(output_.closed.count(2), 0u);
+  TrainSteps(2, 1);
+  EXPECT_EQ(step_, 2);
+  ExpectGoodLedger();
+  // Saved again, it is another one.
+  Checkpoint(2);
+  EXPECT_EQ(LoseAndAttach(2, 3), "version-2");
+  ExpectGoodLedger();
+}
+
+TEST_F(DamagedCheckpointTest, WithoutAnyOtherTheJobBeginsAgain) {
+  TrainSteps(1, 2);
+  Checkpoint(1);
+  LoseFirst();
+  v1::Prepare told = BeReady(2);
+  EXPECT_EQ(told.restore_from(), "version-2");
+  told = Refuse(2, told);
+  EXPECT_TRUE(told.cold());
+  EXPECT_EQ(told.restore_from(), "");
+  EXPECT_EQ(told.cold_step(), 0);
+  Follow(2, told);
+  TrainSteps(2, 1);
+  ExpectGoodLedger();
+}
+
+// An old report, or one of a world that restored nothing.
+TEST_F(DamagedCheckpointTest, AReportOfAnotherWorldChangesNothing) {
+  TrainSteps(1, 2);
+  Checkpoint(1);
+  v1::WorkerMessage failed;
+  failed.mutable_world_failed()->set_generation(lineage_ - 1);
+  failed.mutable_world_failed()->set_checkpoint_unusable(true);
+  Say(1, failed);
+  TrainSteps(1, 1);
+  EXPECT_EQ(step_, 3);
+  ExpectGoodLedger();
+  EXPECT_THAT(output_.cut_backs, testing::IsEmpty());
+}
+
+// The first checkpoint of a job: --checkpoint_dir_for_init.
+class DamagedStartTest : public DamagedCheckpointTest {
+ protected:
+  void SetUp() override {
+    JobControllerTest::SetUp();
+    options_.tasks.training_shards = {MakeShard("train", 1000)};
+    options_.record = [this](const v1::JournalRecord& record) {
+      journal_.push_back(record);
+    };
+    for (const int64_t step : {2, 4, 6}) starts_[step] = HeadAt(step);
+    UseStart(starts_[6]);
+    controller_.store.older_start =
+        [this](int64_t below) -> absl::StatusOr<checkpoint::Head> {
+      auto found = starts_.lower_bound(below);
+      if (found == starts_.begin()) return absl::NotFoundError("none");
+      return (--found)->second;
+    };
+  }
+  void UseStart(const checkpoint::Head& head) {
+    options_.restore_from = head.path;
+    options_.restore_step = head.version;
+    options_.restore_ledger = head.ledger;
+  }
+  // A task of 20 records in each step.
+  checkpoint::Head HeadAt(int64_t step) {
+    auto tasks = TaskManager::Create(options_.tasks);
+    for (int64_t i = 1; i <= step; ++i) {
+      const GrantResult grant = tasks->Grant(now_, 0);
+      EXPECT_TRUE(tasks
+                      ->Commit(now_, 0, grant.task->task_id(),
+                               grant.task->range().end())
+                      .ok());
+      EXPECT_TRUE(tasks->SetStep(i).ok());
+    }
+    return {absl::StrCat("init-", step), step, {}, tasks->Snapshot()};
+  }
+  void Begin() {
+    Start();
+    ASSERT_TRUE(controller_->Begin(now_).ok());
+  }
+
+  std::map<int64_t, checkpoint::Head> starts_;
+  std::vector<v1::JournalRecord> journal_;
+};
+
+TEST_F(DamagedStartTest, TheJobBeginsWithAnOlderOne) {
+  Begin();
+  v1::Prepare told = BeReady(1);
+  EXPECT_EQ(told.restore_from(), "init-6");
+  EXPECT_EQ(controller_->progress().committed_records, 120);
+  told = Refuse(1, told);
+  EXPECT_EQ(told.restore_from(), "init-4");
+  EXPECT_EQ(told.cold_step(), 4);
+  told = Refuse(1, told);
+  EXPECT_EQ(told.restore_from(), "init-2");
+  Follow(1, told);
+  EXPECT_EQ(controller_->progress().committed_records, 40);
+  TrainSteps(1, 1);
+  ExpectGoodLedger();
+  // All is lost: it begins with that one again.
+  EXPECT_EQ(LoseAndAttach(1, 2), "init-2");
+  EXPECT_EQ(prepared_[2].cold_step(), 2);
+  ExpectGoodLedger();
+}
+
+TEST_F(DamagedStartTest, TheNextMasterKnows) {
+  Begin();
+  v1::Prepare told = Refuse(1, BeReady(1));
+  EXPECT_EQ(told.restore_from(), "init-4");
+  Follow(1, told);
+  TrainSteps(1, 1);
+  for (const bool shortened : {false, true}) {
+    SCOPED_TRACE(shortened);
+    if (shortened) journal_ = controller_->StateRecords();
+    options_.replay = journal_;
+    output_ = Recorder();
+    id_of_.clear();
+    Begin();
+    now_ += options_.resume_grace;
+    controller_->OnTimer(now_);
+    EXPECT_EQ(Attach(10 + shortened, -1).restore_from, "init-4");
+    EXPECT_EQ(step_, 4);
+    ExpectGoodLedger();
+  }
+}
+
+TEST_F(DamagedStartTest, WithoutAnOlderOneTheJobFailsAndSaysWhy) {
+  starts_.clear();
+  Begin();
+  Refuse(1, BeReady(1));
+  ASSERT_TRUE(controller_->ending());
+  const auto stops = output_.Take(1, v1::MasterMessage::kStop);
+  ASSERT_EQ(stops.size(), 1u);
+  EXPECT_EQ(stops[0].stop().exit_code(), kExitJobFailed);
+  Break(1);
+  ASSERT_TRUE(controller_->result().has_value());
+  EXPECT_EQ(controller_->result()->message,
+            "--checkpoint_dir_for_init: checksum differs; nothing older can be "
+            "used: none");
+}
+
 // Deleted between the cut back and the next worker.
 TEST_F(CutBackTest, AVersionThatVanishesLeadsToTheOneBefore) {
   TrainSteps(1, 1);

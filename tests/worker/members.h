@@ -6,6 +6,7 @@
 
 #include <gtest/gtest.h>
 
+#include <cstring>
 #include <deque>
 #include <functional>
 #include <map>
@@ -121,9 +122,30 @@ class TestEnvironment : public Environment {
   }
   absl::StatusOr<checkpoint::Loaded> LoadCheckpoint(
       const std::string& path,
-      const checkpoint::LoadProgress& progress) override {
+      const checkpoint::LoadOptions& options) override {
     if (while_loading) while_loading();
-    if (const absl::Status status = progress(1, 2); !status.ok()) return status;
+    if (const absl::Status status = options.progress(1, 2); !status.ok()) {
+      return status;
+    }
+    // As one whose checksum is wrong: that is known at the end.
+    if (path == "damaged") {
+      checkpoint::Loaded loaded;
+      loaded.optimizer = checkpoints.begin()->second.snapshot.optimizer;
+      loaded.variables = checkpoints.begin()->second.snapshot.variables;
+      for (checkpoint::NamedTensor& variable : loaded.variables) {
+        variable.bytes = absl::MakeConstSpan(static_cast<const char*>(nullptr),
+                                             variable.bytes.size());
+      }
+      if (const auto status = options.place(loaded); !status.ok()) {
+        return status;
+      }
+      for (const checkpoint::NamedTensor& variable : loaded.variables) {
+        if (variable.bytes.data() == nullptr) continue;
+        memset(const_cast<char*>(variable.bytes.data()), 0x3f,
+               variable.bytes.size());
+      }
+      return absl::DataLossError("damaged: checksum differs");
+    }
     const auto found = checkpoints.find(path);
     if (found == checkpoints.end()) return absl::NotFoundError(path);
     const checkpoint::Snapshot& saved = found->second.snapshot;

@@ -13,7 +13,9 @@
 #include <vector>
 
 #include "buffer_sync.h"
+#include "elasticdl/checkpoint/checkpoint.h"
 #include "members.h"
+#include "support/temp_dir.h"
 
 namespace elasticdl::worker::test {
 namespace {
@@ -143,6 +145,67 @@ TEST_F(ReplicaTest, ARestoredModelIsTheOneThatWasSaved) {
   // Of another model.
   loaded.variables.clear();
   EXPECT_FALSE(replica_->Restore(loaded).ok());
+}
+
+TEST_F(ReplicaTest, ACheckpointIsReadStraightIntoTheModel) {
+  Make();
+  ASSERT_TRUE(replica_->AddGradients(Batch(), 1).ok());
+  replica_->ApplyGradients(1.0);
+  const elasticdl::test::TempDir dir;
+  const auto path = checkpoint::Save(dir.path(), *replica_->View());
+  ASSERT_TRUE(path.ok()) << path.status();
+  const uint32_t digest = *replica_->StateDigest();
+  // Another model, and slots that are not the initial ones.
+  ASSERT_TRUE(replica_->AddGradients(Batch(), 3).ok());
+  replica_->ApplyGradients(1.0);
+  ASSERT_NE(*replica_->StateDigest(), digest);
+  checkpoint::LoadOptions options;
+  options.place = [this](checkpoint::Loaded& loaded) {
+    return replica_->PlaceCheckpoint(loaded);
+  };
+  auto loaded = checkpoint::Load(*path, options);
+  ASSERT_TRUE(loaded.ok()) << loaded.status();
+  const auto is_in_model = [this](const checkpoint::NamedTensor& tensor) {
+    for (const absl::Span<char>& part : replica_->State()) {
+      if (tensor.bytes.data() >= part.data() &&
+          tensor.bytes.data() + tensor.bytes.size() <=
+              part.data() + part.size()) {
+        return true;
+      }
+    }
+    return false;
+  };
+  for (const auto* tensors : {&loaded->variables, &loaded->slots}) {
+    EXPECT_FALSE(tensors->empty());
+    for (const checkpoint::NamedTensor& tensor : *tensors) {
+      EXPECT_TRUE(is_in_model(tensor)) << tensor.name;
+    }
+  }
+  ASSERT_EQ(replica_->Restore(*loaded), absl::OkStatus());
+  EXPECT_EQ(*replica_->StateDigest(), digest);
+  EXPECT_EQ(replica_->step(), 1);
+}
+
+TEST_F(ReplicaTest, SlotsThatACheckpointDoesNotHaveAreInitialOnes) {
+  Make();
+  const uint32_t fresh = *replica_->StateDigest();
+  const auto saved = checkpoint::OwnedSnapshot::Copy(*replica_->View());
+  ASSERT_TRUE(replica_->AddGradients(Batch(), 1).ok());
+  replica_->ApplyGradients(1.0);
+  ASSERT_NE(*replica_->StateDigest(), fresh);
+  checkpoint::Loaded loaded;
+  loaded.variables = saved.snapshot.variables;
+  std::sort(loaded.variables.begin(), loaded.variables.end(),
+            [](const auto& a, const auto& b) { return a.name < b.name; });
+  for (const std::string& optimizer :
+       {saved.snapshot.optimizer, std::string("Adam(lr=1)")}) {
+    SCOPED_TRACE(optimizer);
+    loaded.optimizer = optimizer;
+    ASSERT_TRUE(replica_->AddGradients(Batch(), 1).ok());
+    replica_->ApplyGradients(1.0);
+    ASSERT_TRUE(replica_->Restore(loaded).ok());
+    EXPECT_EQ(*replica_->StateDigest(), fresh);
+  }
 }
 
 // Otherwise it would be in the state of members on a device only.

@@ -40,8 +40,8 @@ std::string SimulationOptions::ToString() const {
       " keep_state=", keep_state, " kills=", kills, " leaves=", leaves,
       " joins=", joins, " master_deaths=", master_deaths, " flaps=", flaps,
       " hangs=", hangs, " slow_times=", slow_times,
-      " failed_saves=", failed_saves, " slow_saves=", slow_saves,
-      " failed_connections=", failed_connections);
+      " damaged_loads=", damaged_loads, " failed_saves=", failed_saves,
+      " slow_saves=", slow_saves, " failed_connections=", failed_connections);
 }
 
 // ---- the schedule ----

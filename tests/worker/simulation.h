@@ -64,6 +64,9 @@ struct SimulationOptions {
   int failed_saves = 0;
   int slow_saves = 0;
   int failed_connections = 0;
+  // Of 1000 loads: the worker that restores a checkpoint finds it damaged, for
+  // ever.
+  int damaged_loads = 0;
   // A job of these sizes that takes longer hangs.
   int64_t most_actions = 400000;
 
@@ -88,6 +91,7 @@ struct SimulationReport {
   // Worlds of survivors who did not connect again.
   int shrunk = 0;
   int checkpoints = 0;
+  int damaged_loads = 0;
   int failed_saves = 0;
   int slow_saves = 0;
   // Not copied first.
@@ -126,6 +130,7 @@ class Simulation : public master::WorkerPort, public master::JobObserver {
   struct Saved {
     checkpoint::OwnedSnapshot snapshot;
     TrainedSet trained;
+    bool damaged = false;
   };
   // Made by a process that was killed before it could tell; appears on the disk
   // at this action or later.

@@ -19,12 +19,22 @@ constexpr size_t kNotesKept = 400;
 }  // namespace
 
 absl::StatusOr<checkpoint::Loaded> Simulation::SimEnvironment::LoadCheckpoint(
-    const std::string& path, const checkpoint::LoadProgress&) {
+    const std::string& path, const checkpoint::LoadOptions&) {
   const auto found = simulation_.disk_.find(VersionOf(path));
   if (found == simulation_.disk_.end()) {
     return absl::NotFoundError(absl::StrCat("no ", path));
   }
-  const checkpoint::Snapshot& saved = found->second.snapshot.snapshot;
+  Saved& on_disk = found->second;
+  if (simulation_.options_.damaged_loads > 0 &&
+      simulation_.Happens(100 * simulation_.options_.damaged_loads)) {
+    on_disk.damaged = true;
+  }
+  if (on_disk.damaged) {
+    ++simulation_.report_.damaged_loads;
+    simulation_.Note(absl::StrCat(path, " is damaged"));
+    return absl::DataLossError(absl::StrCat("read ", path, ": checksum"));
+  }
+  const checkpoint::Snapshot& saved = on_disk.snapshot.snapshot;
   simulation_.CheckModel(absl::StrCat("restoring ", path),
                          Weights(saved.variables.at(0)), simulation_.Audit());
   checkpoint::Loaded loaded;

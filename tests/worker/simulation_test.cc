@@ -36,6 +36,7 @@ void Add(SimulationReport& all, const SimulationReport& one) {
   all.shrunk += one.shrunk;
   all.checkpoints += one.checkpoints;
   all.failed_saves += one.failed_saves;
+  all.damaged_loads += one.damaged_loads;
   all.slow_saves += one.slow_saves;
   all.live_saves += one.live_saves;
   all.early_ends += one.early_ends;
@@ -80,12 +81,12 @@ SimulationReport RunSeeds(
       "deaths of the "
       "master, %d cut backs, %d checkpoints, %d failed and %d slow saves, %d "
       "evaluations, %d early ends, %d caught up, %d live saves, %d kept "
-      "states\n",
+      "states, %d damaged loads\n",
       done, first_seed, done / seconds, static_cast<long long>(all.actions),
       static_cast<long long>(all.messages), all.worlds, all.shrunk, all.kills,
       all.leaves, all.joins, all.master_deaths, all.cut_backs, all.checkpoints,
       all.failed_saves, all.slow_saves, all.evaluations, all.early_ends,
-      all.caught_up, all.live_saves, all.kept);
+      all.caught_up, all.live_saves, all.kept, all.damaged_loads);
   return all;
 }
 
@@ -240,6 +241,22 @@ TEST(SimulationTest, SlowAndFailedSaves) {
   ExpectSome(all.failed_saves);
   ExpectSome(all.slow_saves);
   ExpectSome(all.live_saves);
+}
+
+// Who restores a checkpoint finds that it is damaged: an older one has to do.
+TEST(SimulationTest, DamagedCheckpoints) {
+  const SimulationReport all =
+      RunSeeds([](SimulationOptions& options, std::mt19937& random) {
+        options.kills = 500;
+        options.leaves = 100;
+        options.joins = 100;
+        options.master_deaths = random() % 2 == 0 ? 0 : 200;
+        options.damaged_loads = 400;
+        options.checkpoint_steps = 1 + static_cast<int64_t>(random() % 4);
+        options.evaluation_steps = static_cast<int64_t>(random() % 8);
+      });
+  ExpectSome(all.damaged_loads);
+  ExpectSome(all.cut_backs);
 }
 
 // Steps of a given size, which a rank may have no part of; the end before the

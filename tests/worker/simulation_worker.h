@@ -240,8 +240,7 @@ class Simulation::SimEnvironment : public Environment {
     return std::make_unique<SimSaver>(simulation_, worker_);
   }
   absl::StatusOr<checkpoint::Loaded> LoadCheckpoint(
-      const std::string& path,
-      const checkpoint::LoadProgress& progress) override;
+      const std::string& path, const checkpoint::LoadOptions& options) override;
   std::unique_ptr<rendezvous::WorldLink> MakeLink(
       const rendezvous::WorldLink::Options& options,
       std::function<void(v1::WorkerMessage)> send,

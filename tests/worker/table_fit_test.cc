@@ -20,16 +20,13 @@ using testing::SizeIs;
 
 NamedTensor Tensor(const std::string& name, std::vector<int64_t> shape,
                    const std::vector<float>& values, Loaded& loaded) {
-  std::string bytes;
-  bytes.reserve(256);
-  bytes.assign(reinterpret_cast<const char*>(values.data()),
-               values.size() * sizeof(float));
-  loaded.storage.push_back(std::move(bytes));
+  const size_t size = values.size() * sizeof(float);
+  char* const bytes = loaded.Allocate(size);
+  std::memcpy(bytes, values.data(), size);
   NamedTensor tensor;
   tensor.name = name;
   tensor.shape = std::move(shape);
-  tensor.bytes = absl::MakeConstSpan(loaded.storage.back().data(),
-                                     loaded.storage.back().size());
+  tensor.bytes = absl::MakeConstSpan(bytes, size);
   return tensor;
 }
 

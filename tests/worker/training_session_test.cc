@@ -342,11 +342,42 @@ TEST_F(TrainingSessionTest, ACheckpointOfAnotherStepIsAnError) {
   EXPECT_THAT(std::string(done[0].status().message()), HasSubstr("step 3"));
 }
 
-TEST_F(TrainingSessionTest, AMissingCheckpointIsAnError) {
+// The master looks for an older one.
+TEST_F(TrainingSessionTest, ACheckpointThatCannotBeUsedBreaksTheWorld) {
+  Enter(1, {&a_}, Cold());
+  a_.Give(0, 4);
+  ASSERT_TRUE(a_.session->Work(1.0).ok());
+  a_.environment.checkpoints["v1"] =
+      checkpoint::OwnedSnapshot::Copy(*a_.replica->View());
+  const uint32_t digest = *a_.replica->StateDigest();
   WorldOptions options = Cold();
-  options.restore_from = "gone";
-  Connect(1, {&a_}, options);
-  EXPECT_TRUE(absl::IsNotFound(WorkTogether({&a_})[0].status()));
+  options.cold_step = 1;
+  int64_t generation = 2;
+  for (const std::string path : {"gone", "damaged"}) {
+    SCOPED_TRACE(path);
+    options.restore_from = path;
+    Connect(generation++, {&a_}, options);
+    const auto done = WorkTogether({&a_});
+    ASSERT_TRUE(done[0].ok()) << done[0].status();
+    EXPECT_FALSE(done[0]->entered);
+    EXPECT_FALSE(a_.session->has_state());
+    const auto failed = a_.Take(v1::WorkerMessage::kWorldFailed);
+    ASSERT_NE(failed, nullptr);
+    EXPECT_TRUE(failed->world_failed().checkpoint_unusable());
+    EXPECT_FALSE(failed->world_failed().kept_unusable());
+    EXPECT_THAT(failed->world_failed().reason(), HasSubstr(path));
+  }
+  // Half of the damaged one was written over the model.
+  EXPECT_NE(*a_.replica->StateDigest(), digest);
+  options.restore_from = "v1";
+  Enter(generation++, {&a_}, options);
+  EXPECT_EQ(*a_.replica->StateDigest(), digest);
+  options.restore_from = "damaged";
+  Connect(generation++, {&a_}, options);
+  ASSERT_TRUE(WorkTogether({&a_})[0].ok());
+  // Without any checkpoint it begins anew, with weights of its own.
+  Enter(generation++, {&a_}, Cold());
+  EXPECT_THAT(a_.Trained(), IsEmpty());
 }
 
 TEST_F(TrainingSessionTest, ALoadThatIsOvertakenIsGivenUp) {

@@ -57,12 +57,6 @@ Json ToJson(const Difference& difference) {
   return out;
 }
 
-absl::StatusOr<checkpoint::Loaded> Open(const std::string& path) {
-  ELASTICDL_ASSIGN_OR_RETURN(const std::string found,
-                             checkpoint::Resolve(path));
-  return checkpoint::Load(found);
-}
-
 }  // namespace
 
 int RunCkptDiff(const std::vector<std::string>& args) {
@@ -77,9 +71,11 @@ int RunCkptDiff(const std::vector<std::string>& args) {
                       2);
   flags.Add("json", &json, flags::Info("Options", "Print JSON."));
   if (const int code = flags.ParseOrExitCode(args); code >= 0) return code;
-  const absl::StatusOr<checkpoint::Loaded> first = Open(paths[0]);
+  const absl::StatusOr<checkpoint::Loaded> first =
+      checkpoint::LoadResolved(paths[0]);
   if (!first.ok()) return CkptFailed(first.status());
-  const absl::StatusOr<checkpoint::Loaded> second = Open(paths[1]);
+  const absl::StatusOr<checkpoint::Loaded> second =
+      checkpoint::LoadResolved(paths[1]);
   if (!second.ok()) return CkptFailed(second.status());
   const std::vector<Difference> differences = Compare(*first, *second);
   if (json) {

@@ -59,14 +59,6 @@ Json TensorsToJson(const std::vector<NamedTensor>& tensors) {
   return out;
 }
 
-int64_t FileBytes(const Loaded& loaded) {
-  int64_t bytes = 0;
-  for (const std::string& file : loaded.storage) {
-    bytes += static_cast<int64_t>(file.size());
-  }
-  return bytes;
-}
-
 Json InfoToJson(const Loaded& loaded) {
   Json out = {{"path", loaded.path},
               {"version", loaded.version},
@@ -74,8 +66,8 @@ Json InfoToJson(const Loaded& loaded) {
               {"optimizer_step", loaded.optimizer_step},
               {"run", loaded.lineage.run},
               {"lineage", loaded.lineage.generation},
-              {"files", loaded.storage.size()},
-              {"bytes", FileBytes(loaded)},
+              {"files", loaded.num_files},
+              {"bytes", loaded.file_bytes},
               {"variables", TensorsToJson(loaded.variables)},
               {"slots", TensorsToJson(loaded.slots)},
               {"tables", Json::array()}};
@@ -124,8 +116,8 @@ void PrintInfo(const Loaded& loaded) {
     std::cout << "run:       " << loaded.lineage.run << ", lineage "
               << loaded.lineage.generation << "\n";
   }
-  std::cout << "files:     " << loaded.storage.size() << ", "
-            << Size(static_cast<size_t>(FileBytes(loaded))) << "\n";
+  std::cout << "files:     " << loaded.num_files << ", "
+            << Size(static_cast<size_t>(loaded.file_bytes)) << "\n";
   if (loaded.ledger.has_value()) {
     const v1::Ledger& ledger = *loaded.ledger;
     // From 1, as in the display of a job.
@@ -161,9 +153,7 @@ int RunCkptInfo(const std::vector<std::string>& args) {
                       "A version-N folder, or a folder of them: the newest", 1);
   flags.Add("json", &json, flags::Info("Options", "Print JSON."));
   if (const int code = flags.ParseOrExitCode(args); code >= 0) return code;
-  const absl::StatusOr<std::string> path = checkpoint::Resolve(paths[0]);
-  if (!path.ok()) return CkptFailed(path.status());
-  const absl::StatusOr<Loaded> loaded = checkpoint::Load(*path);
+  const absl::StatusOr<Loaded> loaded = checkpoint::LoadResolved(paths[0]);
   if (!loaded.ok()) return CkptFailed(loaded.status());
   if (json) {
     // Names are bytes from files: never throw.

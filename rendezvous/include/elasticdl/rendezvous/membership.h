@@ -154,6 +154,11 @@ class Membership {
   void set_connect_timeout(absl::Duration timeout) {
     options_.connect_timeout = timeout;
   }
+  // What breaks worlds is no worker's fault.
+  void ForgiveBreaks() {
+    num_broken_ = 0;
+    accusations_.clear();
+  }
   // The members have been told of this world only now: their timeouts start
   // again.
   void Announced(absl::Time now, int64_t generation);

@@ -8,6 +8,8 @@
 
 #include <cstdint>
 #include <functional>
+#include <limits>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -74,25 +76,59 @@ absl::StatusOr<Version> Newest(const std::string& dir);
 
 // --checkpoint_dir_for_init: `path` is a version-V folder or a directory of
 // them. Returns the folder, or the newest complete one whose checksums match
-// (bad ones are logged and skipped). NOT_FOUND if there is none; DATA_LOSS if
-// the named folder itself is bad.
+// (bad ones are logged and skipped). Reads everything. NOT_FOUND if there is
+// none; DATA_LOSS if the named folder itself is bad.
 absl::StatusOr<std::string> Resolve(const std::string& path);
+
+// What a version is, without its tensors.
+struct Head {
+  std::string path;
+  int64_t version = 0;
+  Lineage lineage;
+  std::optional<v1::Ledger> ledger;
+};
+
+// Reads only the manifest and the ledger, and their checksums; without a
+// manifest, the names and shapes of the tensors. Of the other files it checks
+// existence and size: damage inside them is found by Load. DATA_LOSS names a
+// damaged file, NOT_FOUND a missing one.
+absl::StatusOr<Head> ReadHead(const std::string& path);
+
+// Like Resolve, but reads only heads. In a directory, the newest version below
+// `below`; NOT_FOUND if there is none, also for a named folder that is not.
+absl::StatusOr<Head> FindHead(
+    const std::string& path,
+    int64_t below = std::numeric_limits<int64_t>::max());
 
 // Called repeatedly while a version is read, with the bytes read so far and the
 // total. If it returns an error, reading stops and returns that error.
 using LoadProgress =
     std::function<absl::Status(int64_t bytes, int64_t total_bytes)>;
 
-// Reads all files of a version-V folder and verifies their checksums. DATA_LOSS
-// names a damaged file, NOT_FOUND a missing one.
+struct LoadOptions {
+  LoadProgress progress = {};
+  // Called once, when names, types and shapes are known, but no bytes: all
+  // tensors have null pointers, and tables no ids, slots or ranks. It may set
+  // the `bytes` of variables and slots to memory of their size, which is then
+  // written: directly, by several threads, and before the checksums are known,
+  // so after an error it holds anything. Tensors that stay null get memory of
+  // their own. The names are not verified yet.
+  std::function<absl::Status(Loaded& loaded)> place = {};
+  // Without the optimizer's state and ranks: their files are not read.
+  bool only_model = false;
+};
+
+// Reads all files of a version-V folder once, several parts at a time, and
+// verifies their checksums. DATA_LOSS names a damaged file, NOT_FOUND a missing
+// one.
 absl::StatusOr<Loaded> Load(const std::string& path,
-                            const LoadProgress& progress = {});
+                            const LoadOptions& options = {});
 
-// Only verifies checksums; needs no memory for the tensors.
+// Load of what Resolve would return, without reading it twice.
+absl::StatusOr<Loaded> LoadResolved(const std::string& path);
+
+// Only verifies checksums; needs no memory for the tensors. Without a manifest
+// there are none: then, what ReadHead does.
 absl::Status Verify(const std::string& path);
-
-// The ledger of a version, if the whole version is good (Verify). NOT_FOUND if
-// it has none.
-absl::StatusOr<v1::Ledger> LoadLedger(const std::string& path);
 
 }  // namespace elasticdl::checkpoint

@@ -154,7 +154,8 @@ struct OwnedSnapshot {
 };
 
 // A checkpoint in memory. Move-only; the tensors point into it, and stay valid
-// when it is moved. Thread-compatible.
+// when it is moved, or to where LoadOptions::place has put them.
+// Thread-compatible.
 class Loaded {
  public:
   Loaded() = default;
@@ -179,8 +180,15 @@ class Loaded {
   std::string optimizer;
   int64_t optimizer_step = 0;
   std::optional<v1::Ledger> ledger;
-  // The contents of the files; the tensors point into it.
-  std::vector<std::string> storage;
+  // Of the files that were read.
+  int64_t num_files = 0;
+  int64_t file_bytes = 0;
+
+  // Uninitialized memory that lives as long as this object, for tensors.
+  char* Allocate(size_t bytes);
+
+ private:
+  std::vector<std::unique_ptr<char[]>> storage_;
 };
 
 // Checks that the loaded variables match `model` (names, types and shapes, not

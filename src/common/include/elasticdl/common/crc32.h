@@ -15,6 +15,10 @@ uint32_t Crc32c(absl::string_view data);
 // those bytes.
 uint32_t ExtendCrc32c(uint32_t crc, absl::string_view data);
 
+// The checksum of some bytes followed by `second_bytes` others, from the
+// checksums of both. Parts of a file can be checked at the same time.
+uint32_t JoinCrc32c(uint32_t first, uint32_t second, uint64_t second_bytes);
+
 // The masked form in which snappy frames and TFRecord files store a CRC-32C.
 // The CRC of data that contains its own CRC would otherwise be weak.
 constexpr uint32_t MaskCrc32c(uint32_t crc) {
