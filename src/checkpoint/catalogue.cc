@@ -113,12 +113,6 @@ absl::StatusOr<std::string> NewestGood(const std::string& dir,
 
 }  // namespace
 
-absl::StatusOr<Version> Newest(const std::string& dir) {
-  ELASTICDL_ASSIGN_OR_RETURN(const Listing listing, ListVersions(dir));
-  if (listing.versions.empty()) return NothingFound(dir, listing.skipped);
-  return listing.versions.back();
-}
-
 absl::StatusOr<std::string> Resolve(const std::string& path) {
   std::string trimmed = path;
   while (trimmed.size() > 1 && trimmed.back() == '/') trimmed.pop_back();
