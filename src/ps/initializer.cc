@@ -12,6 +12,7 @@
 #include "absl/strings/str_format.h"
 #include "absl/strings/str_replace.h"
 #include "absl/strings/str_split.h"
+#include "elasticdl/common/hash.h"
 #include "elasticdl/ps/bucket.h"
 
 namespace elasticdl::ps {
