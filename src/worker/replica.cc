@@ -113,7 +113,7 @@ void Replica::FillMirror() {
 // bytes then.
 absl::Status Replica::MoveToDevice() {
   const torch::NoGradGuard no_grad;
-  for (auto [name, parameter] : network_->parameters()) {
+  for (const auto& [name, parameter] : network_->parameters()) {
     if (parameter.layout() != torch::kStrided) {
       return absl::InvalidArgumentError(
           absl::StrCat("parameter '", name, "' is ", parameter.toString(),

@@ -133,6 +133,7 @@ void Replica::ApplyGradients(double learning_rate) {
 void Replica::ApplyFrom(const float* gradients, size_t begin, size_t end,
                         double learning_rate, const optim::UndoLog* log) {
   std::vector<float*> slots;
+  slots.reserve(slot_pointers_.size());
   for (float* slot : slot_pointers_) slots.push_back(slot + begin);
   const optim::Update update = {flat_->values() + begin, gradients + begin,
                                 slots.data(), end - begin, log};
