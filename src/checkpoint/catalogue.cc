@@ -145,12 +145,6 @@ constexpr int64_t kAnyVersion = std::numeric_limits<int64_t>::max();
 
 }  // namespace
 
-absl::StatusOr<Version> Newest(const std::string& dir) {
-  ELASTICDL_ASSIGN_OR_RETURN(const Listing listing, ListVersions(dir));
-  if (listing.versions.empty()) return NothingFound(dir, listing.skipped);
-  return listing.versions.back();
-}
-
 absl::StatusOr<std::string> Resolve(const std::string& path) {
   return FindGood(path, kAnyVersion, Verify);
 }

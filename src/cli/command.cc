@@ -10,9 +10,9 @@
 #include "doctor/checks.h"
 #include "elasticdl/common/suggest.h"
 #include "exec_beside.h"
-#include "local/local_commands.h"
-#include "start_job.h"
+#include "local/local_or_cluster.h"
 #include "timeline.h"
+#include "train_evaluate_predict.h"
 #include "version.h"
 #include "zoo/zoo.h"
 

@@ -7,7 +7,7 @@
 #include <vector>
 
 #include "absl/status/status.h"
-#include "job_commands.h"
+#include "top_scale_stop_logs.h"
 
 namespace elasticdl::cli {
 

@@ -4,8 +4,8 @@
 #include <string>
 #include <vector>
 
-#include "job_commands.h"
 #include "job_handle.h"
+#include "top_scale_stop_logs.h"
 
 namespace elasticdl::cli {
 

@@ -5,7 +5,7 @@
 #include <vector>
 
 #include "absl/status/statusor.h"
-#include "job_commands.h"
+#include "top_scale_stop_logs.h"
 
 namespace elasticdl::cli {
 

@@ -7,7 +7,7 @@
 #include "command.h"
 #include "elasticdl/flags/flag_set.h"
 #include "elasticdl/trace/timeline_summary.h"
-#include "job_commands.h"
+#include "top_scale_stop_logs.h"
 
 namespace elasticdl::cli {
 namespace {

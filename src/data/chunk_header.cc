@@ -91,12 +91,14 @@ RecordIoVariant DetectVariant(absl::string_view file) {
   if (go.has_value() != python.has_value()) {
     return go.has_value() ? RecordIoVariant::kGo : RecordIoVariant::kPython;
   }
+  // Both fit by chance, so that only the payload can tell.
   if (go.has_value()) {
     return ChecksumFits(file, *go, RecordIoVariant::kGo) ||
                    !ChecksumFits(file, *python, RecordIoVariant::kPython)
                ? RecordIoVariant::kGo
                : RecordIoVariant::kPython;
   }
+  // The first chunk is damaged: whichever can read more of the file.
   return Reach(file, RecordIoVariant::kGo) >=
                  Reach(file, RecordIoVariant::kPython)
              ? RecordIoVariant::kGo

@@ -63,6 +63,7 @@ std::string FormatCsvRecord(const std::vector<std::string>& fields,
   std::string out;
   for (const std::string& field : fields) {
     if (&field != &fields.front()) out.push_back(separator);
+    // An empty line would be no record.
     const bool quote = field.find_first_of("\"\r\n") != std::string::npos ||
                        field.find(separator) != std::string::npos ||
                        (fields.size() == 1 && field.empty());

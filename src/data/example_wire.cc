@@ -6,6 +6,7 @@
 namespace elasticdl::data::internal {
 namespace {
 
+// Skip calls itself for each: hostile data must not use up the stack.
 constexpr int kMaxGroupDepth = 32;
 constexpr int kMaxVarintBits = 70;
 

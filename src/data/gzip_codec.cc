@@ -33,6 +33,7 @@ size_t GuessSize(absl::string_view data) {
   if (data.size() >= sizeof(size)) {
     std::memcpy(&size, data.data() + data.size() - sizeof(size), sizeof(size));
   }
+  // If it is damaged, no more than the data can fill.
   return std::max<uint64_t>(
       kMinOutputBytes,
       std::min<uint64_t>(size, data.size() * kMaxGzipExpansion));
@@ -78,6 +79,7 @@ absl::Status InflateAll(z_stream& stream, Output& output) {
     if (output.room() == 0 && !output.Grow()) {
       return BadGzip(stream, "more than 2 GiB");
     }
+    // zlib counts in 32 bits.
     const size_t room = std::min<size_t>(output.room(), 1U << 30);
     stream.next_out = reinterpret_cast<Bytef*>(output.end());
     stream.avail_out = static_cast<uInt>(room);
@@ -85,6 +87,7 @@ absl::Status InflateAll(z_stream& stream, Output& output) {
     output.Advance(room - stream.avail_out);
     if (result == Z_STREAM_END) {
       if (stream.avail_in == 0) return absl::OkStatus();
+      // Files that were put together with cat have several members.
       if (inflateReset(&stream) != Z_OK) return BadGzip(stream, "reset failed");
     } else if (result != Z_OK && result != Z_BUF_ERROR) {
       return BadGzip(stream, "corrupt");

@@ -182,6 +182,7 @@ absl::StatusOr<int64_t> ConvertPngGrid(const std::vector<std::string>& pictures,
     for (int64_t i = 0; i < tiles; ++i) {
       std::optional<int64_t> label;
       if (labelled) {
+        // The last picture may have empty tiles at its end.
         if (writer.num_records() == total) break;
         label = labels[static_cast<size_t>(writer.num_records())];
       }

@@ -9,16 +9,14 @@
 
 namespace elasticdl::data::internal {
 
-// SplitMix64. Thread-compatible.
+// Thread-compatible.
 class Random {
  public:
-  explicit Random(uint64_t seed) : state_(MixHash(seed)) {}
+  // The seed is mixed: SplitMix64 gives two seeds that differ by its increment
+  // the same numbers, shifted by one place.
+  explicit Random(uint64_t seed) : bits_(MixHash(seed)) {}
 
-  uint64_t Next() {
-    const uint64_t value = MixHash(state_);
-    state_ += 0x9e3779b97f4a7c15;
-    return value;
-  }
+  uint64_t Next() { return bits_.Next(); }
   // In [0, 1).
   double Uniform() { return static_cast<double>(Next() >> 11) * 0x1.0p-53; }
   // In [0, n), n > 0.
@@ -31,7 +29,7 @@ class Random {
   }
 
  private:
-  uint64_t state_;
+  SplitMix64 bits_;
 };
 
 }  // namespace elasticdl::data::internal

@@ -45,6 +45,7 @@ absl::StatusOr<PooledBytes> Decompress(
 
 absl::Status SplitRecords(absl::string_view bytes, uint32_t num_records,
                           std::vector<absl::string_view>& records) {
+  // A damaged number must not reserve memory for what cannot be there.
   if (num_records > bytes.size() / kLengthBytes) {
     return absl::DataLossError(
         absl::StrCat(num_records, " records in ", bytes.size(), " bytes"));
@@ -106,6 +107,8 @@ absl::StatusOr<std::shared_ptr<const RecordIoFile>> RecordIoFile::Open(
   file->pool_ = std::make_shared<internal::BufferPool>();
   const absl::string_view bytes = file->map_->bytes();
   file->variant_ = internal::DetectVariant(bytes);
+  // Headers only, so that a large file opens at once: payloads are checked when
+  // they are read.
   uint64_t offset = 0;
   while (offset < bytes.size()) {
     auto chunk = internal::ParseChunkHeader(bytes, offset, file->variant_);
@@ -170,6 +173,7 @@ bool RecordIoScanner::NextChunk() {
   next_ = limit_ = 0;
   if (!status_.ok()) return false;
   if (position_ >= end_) {
+    // Only whoever wants all of it must know that there was more.
     if (end_ == file_->num_records()) status_ = file_->damage();
     return false;
   }

@@ -65,6 +65,7 @@ class ChunkCache {
     entries_.push_front({key, std::move(chunk), bytes});
     by_key_[key] = entries_.begin();
     bytes_ += bytes;
+    // A single chunk may be larger than the cache.
     while (bytes_ > kCacheBytes && entries_.size() > 1) {
       const auto last = std::prev(entries_.end());
       bytes_ -= last->bytes;

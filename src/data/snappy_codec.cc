@@ -126,6 +126,7 @@ absl::StatusOr<PooledBytes> SnappyFramesDecode(absl::string_view data,
   if (!data.empty() && data.substr(0, kStreamId.size()) != kStreamId) {
     return BadSnappy("no stream identifier", 0);
   }
+  // Twice: the sizes first, so that all frames go into one buffer.
   Frame frame;
   uint64_t total = 0;
   for (size_t position = 0; position < data.size();) {

@@ -30,6 +30,8 @@ size_t FindQuotedEnd(absl::string_view text, char separator) {
 }
 
 size_t FindEnd(absl::string_view text, const RecordSyntax& syntax) {
+  // Most records have no quotes, and memchr is faster than looking at each
+  // character.
   const void* newline = std::memchr(text.data(), '\n', text.size());
   const size_t end = newline == nullptr
                          ? text.size()
@@ -57,6 +59,7 @@ absl::StatusOr<absl::string_view> TakeRecord(absl::string_view& rest,
     absl::string_view record = rest.substr(0, end);
     rest.remove_prefix(end < rest.size() ? end + 1 : end);
     if (!record.empty() && record.back() == '\r') record.remove_suffix(1);
+    // An empty line is a record of text, but none of CSV.
     if (!record.empty() || !syntax.csv) return record;
   }
   return absl::string_view();

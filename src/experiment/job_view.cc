@@ -141,6 +141,7 @@ bool TraceDriver::Deliver(const Action& action, double now, const JobView& view,
     const std::vector<JobPod> all = action.kind == ActionKind::kKillServer
                                         ? view.Servers()
                                         : view.Workers();
+    // Everybody is on the way back from the last one: try again later.
     if (all.empty()) return false;
     const auto first =
         static_cast<size_t>(action.pick * static_cast<double>(all.size()));

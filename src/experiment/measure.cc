@@ -32,6 +32,7 @@ class Meter {
   void OnLine(absl::string_view line) {
     const EventLine event(line);
     const double time = event.Number("time");
+    // How the job ends is known only after the end of the measurement.
     if (event.Is("job_end")) result_.state = event.Text("state");
     if (event.Is("job_start") && job_start_ == 0) job_start_ = time;
     if (time > 0) last_time_ = std::max(last_time_, time);
@@ -78,6 +79,7 @@ class Meter {
         {time, static_cast<int64_t>(event.Integers("members").size())});
     world_at_[generation] = time;
     const std::string cause = event.Text("cause");
+    // Nobody waited for the first world but the start.
     if (worlds_.size() == 1 || !event.Has("pause_ms")) return;
     auto& pauses = absl::StrContains(cause, "lost") ? result_.loss_pause_ms
                                                     : result_.join_pause_ms;
@@ -181,6 +183,7 @@ LedgerCheck CheckLedger(const std::string& audit, bool finished) {
   }
   for (const auto& [number, epoch] : checked.epochs) {
     if (epoch.records == most) ++result.complete_epochs;
+    // A job that was ended is in the middle of an epoch.
     if (finished && epoch.records != most) {
       result.problem =
           absl::StrCat("epoch ", number + 1, " has ", epoch.records,

@@ -108,6 +108,7 @@ void ReadEvent(const YAML::Node& node, PlanReader& reader, TraceSpec* trace) {
       action.seconds = reader.Seconds(entry.second, "for");
     } else {
       ++kinds;
+      // Keys has checked it.
       action.kind = *ParseActionKind(key);
       action.count = reader.Integer(entry.second, key, 1);
     }
@@ -150,6 +151,7 @@ void ReadReplay(const YAML::Node& node, const std::string& file,
   if (actions.ok()) {
     trace->actions = *std::move(actions);
   } else {
+    // It names a line of the other file.
     reader.FailAsIs(actions.status());
   }
 }
@@ -312,7 +314,9 @@ void CheckWhole(const YAML::Node& root, PlanReader& reader, Plan* plan) {
   if (plan->shared() && plan->seconds > 0) {
     reader.Fail(root["seconds"], "shared jobs run to their end");
   }
+  // One in which nothing happens.
   if (plan->traces.empty()) plan->traces.emplace_back();
+  // Their product may be too large for an integer.
   double runs = static_cast<double>(plan->repeats) *
                 static_cast<double>(plan->traces.size());
   for (const Axis& axis : plan->matrix) {

@@ -19,6 +19,7 @@ void PlanReader::Check(const YAML::Node& where, const absl::Status& status) {
 }
 
 void PlanReader::FailAsIs(const absl::Status& status) {
+  // The first error stays: later ones often follow from it.
   status_.Update(status);
 }
 

@@ -210,6 +210,7 @@ absl::StatusOr<std::map<std::string, RunResult>> ParseResults(
       std::string id = result->id;
       results[std::move(id)] = *std::move(result);
     } else if (i + 1 < lines.size()) {
+      // The last line may be torn: the experiment was killed.
       return Annotate(result.status(), absl::StrCat("line ", i + 1));
     }
   }

@@ -12,21 +12,15 @@
 namespace elasticdl::experiment {
 namespace {
 
-// std::hash may differ between libraries; ids and traces must not.
-uint64_t Hash(const std::string& text) {
-  uint64_t value = 0xcbf29ce484222325;
-  for (const char c : text) {
-    value = (value ^ static_cast<unsigned char>(c)) * 0x100000001b3;
-  }
-  return value;
-}
-
+// Of all that a run's result depends on: one that is there already is used
+// again only for the same run.
 std::string Fingerprint(const Run& run, const Plan& plan) {
   std::string text = absl::StrCat(
       run.repeat, "\n", run.Label(), "\n", run.peer, "\n", run.policy, "\n",
       plan.seconds, "\n", plan.target_metric, plan.target_value, "\n",
       absl::StrJoin(run.flags, " ", absl::PairFormatter("=")), "\n",
       TraceCsv(run.actions));
+  // The CSV has neither.
   for (const Action& action : run.actions) {
     absl::StrAppend(&text, action.step, " ", action.pick, "\n");
   }
@@ -97,9 +91,12 @@ std::vector<Run> ListRuns(const Plan& plan) {
   std::mt19937_64 random(plan.seed);
   std::vector<size_t> order(cells.size());
   for (size_t i = 0; i < order.size(); ++i) order[i] = i;
+  // A run of no given length may take until its timeout.
   const double horizon = plan.seconds > 0 ? plan.seconds : plan.timeout;
   std::vector<Run> runs;
   for (int64_t repeat = 0; repeat < plan.repeats; ++repeat) {
+    // All cells in each round, each time in another order: what changes slowly
+    // on the machine must not favour some of them.
     Shuffle(&order, random);
     for (const size_t cell : order) {
       Run run = cells[cell];
@@ -114,7 +111,7 @@ std::vector<Run> ListRuns(const Plan& plan) {
       run.mtbf = trace.mtbf;
       // Cells that are compared get the same kills.
       run.actions = DrawActions(
-          trace, Hash(absl::StrCat(plan.seed, " ", trace.name, " ", repeat)),
+          trace, Fnv1a(absl::StrCat(plan.seed, " ", trace.name, " ", repeat)),
           horizon);
       run.id = Fingerprint(run, plan);
       runs.push_back(std::move(run));

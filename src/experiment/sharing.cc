@@ -24,6 +24,7 @@ std::vector<size_t> Present(const Sharing& sharing,
 
 std::vector<int64_t> Gang(const Sharing& sharing,
                           const std::vector<SharedState>& jobs) {
+  // A gang never gives slots back: the service must always have its most.
   int64_t peak = 0;
   for (const LoadPoint& point : sharing.service) {
     peak = std::max(peak, point.slots);
@@ -40,6 +41,7 @@ std::vector<int64_t> Gang(const Sharing& sharing,
     if (jobs[i].phase != JobPhase::kWaiting) continue;
     const int64_t want =
         std::min(sharing.jobs[i].workers, sharing.slots - peak);
+    // Nor may a smaller one that came later overtake it.
     if (want > left) break;
     workers[i] = want;
     left -= want;
@@ -75,6 +77,7 @@ std::vector<int64_t> Allocate(const Sharing& sharing, const std::string& policy,
                               const std::vector<SharedState>& jobs) {
   if (policy == kGang) return Gang(sharing, jobs);
   std::vector<int64_t> workers(jobs.size(), 0);
+  // Each asks for all that it wants; the scheduler divides.
   if (divider == Divider::kCluster) {
     for (const size_t i : Present(sharing, jobs)) {
       workers[i] = sharing.jobs[i].workers;

@@ -55,6 +55,7 @@ double YoungInterval(const CheckpointRestart& cost, double mtbf) {
 }
 
 double DalyInterval(const CheckpointRestart& cost, double mtbf) {
+  // The series below is Daly's (2006) for shorter saves, this his limit.
   if (cost.save >= 2 * mtbf) return mtbf;
   const double ratio = cost.save / (2 * mtbf);
   return std::sqrt(2 * cost.save * mtbf) *
@@ -66,6 +67,8 @@ double CheckpointGoodput(const CheckpointRestart& cost, double mtbf,
                          double interval) {
   if (mtbf <= 0) return 0;
   if (interval <= 0) return 1;
+  // The mean time that an interval of work takes (Daly): its save and the
+  // restarts may be hit, too.
   const double expected = mtbf * std::exp(cost.restart / mtbf) *
                           std::expm1((interval + cost.save) / mtbf);
   return interval / expected;

@@ -40,6 +40,7 @@ double Baseline(const Summary& summary, const Cell& cell, int64_t repeat) {
       continue;
     }
     for (const RunResult* run : other.runs) {
+      // It was made nearest in time, on the same machine in the same state.
       if (run->repeat == repeat) return run->measured.records_per_second;
       all.push_back(run->measured.records_per_second);
     }
@@ -106,6 +107,7 @@ void FillCost(const Plan& plan, Summary* summary) {
     std::string peer;
     for (const Cell& cell : summary->cells) {
       if ((cell.peer != kElasticdl) != of_peer) continue;
+      // Times of two peers have no common mean.
       if (of_peer && !peer.empty() && cell.peer != peer) continue;
       peer = cell.peer;
       Append(cell.save_ms, &save);

@@ -42,6 +42,7 @@ double Uniform(std::mt19937_64& random) {
   return static_cast<double>(random() >> 11) * 0x1.0p-53;
 }
 
+// Those with a step first: TraceDriver keeps the two kinds apart.
 bool Earlier(const Action& a, const Action& b) {
   if ((a.step >= 0) != (b.step >= 0)) return a.step >= 0;
   return a.step >= 0 ? a.step < b.step : a.at < b.at;
@@ -125,6 +126,7 @@ std::vector<Action> DrawActions(const TraceSpec& spec, uint64_t seed,
       actions.push_back(action);
     }
   }
+  // For given actions, too: whom they hit follows from the seed.
   for (Action& action : actions) action.pick = Uniform(random);
   // What comes after the end of the run never happens.
   actions.erase(std::remove_if(actions.begin(), actions.end(),

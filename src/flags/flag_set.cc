@@ -161,6 +161,7 @@ absl::Status FlagSet::Impl::Scan(const std::vector<std::string>& args,
   bool flags_ended = false;
   for (size_t i = 0; i < args.size(); ++i) {
     const std::string& arg = args[i];
+    // -1 is a value.
     if (flags_ended || arg.size() < 2 || arg[0] != '-' ||
         absl::ascii_isdigit(static_cast<unsigned char>(arg[1]))) {
       rest->push_back(arg);
@@ -233,6 +234,7 @@ absl::Status FlagSet::Impl::ApplyConfig(const std::vector<Given>& given) {
   for (const ConfigEntry& entry : entries) {
     absl::StatusOr<size_t> flag = Find(entry.name, entry.name);
     if (!flag.ok()) return Annotate(flag.status(), entry.where);
+    // What the command line overrides may be wrong.
     if (overridden[*flag]) continue;
     ELASTICDL_RETURN_IF_ERROR(
         Annotate(Store(&flags[*flag], entry.value), entry.where));
@@ -318,6 +320,7 @@ absl::Status FlagSet::Parse(const std::vector<std::string>& args) {
   std::vector<Given> given;
   std::vector<std::string> rest;
   ELASTICDL_RETURN_IF_ERROR(impl_->Scan(args, &given, &rest));
+  // Before the command line, which wins.
   ELASTICDL_RETURN_IF_ERROR(impl_->ApplyConfig(given));
   ELASTICDL_RETURN_IF_ERROR(impl_->ApplyGiven(given));
   ELASTICDL_RETURN_IF_ERROR(impl_->ApplyPositionals(rest));

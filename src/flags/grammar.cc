@@ -45,6 +45,7 @@ std::vector<size_t> Separators(absl::string_view text, char separator) {
     } else if (c == '(' || c == '[' || c == '{') {
       ++depth;
     } else if (c == ')' || c == ']' || c == '}') {
+      // One too many must not hide the separators that follow.
       depth = std::max(depth - 1, 0);
     } else if (c == separator && depth == 0) {
       found.push_back(i);
@@ -119,6 +120,7 @@ absl::StatusOr<KeyValues> ParseEnvs(absl::string_view text) {
     if (text[i] == '\\' && i + 1 < text.size() && text[i + 1] == ',') {
       parts.back() += text[++i];
     } else if (text[i] == ',' && BeginsPair(text.substr(i + 1))) {
+      // Any other comma is part of the value: NO_PROXY=a,b.
       parts.emplace_back();
     } else {
       parts.back() += text[i];

@@ -113,6 +113,7 @@ absl::Status CheckJobFlags(JobCommand command,
                            const std::vector<std::string>& args,
                            JobFlags* flags, FlagSet* set) {
   AddJobFlags(command, flags, set);
+  // Another of our programs has checked them.
   if (args.size() == 1 && absl::StartsWith(args[0], kPackedFlag)) {
     return Annotate(
         set->Unpack(std::string(absl::StripPrefix(args[0], kPackedFlag))),
@@ -120,6 +121,7 @@ absl::Status CheckJobFlags(JobCommand command,
   }
   absl::Status status = set->Parse(args);
   if (status.ok()) status = TranslateLegacyFlags(flags, set);
+  // With --slurm the job is only submitted: it gets another allocation.
   std::optional<SlurmAllocation> allocation;
   if (status.ok() && IsClient(command) && !flags->OnCluster() &&
       !set->IsSet("slurm")) {

@@ -183,7 +183,9 @@ absl::Status ValidateJobFlags(JobCommand command, JobFlags* flags,
                               FlagSet* set) {
   ELASTICDL_RETURN_IF_ERROR(CheckData(command, *flags));
   ELASTICDL_RETURN_IF_ERROR(CheckJob(command, *flags));
+  // The master that starts servers and workers has checked the rest.
   if (command == JobCommand::kPs) return absl::OkStatus();
+  // First, because most of what follows depends on the strategy.
   ELASTICDL_RETURN_IF_ERROR(AdjustStrategy(flags, set));
   if (command == JobCommand::kWorker) return absl::OkStatus();
   ELASTICDL_RETURN_IF_ERROR(CheckBackup(*flags));

@@ -27,6 +27,7 @@ absl::Status MoveIfThere(const std::string& from, const std::string& to) {
 }
 
 // What the run before left: logs and events are kept once, the rest goes.
+// Whoever found an old address or token would wait for a master that is gone.
 absl::Status RotateOldRun(const JobDir& dir) {
   for (const char* stale : {"address", "http_address", "pids", "token",
                             "journal", "owner", "ps", "stopping"}) {
@@ -80,6 +81,9 @@ absl::StatusOr<JobLock> JobLock::Take(const JobDir& dir) {
   if (!fd.valid()) {
     return ErrnoToStatus(errno, absl::StrCat("open ", dir.LockFile()));
   }
+  // Of the open file, not of the process: the lock can be handed to a child
+  // with the descriptor (Adopt), and ends with the last holder, however that
+  // dies.
   struct flock lock = {};
   lock.l_type = F_WRLCK;
   lock.l_whence = SEEK_SET;
@@ -131,6 +135,7 @@ absl::StatusOr<JobLock> JobLock::AcquireAgain(const JobDir& dir,
 }
 
 absl::StatusOr<JobLock> JobLock::Adopt(const JobDir& dir, int fd) {
+  // A lock of a file that was removed since keeps nobody out.
   struct stat ours;
   struct stat theirs;
   if (fstat(fd, &ours) != 0 || stat(dir.LockFile().c_str(), &theirs) != 0 ||
@@ -138,6 +143,7 @@ absl::StatusOr<JobLock> JobLock::Adopt(const JobDir& dir, int fd) {
     return absl::InvalidArgumentError(absl::StrCat(
         "descriptor ", fd, " is not the lock of the job in ", dir.path()));
   }
+  // It was passed on without. Pods that outlive the master must not hold it.
   fcntl(fd, F_SETFD, FD_CLOEXEC);
   return JobLock(Fd(fd));
 }

@@ -143,6 +143,7 @@ std::map<std::string, pid_t> JobDir::ReadPids() const {
 bool JobDir::IsRunning() const {
   const Fd fd(open(LockFile().c_str(), O_RDWR | O_CLOEXEC));
   if (!fd.valid()) return false;
+  // Only asks: a master that starts at this moment must get the lock.
   struct flock lock = {};
   lock.l_type = F_WRLCK;
   lock.l_whence = SEEK_SET;
@@ -164,6 +165,8 @@ absl::StatusOr<JobDir> FindByAddress(const std::string& root,
   const std::string wanted = CanonicalAddress(address);
   for (const JobDir& job : ListJobs(root)) {
     const auto theirs = job.ReadAddress();
+    // A master that was killed leaves its address, and another job may have got
+    // the port.
     if (theirs.ok() && CanonicalAddress(*theirs) == wanted && job.IsRunning()) {
       return job;
     }

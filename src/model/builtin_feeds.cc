@@ -124,6 +124,7 @@ std::vector<size_t> FeatureColumns(const CsvOptions& options, size_t label,
                                    const Metadata& metadata,
                                    size_t num_columns) {
   std::vector<size_t> columns;
+  columns.reserve(options.features.size());
   for (const std::string& name : options.features) {
     columns.push_back(ColumnIndex(name, metadata, num_columns));
   }

@@ -12,6 +12,7 @@
 #include "absl/strings/str_format.h"
 #include "absl/strings/str_replace.h"
 #include "absl/strings/str_split.h"
+#include "elasticdl/common/hash.h"
 #include "elasticdl/ps/bucket.h"
 
 namespace elasticdl::ps {
@@ -210,10 +211,9 @@ void Initializer::Fill(uint64_t seed, uint64_t row, float* values,
       a = std::sqrt(variance) / 0.87962566103423978;
     }
   }
-  uint64_t state = MixHash(seed) ^ row;
+  SplitMix64 random(MixHash(seed) ^ row);
   for (size_t i = 0; i < dim; ++i) {
-    const uint64_t bits = MixHash(state);
-    state += 0x9e3779b97f4a7c15;
+    const uint64_t bits = random.Next();
     double value = a;
     switch (kind_) {
       case Kind::kConstant:

@@ -68,11 +68,11 @@ bool BatchPipeline::WaitForRoom() {
 void BatchPipeline::ReadTasks() {
   while (auto task = tasks_.Pop()) {
     if (tasks_.closed()) return;
-    ReadTask(*std::move(task));
+    ReadTask(*task);
   }
 }
 
-void BatchPipeline::ReadTask(std::shared_ptr<const v1::Task> task) {
+void BatchPipeline::ReadTask(const std::shared_ptr<const v1::Task>& task) {
   const v1::LedgerRange& range = task->range();
   // The records of a range are spread over the whole block when it is shuffled,
   // so the block is read. Otherwise the range is enough.

@@ -55,7 +55,7 @@ class BatchPipeline : public MinibatchSource {
   };
 
   void ReadTasks();
-  void ReadTask(std::shared_ptr<const v1::Task> task);
+  void ReadTask(const std::shared_ptr<const v1::Task>& task);
   void FeedMinibatches();
   bool WaitForRoom();
 

@@ -60,8 +60,9 @@ absl::StatusOr<Batch> DataSources::ReadOne(const v1::Task& task) {
   options.minibatch_size = job_.minibatch_size();
   options.channels_last = job_.memory_format() == "channels_last";
   const std::unique_ptr<MinibatchSource> pipeline = environment_.MakePipeline(
-      options, model_, *reader,
-      [&](std::shared_ptr<Minibatch> minibatch) { made.Push(minibatch); });
+      options, model_, *reader, [&](std::shared_ptr<Minibatch> minibatch) {
+        made.Push(std::move(minibatch));
+      });
   pipeline->Add(task);
   const std::optional<std::shared_ptr<Minibatch>> minibatch = made.Pop();
   absl::StatusOr<Batch> batch = (*minibatch)->Take();

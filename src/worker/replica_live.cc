@@ -26,6 +26,7 @@ absl::StatusOr<Replica::LiveView> Replica::ViewLive(
   checkpoint::Snapshot& snapshot = live.snapshot.snapshot;
   // Trained parameters first, in the order of the arrays.
   std::vector<checkpoint::NamedTensor> variables;
+  variables.reserve(flat_->slices().size());
   for (size_t i = 0; i < flat_->slices().size(); ++i) {
     variables.push_back(Variable(flat_->slices()[i].name, flat_->tensors()[i]));
   }

@@ -32,6 +32,7 @@ void ServerRows::Begin(std::vector<TableRows> pulled) {
 std::vector<TableRows> ServerRows::MakeRoom(
     const std::vector<TableIds>& wanted) const {
   std::vector<TableRows> room;
+  room.reserve(wanted.size());
   for (const TableIds& some : wanted) {
     room.push_back({some.table, some.ids,
                     torch::empty({some.ids.numel(), tables_[some.table].dim})});

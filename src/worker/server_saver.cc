@@ -145,6 +145,7 @@ absl::Status ServerSaver::Restore(checkpoint::Loaded& loaded) {
   const std::vector<float> values = deps_.dense.Values();
   const std::vector<std::vector<float>> arrays = deps_.dense.Slots();
   std::vector<const float*> slots;
+  slots.reserve(arrays.size());
   for (const std::vector<float>& array : arrays) slots.push_back(array.data());
   return deps_.client.SetInitialValues(values.data(), slots, loaded.version);
 }

@@ -51,7 +51,7 @@ void ExpectOldOrNew(const std::string& dir, const Snapshot& old_one,
                     const Snapshot& new_one) {
   const absl::StatusOr<std::string> path = Resolve(dir);
   ASSERT_TRUE(path.ok()) << path.status();
-  EXPECT_EQ(Newest(dir)->path, *path);
+  EXPECT_EQ(ListVersions(dir)->versions.back().path, *path);
   const absl::StatusOr<Loaded> loaded = Load(*path);
   ASSERT_TRUE(loaded.ok()) << loaded.status();
   // Told apart by the ledger: they may have the same version number.

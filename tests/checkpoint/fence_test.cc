@@ -46,8 +46,9 @@ TEST(FenceTest, AVersionTellsItsLineage) {
   ASSERT_TRUE(loaded.ok()) << loaded.status();
   EXPECT_EQ(loaded->lineage.run, "run");
   EXPECT_EQ(loaded->lineage.generation, 7);
-  EXPECT_EQ(Newest(dir.path())->lineage.run, "run");
-  EXPECT_EQ(Newest(dir.path())->lineage.generation, 7);
+  const Version listed = ListVersions(dir.path())->versions.at(0);
+  EXPECT_EQ(listed.lineage.run, "run");
+  EXPECT_EQ(listed.lineage.generation, 7);
 }
 
 // As older versions of this program have written them.
@@ -57,7 +58,7 @@ TEST(FenceTest, AVersionWithoutALineageIsRead) {
   const std::string path = MustSave(dir.path(), snapshot.get());
   EXPECT_EQ(ReadFile(JoinPath(path, "manifest.json"))->find("lineage"),
             std::string::npos);
-  EXPECT_EQ(Newest(dir.path())->lineage.run, "");
+  EXPECT_EQ(ListVersions(dir.path())->versions.at(0).lineage.run, "");
   ExpectSame(*Load(path), snapshot.get());
 }
 

@@ -19,9 +19,9 @@
 #include "elasticdl/cluster/job_objects.h"
 #include "elasticdl/common/thread.h"
 #include "elasticdl/signals.h"
-#include "job_commands.h"
 #include "open.h"
 #include "support/temp_dir.h"
+#include "top_scale_stop_logs.h"
 
 namespace elasticdl::cli {
 namespace {

@@ -28,13 +28,14 @@
 #include "elasticdl/flags/environment.h"
 #include "elasticdl/jobdir.h"
 #include "elasticdl/process.h"
-#include "job_commands.h"
 #include "local/client.h"
 #include "local/find_job.h"
 #include "local/http.h"
 #include "local/launch.h"
-#include "local/local_commands.h"
+#include "local/local_or_cluster.h"
+#include "local/run_local_job.h"
 #include "support/temp_dir.h"
+#include "top_scale_stop_logs.h"
 
 namespace elasticdl::cli {
 namespace {

@@ -238,11 +238,11 @@ TEST_P(PsReplayTest, TablesAreThoseOfTheAudit) {
   ReplayAudit(job->audit());
   EXPECT_EQ(replay_.clipped > 0, GetParam().clip_norm > 0);
 
-  const auto newest = checkpoint::Newest(Path("checkpoints"));
+  const auto newest = checkpoint::Resolve(Path("checkpoints"));
   ASSERT_TRUE(newest.ok()) << newest.status();
-  EXPECT_EQ(newest->version, job->End().at("step"));
-  const auto loaded = checkpoint::Load(newest->path);
+  const auto loaded = checkpoint::Load(*newest);
   ASSERT_TRUE(loaded.ok()) << loaded.status();
+  EXPECT_EQ(loaded->version, job->End().at("step"));
   ASSERT_EQ(loaded->variables.size(), 1u);
   const std::vector<float> weight = FloatsOf(loaded->variables[0]);
   for (size_t i : {0, 1}) {

@@ -10,37 +10,11 @@
 #include <utility>
 #include <vector>
 
+#include "kept_saver.h"
 #include "members.h"
 
 namespace elasticdl::worker::test {
 namespace {
-
-// Keeps what it is given; the test says how each save ends.
-class TestSaver : public checkpoint::Saver {
- public:
-  struct Save {
-    checkpoint::OwnedSnapshot snapshot;
-    Done done;
-  };
-  TestSaver(std::vector<Save>& saves, bool live) : saves_(saves), live_(live) {}
-  LiveRule live_rule() const override {
-    LiveRule rule;
-    if (live_) rule.least_bytes = 1;
-    rule.options.slice_bytes = 64;
-    return rule;
-  }
-  void Submit(checkpoint::OwnedSnapshot snapshot, Done done) override {
-    saves_.push_back({std::move(snapshot), std::move(done)});
-  }
-  absl::Status Flush(absl::Duration) override {
-    return saves_.empty() ? absl::OkStatus()
-                          : absl::DeadlineExceededError("slow disk");
-  }
-
- private:
-  std::vector<Save>& saves_;
-  const bool live_;
-};
 
 class CheckpointCoordinatorTest : public testing::Test {
  protected:
@@ -51,7 +25,7 @@ class CheckpointCoordinatorTest : public testing::Test {
                                       a_.sent.push_back(std::move(message));
                                     },
                                     a_.environment.time},
-        std::make_unique<TestSaver>(saves_, live));
+        std::make_unique<KeptSaver>(saves_, live));
   }
   void EnterWorld(int64_t generation, std::vector<Member*> members,
                   int64_t saved_step = -1) {
@@ -92,7 +66,7 @@ class CheckpointCoordinatorTest : public testing::Test {
   Member a_{1, network_, CountedData()};
   Member b_{2, network_, CountedData()};
   TestQueue events_;
-  std::vector<TestSaver::Save> saves_;
+  std::vector<KeptSaver::Save> saves_;
   std::unique_ptr<CheckpointCoordinator> checkpoints_;
   int64_t next_ = 0;
 };
@@ -275,7 +249,7 @@ class LiveSaveTest : public CheckpointCoordinatorTest {
   }
   // Ends the first save.
   void EndSave(const absl::StatusOr<std::string>& path) {
-    TestSaver::Save save = std::move(saves_.at(0));
+    KeptSaver::Save save = std::move(saves_.at(0));
     saves_.erase(saves_.begin());
     save.snapshot = checkpoint::OwnedSnapshot();
     save.done(path);

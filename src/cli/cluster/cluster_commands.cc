@@ -15,10 +15,10 @@
 #include "elasticdl/flags/flag_builder.h"
 #include "elasticdl/flags/grammar.h"
 #include "elasticdl/flags/yaml_json.h"
-#include "job_commands.h"
 #include "kill.h"
 #include "open.h"
 #include "report.h"
+#include "top_scale_stop_logs.h"
 
 namespace elasticdl::cli {
 namespace {

@@ -29,7 +29,7 @@
 #include "elasticdl/flags/yaml_json.h"
 #include "elasticdl/jobdir.h"
 #include "elasticdl/signals.h"
-#include "job_commands.h"
+#include "top_scale_stop_logs.h"
 #include "zoo/job_image.h"
 
 namespace elasticdl::cli {

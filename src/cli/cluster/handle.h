@@ -8,8 +8,8 @@
 
 #include "absl/status/statusor.h"
 #include "cluster/connection.h"
-#include "job_commands.h"
 #include "job_handle.h"
+#include "top_scale_stop_logs.h"
 
 namespace elasticdl::cli {
 

@@ -71,9 +71,6 @@ struct Listing {
 // N files exist. A missing `dir` has no versions. Contents are not read.
 absl::StatusOr<Listing> ListVersions(const std::string& dir);
 
-// The newest complete version. NOT_FOUND says what was skipped and why.
-absl::StatusOr<Version> Newest(const std::string& dir);
-
 // --checkpoint_dir_for_init: `path` is a version-V folder or a directory of
 // them. Returns the folder, or the newest complete one whose checksums match
 // (bad ones are logged and skipped). Reads everything. NOT_FOUND if there is

@@ -1,4 +1,4 @@
-#include "job_commands.h"
+#include "top_scale_stop_logs.h"
 
 #include <signal.h>
 #include <unistd.h>

@@ -1,4 +1,5 @@
-// elasticdl train, evaluate, predict.
+// elasticdl train, evaluate, predict: parse the flags of a job and start it on
+// this machine, on a cluster or under Slurm.
 #pragma once
 
 #include <string>

@@ -1,11 +1,11 @@
-#include "start_job.h"
+#include "train_evaluate_predict.h"
 
 #include <cstdio>
 
 #include "cluster_exec.h"
 #include "elasticdl/flags/environment.h"
 #include "elasticdl/flags/job_flags.h"
-#include "local/local_commands.h"
+#include "local/run_local_job.h"
 #include "slurm/submit.h"
 
 namespace elasticdl::cli {

@@ -1,4 +1,6 @@
 // Starts a job on this machine and prints how it ended.
+#include "local/run_local_job.h"
+
 #include <algorithm>
 #include <cstdio>
 #include <thread>
@@ -15,7 +17,6 @@
 #include "elasticdl/jobdir.h"
 #include "local/client.h"
 #include "local/launch.h"
-#include "local/local_commands.h"
 
 namespace elasticdl::cli {
 namespace {

@@ -1,8 +1,7 @@
-// Jobs on this machine: start one, look at it, change it, end it.
+// Runs a job on this machine, from its start to its end.
 #pragma once
 
 #include <string>
-#include <vector>
 
 #include "elasticdl/flags/flag_set.h"
 #include "elasticdl/flags/job_flags.h"
@@ -18,16 +17,5 @@ int RunLocalJob(const std::string& command, const flags::JobFlags& flags,
 // The same with another master program.
 int RunLocalJob(const std::string& command, const flags::JobFlags& flags,
                 const flags::FlagSet& set, const std::string& master_program);
-
-// list, top, open, report, scale, kill, logs, stop: --job_name may be omitted
-// if one job runs.
-int RunList(const std::vector<std::string>& args);
-int RunTop(const std::vector<std::string>& args);
-int RunOpen(const std::vector<std::string>& args);
-int RunReport(const std::vector<std::string>& args);
-int RunScale(const std::vector<std::string>& args);
-int RunKill(const std::vector<std::string>& args);
-int RunLogs(const std::vector<std::string>& args);
-int RunStop(const std::vector<std::string>& args);
 
 }  // namespace elasticdl::cli

@@ -1,4 +1,5 @@
-// elasticdl top, scale, stop and logs for any job, and lists of jobs.
+// elasticdl top, scale, stop and logs for a job wherever it is (job_handle.h),
+// and lists of jobs.
 #pragma once
 
 #include <functional>

@@ -1,6 +1,6 @@
 // elasticdl list, top, open, report, scale, stop and logs: for local jobs here,
 // for all others in the program for clusters.
-#include "local/local_commands.h"
+#include "local/local_or_cluster.h"
 
 #include <poll.h>
 #include <signal.h>
@@ -18,13 +18,13 @@
 #include "elasticdl/common/status.h"
 #include "elasticdl/flags/flag_builder.h"
 #include "elasticdl/jobdir.h"
-#include "job_commands.h"
 #include "job_handle.h"
 #include "kill.h"
 #include "local/client.h"
 #include "local/find_job.h"
 #include "open.h"
 #include "report.h"
+#include "top_scale_stop_logs.h"
 
 namespace elasticdl::cli {
 namespace {

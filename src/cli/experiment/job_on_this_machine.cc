@@ -1,4 +1,4 @@
-// A job, or a peer, on this machine.
+// A job of an experiment, or a peer, on this machine.
 #include <poll.h>
 #include <signal.h>
 #include <sys/syscall.h>
