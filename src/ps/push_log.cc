@@ -189,7 +189,7 @@ absl::Status PushLog::Replay(const std::string& path, bool last,
     if (frame.number >= position_) {
       if (frame.number != position_) return bad("an entry is missing");
       ELASTICDL_RETURN_IF_ERROR(
-          Annotate(state.Check(entry, frame.payload), path));
+          Annotate(state.CheckLogged(entry, frame.payload), path));
       ELASTICDL_RETURN_IF_ERROR(
           Annotate(state.Apply(entry, frame.payload), path));
       if (state.collected_bytes() > kMostCollected) {

@@ -73,6 +73,18 @@ absl::Status ServerState::Check(const v1::PsEntry& entry,
   return absl::InvalidArgumentError("an entry of no known kind");
 }
 
+absl::Status ServerState::CheckLogged(const v1::PsEntry& entry,
+                                      absl::string_view payload) const {
+  if (entry.has_push()) {
+    ELASTICDL_RETURN_IF_ERROR(CheckReady(entry.push().map_version()));
+    return CheckPushSize(entry.push(), payload);
+  }
+  if (entry.has_restore_rows()) {
+    return CheckRestoreSize(entry.restore_rows(), payload);
+  }
+  return Check(entry, payload);
+}
+
 absl::Status ServerState::Apply(const v1::PsEntry& entry,
                                 absl::string_view payload) {
   effect_ = EntryEffect();

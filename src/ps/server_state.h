@@ -59,7 +59,12 @@ class ServerState {
   // says what is wrong. RESOURCE_EXHAUSTED: no memory. The bytes come from the
   // network and are not trusted. `payload` lies at a multiple of 8.
   absl::Status Check(const v1::PsEntry& entry, absl::string_view payload) const;
-  // Only after Check said OK. An error means that memory ran out half way: the
+  // The same for an entry of a log: whoever appended it has checked it, so this
+  // is only what Apply relies on. The memory of rows does not matter: they were
+  // accepted, and while rows are collected nobody knows how much is in use.
+  absl::Status CheckLogged(const v1::PsEntry& entry,
+                           absl::string_view payload) const;
+  // Only after Check or CheckLogged said OK. An error means that memory ran out half way: the
   // state is not to be used any more.
   absl::Status Apply(const v1::PsEntry& entry, absl::string_view payload);
   // While a log is read: rows of pushes are not updated by Apply but later, by
@@ -198,6 +203,9 @@ class ServerState {
                                   absl::string_view payload) const;
   absl::Status CheckRestoreRows(const v1::PsRestoreRows& rows,
                                 absl::string_view payload) const;
+  // Without what the rows are.
+  absl::Status CheckRestoreSize(const v1::PsRestoreRows& rows,
+                                absl::string_view payload) const;
   absl::Status CheckRestoreMemory(const v1::PsRestoreRows& rows,
                                   absl::string_view payload) const;
   void SetInitialValues(const v1::PsInitialValues& values,
@@ -213,6 +221,8 @@ class ServerState {
   // server_state_push.cc
   absl::Status CheckPush(const v1::PsPush& push,
                          absl::string_view payload) const;
+  absl::Status CheckPushSize(const v1::PsPush& push,
+                             absl::string_view payload) const;
   absl::Status CheckName(const v1::PsPush& push, Presence& presence) const;
   absl::Status CheckMemory(const v1::PsPush& push,
                            absl::string_view payload) const;

@@ -85,6 +85,20 @@ absl::Status ServerState::CheckName(const v1::PsPush& push,
   return absl::OkStatus();
 }
 
+absl::Status ServerState::CheckPushSize(const v1::PsPush& push,
+                                        absl::string_view payload) const {
+  uint64_t rows = 0;
+  uint64_t values = 0;
+  ELASTICDL_RETURN_IF_ERROR(CountParts(push.parts(), payload, rows, values));
+  if (push.dense()) values += DenseValues();
+  const uint64_t expected = rows * sizeof(int64_t) + values * sizeof(float);
+  if (payload.size() != expected) {
+    return absl::InvalidArgumentError(absl::StrCat(
+        "a push of ", payload.size(), " bytes instead of ", expected));
+  }
+  return absl::OkStatus();
+}
+
 absl::Status ServerState::CheckPush(const v1::PsPush& push,
                                     absl::string_view payload) const {
   ELASTICDL_RETURN_IF_ERROR(CheckReady(push.map_version()));
@@ -108,15 +122,7 @@ absl::Status ServerState::CheckPush(const v1::PsPush& push,
           absl::StrCat(Describe(push), " are staged"));
     }
   }
-  uint64_t rows = 0;
-  uint64_t values = 0;
-  ELASTICDL_RETURN_IF_ERROR(CountParts(push.parts(), payload, rows, values));
-  if (push.dense()) values += DenseValues();
-  const uint64_t expected = rows * sizeof(int64_t) + values * sizeof(float);
-  if (payload.size() != expected) {
-    return absl::InvalidArgumentError(absl::StrCat(
-        "a push of ", payload.size(), " bytes instead of ", expected));
-  }
+  ELASTICDL_RETURN_IF_ERROR(CheckPushSize(push, payload));
   size_t at = 0;
   for (const v1::PsTablePart& part : push.parts()) {
     ELASTICDL_RETURN_IF_ERROR(CheckIds(part, payload.data() + at));

@@ -65,7 +65,7 @@ void ServerState::DropRestored(std::optional<int64_t> but) {
   restoring_.reset();
 }
 
-absl::Status ServerState::CheckRestoreRows(const v1::PsRestoreRows& rows,
+absl::Status ServerState::CheckRestoreSize(const v1::PsRestoreRows& rows,
                                            absl::string_view payload) const {
   if (initialized_) return absl::AlreadyExistsError("the model has values");
   ELASTICDL_RETURN_IF_ERROR(CheckMapVersion(rows.map_version()));
@@ -78,19 +78,28 @@ absl::Status ServerState::CheckRestoreRows(const v1::PsRestoreRows& rows,
         absl::StrCat("table number ", rows.table(), " of ", tables_.size()));
   }
   const EmbeddingTable& table = *tables_[rows.table()];
-  const auto bad = [&](absl::string_view why) {
-    return absl::InvalidArgumentError(
-        absl::StrCat("restore rows of table ", table.name(), ": ", why));
-  };
   const uint64_t floats = table.dim() * (rows.slots() ? 1 + table.slots() : 1);
   const uint64_t row_bytes =
       sizeof(int64_t) * (rows.ranks() ? 2 : 1) + floats * sizeof(float);
   // Divided, because the product may overflow.
   if (payload.size() % row_bytes != 0 ||
       payload.size() / row_bytes != rows.rows()) {
-    return bad(absl::StrCat(rows.rows(), " rows of ", row_bytes, " bytes in ",
-                            payload.size(), " bytes"));
+    return absl::InvalidArgumentError(absl::StrCat(
+        "restore rows of table ", table.name(), ": ", rows.rows(), " rows of ",
+        row_bytes, " bytes in ", payload.size(), " bytes"));
   }
+  return absl::OkStatus();
+}
+
+absl::Status ServerState::CheckRestoreRows(const v1::PsRestoreRows& rows,
+                                           absl::string_view payload) const {
+  ELASTICDL_RETURN_IF_ERROR(CheckRestoreSize(rows, payload));
+  const EmbeddingTable& table = *tables_[rows.table()];
+  const auto bad = [&](absl::string_view why) {
+    return absl::InvalidArgumentError(
+        absl::StrCat("restore rows of table ", table.name(), ": ", why));
+  };
+  const uint64_t floats = table.dim() * (rows.slots() ? 1 + table.slots() : 1);
   const int64_t* const ids = Ids(payload, 0);
   std::vector<int64_t> sorted(ids, ids + rows.rows());
   for (const int64_t id : sorted) {

@@ -178,6 +178,65 @@ TEST_F(PushLogTest, ManyRowsComeBackBitByBit) {
   }
 }
 
+// The counted bytes fall when the rows of a bucket go from a small piece of
+// memory to a slab. What was accepted because of that is accepted when the log
+// is read, where rows are collected before they are applied.
+TEST_F(PushLogTest, MemoryIsNotCheckedAgain) {
+  constexpr int kFilled = 100;
+  const auto push = [&](Process& process, const std::vector<int64_t>& ids) {
+    Gradient gradient = RandomGradient(definition_, next_++, random_);
+    for (size_t t = 0; t < gradient.ids.size(); ++t) {
+      gradient.ids[t].clear();
+      gradient.rows[t].clear();
+    }
+    gradient.ids[0] = ids;
+    gradient.rows[0].assign(
+        ids.size() * static_cast<size_t>(definition_.tables(0).dim()), 0.25f);
+    return process.Accept(PartOf(gradient, definition_, map_, 0));
+  };
+  auto process = StartDefined();
+  const EmbeddingTable& table = *process->state.tables()[0];
+  // One more row in each of some buckets, with each push.
+  std::vector<std::vector<int64_t>> steps;
+  std::vector<int64_t> many;
+  std::vector<size_t> rows_in(kFilled);
+  for (int64_t id = 0; id < 200000; ++id) {
+    const int bucket = BucketOf(HashRow(table.hash(), id));
+    if (bucket >= kFilled) {
+      if (many.size() < 20000) many.push_back(id);
+      continue;
+    }
+    const size_t step = rows_in[static_cast<size_t>(bucket)]++;
+    steps.resize(std::max(steps.size(), step + 1));
+    steps[step].push_back(id);
+  }
+  size_t step = 0;
+  size_t before = 0;
+  size_t limit_before = 0;
+  do {
+    ASSERT_LT(step, steps.size()) << "the bytes never fell";
+    before = process->state.Bytes();
+    limit_before = before + table.GrowthBy(many, true).bytes;
+    ASSERT_TRUE(push(*process, steps[step++]).ok());
+  } while (process->state.Bytes() >= before);
+  memory_limit_ = process->state.Bytes() + table.GrowthBy(many, true).bytes;
+  ASSERT_LT(memory_limit_, limit_before);
+  process.reset();
+  ASSERT_TRUE(RemoveTree(dir_.Path("log")).ok());
+  next_ = 0;
+  process = StartDefined();
+  for (size_t i = 0; i < step; ++i) {
+    ASSERT_TRUE(push(*process, steps[i]).ok());
+  }
+  const absl::Status accepted = push(*process, many);
+  ASSERT_TRUE(accepted.ok()) << accepted;
+  const uint64_t digest = process->state.Digest();
+  process.reset();
+  process = Start();
+  ASSERT_TRUE(process->opened.ok()) << process->opened;
+  EXPECT_EQ(process->state.Digest(), digest);
+}
+
 // Kills at any moment: of the server, of the child that writes a snapshot, with
 // or without a torn last entry.
 TEST_F(PushLogTest, RandomSchedules) {
