@@ -41,7 +41,9 @@ bool Follower::Handle(const v1::PsRequest& request, absl::string_view payload,
     done = TakeFrames(payload);
     // An empty one is answered only by a backup, too: what a copy has that
     // became the primary is not what its old primary sent.
-    if (done.ok()) position = server_.Followed(connection_);
+    if (done.ok()) {
+      position = server_.Followed(connection_, request.frames().current());
+    }
     done.Update(position.status());
   }
   reply.set_code(static_cast<int>(done.code()));

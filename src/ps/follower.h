@@ -31,7 +31,9 @@ class FollowedServer {
   virtual absl::Status Follow(int64_t connection, const v1::PsEntry& entry,
                               const Frame& frame) = 0;
   // Everything that the connection has brought is in: entries in the log.
-  virtual absl::StatusOr<int64_t> Followed(int64_t connection) = 0;
+  // `current`: that is all there is, as the primary says.
+  virtual absl::StatusOr<int64_t> Followed(int64_t connection,
+                                           bool current) = 0;
   virtual int64_t FollowedTerm() const = 0;
 };
 

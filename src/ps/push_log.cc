@@ -55,6 +55,10 @@ absl::Status WriteVector(int fd, std::vector<iovec> parts,
   return absl::OkStatus();
 }
 
+constexpr char kLock[] = "lock";
+// A folder for a log that cannot be read.
+constexpr char kAside[] = "damaged";
+
 // A bad entry of this many bytes is at the front of `rest`; 0: nobody knows how
 // long it is. Is it one whose end, and all behind it, never reached the disk?
 // File systems give zeros for such bytes. (A last entry that went bad
@@ -72,7 +76,7 @@ absl::StatusOr<std::unique_ptr<PushLog>> PushLog::Open(
     Options options, ServerState::Options state_options, ServerState& state) {
   ELASTICDL_RETURN_IF_ERROR(MakeDirectories(options.dir, 0700));
   std::unique_ptr<PushLog> log(new PushLog(std::move(options)));
-  const std::string lock = JoinPath(log->options_.dir, "lock");
+  const std::string lock = JoinPath(log->options_.dir, kLock);
   log->lock_ = Fd(open(lock.c_str(), O_RDWR | O_CREAT | O_CLOEXEC, 0600));
   if (!log->lock_.valid()) {
     return ErrnoToStatus(errno, absl::StrCat("open ", lock));
@@ -86,6 +90,32 @@ absl::StatusOr<std::unique_ptr<PushLog>> PushLog::Open(
 }
 
 PushLog::~PushLog() { KillSnapshot(); }
+
+absl::Status PushLog::PutAside(const std::string& dir) {
+  const std::string aside = JoinPath(dir, kAside);
+  const bool keep = !HasAside(dir);
+  ELASTICDL_RETURN_IF_ERROR(MakeDirectories(aside, 0700));
+  ELASTICDL_ASSIGN_OR_RETURN(const std::vector<std::string> names,
+                             ListDirectory(dir));
+  for (const std::string& name : names) {
+    if (name == kLock || name == kAside) continue;
+    const std::string path = JoinPath(dir, name);
+    if (!keep) {
+      ELASTICDL_RETURN_IF_ERROR(RemoveTree(path));
+    } else if (rename(path.c_str(), JoinPath(aside, name).c_str()) != 0) {
+      return ErrnoToStatus(errno, absl::StrCat("put aside ", path));
+    }
+  }
+  return absl::OkStatus();
+}
+
+bool PushLog::HasAside(const std::string& dir) {
+  return IsDirectory(JoinPath(dir, kAside));
+}
+
+absl::Status PushLog::RemoveAside(const std::string& dir) {
+  return RemoveTree(JoinPath(dir, kAside));
+}
 
 void PushLog::KillSnapshot() {
   if (child_ <= 0) return;
@@ -137,6 +167,8 @@ absl::Status PushLog::Recover(ServerState::Options state_options,
       if (stat(path.c_str(), &info) == 0) last_snapshot_bytes_ = info.st_size;
       break;
     }
+    // Anything else may go well the next time (memory, descriptors).
+    if (!absl::IsDataLoss(read.status())) return read.status();
     LogWarning("skipped a snapshot: ", read.status().message());
   }
   if (!snapshots.empty() && oldest_needed == 0 && segments.empty()) {
@@ -272,7 +304,7 @@ absl::Status PushLog::Restart(const std::string& snapshot, int64_t position) {
                              ListDirectory(options_.dir));
   for (const std::string& name : names) {
     const std::string path = JoinPath(options_.dir, name);
-    if (name == "lock" || path == snapshot) continue;
+    if (name == kLock || name == kAside || path == snapshot) continue;
     if (unlink(path.c_str()) != 0) {
       return ErrnoToStatus(errno, absl::StrCat("delete ", path));
     }

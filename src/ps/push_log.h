@@ -52,6 +52,14 @@ class PushLog {
       Options options, ServerState::Options state_options, ServerState& state);
   ~PushLog();
 
+  // For one of two copies: moves the files of a log that Open cannot read to a
+  // folder in `dir`, where Open does not see them, so that the copy can begin
+  // anew and nothing is gone before it has everything again. If an earlier log
+  // is there, that one is kept: the later one was never complete.
+  static absl::Status PutAside(const std::string& dir);
+  static bool HasAside(const std::string& dir);
+  static absl::Status RemoveAside(const std::string& dir);
+
   // When it fails (the disk is full), nothing of the entry stays.
   absl::Status Append(absl::string_view header, absl::string_view payload);
   // The same for a whole frame with the number position(), which was parsed.

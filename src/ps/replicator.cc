@@ -131,7 +131,8 @@ void Replicator::Send(int64_t term, int64_t position,
   if (socket == nullptr) return changed_.NotifyAll();
   uint64_t bytes = 0;
   for (const iovec& part : frame) bytes += part.iov_len;
-  const absl::Status sent = SendFrames(*socket, std::move(frame));
+  const absl::Status sent =
+      SendFrames(*socket, std::move(frame), /*current=*/true);
   bool more = false;
   {
     MutexLock lock(mu_);
@@ -309,6 +310,7 @@ absl::Status Replicator::SendEntries(net::Socket& socket, LogReader& log,
   bool beat = true;
   while (true) {
     int64_t end = 0;
+    bool current = false;
     {
       MutexLock lock(mu_);
       waiting_ = &log;
@@ -323,21 +325,22 @@ absl::Status Replicator::SendEntries(net::Socket& socket, LogReader& log,
             "the master reports that it is not attached");
       }
       end = appended_;
+      current = role_.state() == PartRole::State::kCurrent;
       reads_from_ = log.position();
     }
     beat = false;
     ELASTICDL_RETURN_IF_ERROR(log.ReadEntries(end, kPieceBytes, frames));
     ELASTICDL_RETURN_IF_ERROR(
-        SendFrames(socket, {{frames.data(), frames.size()}}));
+        SendFrames(socket, {{frames.data(), frames.size()}}, current));
     frames.Trim();
   }
 }
 
 absl::Status Replicator::SendFrames(net::Socket& socket,
-                                    std::vector<iovec> frames) {
+                                    std::vector<iovec> frames, bool current) {
   ELASTICDL_RETURN_IF_ERROR(Failpoint("ps.replicate"));
   v1::PsRequest request;
-  request.mutable_frames();
+  request.mutable_frames()->set_current(current);
   return WriteMessage(socket, request, std::move(frames), kSendTimeout);
 }
 

@@ -78,8 +78,8 @@ class Replicator {
   absl::Status SendEntries(net::Socket& socket, LogReader& log,
                            const std::string& address, int64_t term);
   // Sends entries; to be called by one thread at a time.
-  static absl::Status SendFrames(net::Socket& socket,
-                                 std::vector<iovec> frames);
+  static absl::Status SendFrames(net::Socket& socket, std::vector<iovec> frames,
+                                 bool current);
   void HearAcks(net::Socket& socket, int64_t term);
   absl::StatusOr<v1::PsReply> Expect(net::Socket& socket, int64_t term,
                                      absl::Duration timeout);

@@ -63,12 +63,13 @@ absl::Status ServerImpl::OpenLog() {
     auto opened = PushLog::Open(log, StateOptions(options_), state_);
     if (options_.replicated && absl::IsDataLoss(opened.status())) {
       LogWarning("starting without its log: ", opened.status().message());
-      ELASTICDL_RETURN_IF_ERROR(RemoveTree(options_.log_dir));
+      ELASTICDL_RETURN_IF_ERROR(PushLog::PutAside(options_.log_dir));
       state_ = ServerState(StateOptions(options_));
       opened = PushLog::Open(log, StateOptions(options_), state_);
     }
     ELASTICDL_RETURN_IF_ERROR(opened.status());
     log_ = *std::move(opened);
+    aside_ = PushLog::HasAside(options_.log_dir);
     if (log_->position() > 0) {
       LogInfo("server ", options_.server, " continues from its log: version ",
               state_.version(), ", ", log_->position(), " entries");
@@ -93,7 +94,10 @@ absl::Status ServerImpl::SetUp() {
       ReaderMutexLock lock(state_mu_);
       return LogReader::Open(options_.log_dir);
     };
-    replicator.tell = options_.tell;
+    replicator.tell = [this](const v1::PsPartState& state) {
+      options_.tell(state);
+      if (state.has_current()) RemoveAside();
+    };
     replicator_ = std::make_unique<Replicator>(std::move(replicator));
   }
   ELASTICDL_ASSIGN_OR_RETURN(listener_, net::Listener::Open(options_.address));

@@ -70,12 +70,14 @@ class ServerImpl : public Server, private FollowedServer {
                        const std::string& snapshot, int64_t position) override;
   absl::Status Follow(int64_t connection, const v1::PsEntry& entry,
                       const Frame& frame) override;
-  absl::StatusOr<int64_t> Followed(int64_t connection) override;
+  absl::StatusOr<int64_t> Followed(int64_t connection, bool current) override;
   int64_t FollowedTerm() const override { return replicator_->term(); }
   absl::Status CheckFollow(int64_t connection) const
       ABSL_SHARED_LOCKS_REQUIRED(state_mu_);
 
   absl::Status OpenLog();
+  // Both copies are complete: a log that could not be read is of no more use.
+  void RemoveAside();
   // A server that cannot write its audit ends.
   void NoteAudit(const absl::Status& written)
       ABSL_EXCLUSIVE_LOCKS_REQUIRED(state_mu_);
@@ -160,6 +162,8 @@ class ServerImpl : public Server, private FollowedServer {
   std::atomic<int64_t> pushes_ = 0;
   std::atomic<int64_t> repeated_ = 0;
   std::atomic<int> greetings_ = 0;
+  // There is a log that could not be read.
+  std::atomic<bool> aside_ = false;
   // No push is answered before: memory is nearly used up.
   // In nanoseconds since 1970.
   std::atomic<int64_t> slow_until_ = 0;

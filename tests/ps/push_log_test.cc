@@ -366,6 +366,51 @@ TEST_F(PushLogTest, ABadSnapshotIsNoticed) {
               HasSubstr("entries 0 to 4 of the log are missing"));
 }
 
+// That is no reason to do without its rows, nor to throw the log away.
+TEST_F(PushLogTest, ASnapshotThatCannotBeReadNowIsNotSkipped) {
+  auto process = StartDefined();
+  PushOne(*process);
+  ASSERT_TRUE(process->log->BeginSnapshot(process->state).ok());
+  WaitForSnapshot(*process);
+  PushOne(*process);
+  const uint64_t digest = process->state.Digest();
+  process.reset();
+  const std::string path = FindFile("snapshot-");
+  const std::string away = dir_.Path("away");
+  ASSERT_EQ(rename(path.c_str(), away.c_str()), 0);
+  // The kernel does not map a folder.
+  ASSERT_TRUE(MakeDirectories(path).ok());
+  process = Start();
+  EXPECT_FALSE(process->opened.ok());
+  EXPECT_FALSE(absl::IsDataLoss(process->opened)) << process->opened;
+  ASSERT_TRUE(RemoveTree(path).ok());
+  ASSERT_EQ(rename(away.c_str(), path.c_str()), 0);
+  process = Start();
+  ASSERT_TRUE(process->opened.ok()) << process->opened;
+  EXPECT_EQ(process->state.Digest(), digest);
+}
+
+TEST_F(PushLogTest, ADamagedLogIsPutAside) {
+  const std::string dir = dir_.Path("log");
+  auto process = StartDefined();
+  PushOne(*process);
+  process.reset();
+  const std::string path = FindFile("log-");
+  const std::string whole = *ReadFile(path);
+  ASSERT_TRUE(PushLog::PutAside(dir).ok());
+  EXPECT_TRUE(PushLog::HasAside(dir));
+  // It begins anew, and that log goes bad, too.
+  process = StartDefined();
+  EXPECT_EQ(process->log->position(), 3);
+  ASSERT_TRUE(process->log->Restart("", 0).ok());
+  process.reset();
+  ASSERT_TRUE(PushLog::PutAside(dir).ok());
+  EXPECT_EQ(*ReadFile(dir_.Path("log/damaged/log-0")), whole);
+  EXPECT_FALSE(FileExists(path));
+  ASSERT_TRUE(PushLog::RemoveAside(dir).ok());
+  EXPECT_FALSE(PushLog::HasAside(dir));
+}
+
 TEST_F(PushLogTest, OneProcessAtATime) {
   auto first = StartDefined();
   auto second = Start();

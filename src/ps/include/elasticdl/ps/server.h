@@ -35,8 +35,8 @@ struct ServerOptions {
   // Names the run of the job there.
   std::string run;
   // The part has two copies, and this is one of them: it serves nobody before
-  // Assign gives it a role. A log that cannot be read is discarded, because the
-  // other copy may have all of it. Needs a log_dir.
+  // Assign gives it a role. A damaged log is put aside, because the other copy
+  // may have all of it, and removed when both have. Needs a log_dir.
   bool replicated = false;
   // What the master is to hear. Must not block; any thread.
   std::function<void(const v1::PsPartState& state)> tell;
