@@ -9,6 +9,6 @@ inline constexpr char kVersionKey[] = "elasticdl-version";
 
 // Increase the number with each change to the messages between master and
 // worker, or to what workers send each other (offers, control word, state).
-inline constexpr char kProtocolVersion[] = ELASTICDL_VERSION " (protocol 13)";
+inline constexpr char kProtocolVersion[] = ELASTICDL_VERSION " (protocol 14)";
 
 }  // namespace elasticdl::rendezvous
