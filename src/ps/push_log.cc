@@ -329,11 +329,12 @@ absl::Status PushLog::Restart(const std::string& snapshot, int64_t position) {
 
 // ---- snapshots ----
 
-bool PushLog::WantsSnapshot() const {
+bool PushLog::WantsSnapshot(int64_t patience) const {
   return !snapshotting() &&
-         bytes_ >= std::max(options_.snapshot_bytes,
-                            std::min(last_snapshot_bytes_, kMostLogBytes)) +
-                       postponed_;
+         bytes_ / patience >=
+             std::max(options_.snapshot_bytes,
+                      std::min(last_snapshot_bytes_, kMostLogBytes)) +
+                 postponed_;
 }
 
 absl::Status PushLog::BeginSnapshot(const ServerState& state) {

@@ -80,7 +80,8 @@ class PushLog {
   }
 
   // ---- snapshots ----
-  bool WantsSnapshot() const;
+  // `patience`: only when the log is so many times as long.
+  bool WantsSnapshot(int64_t patience = 1) const;
   // A child process writes the state, which is that of position(), while this
   // one goes on. The log continues in a new file. No other may be under way.
   absl::Status BeginSnapshot(const ServerState& state);

@@ -46,9 +46,9 @@ void Replicator::Stop() {
     MutexLock lock(mu_);
     stopped_ = true;
     if (socket_ != nullptr) socket_->ShutDown();
+    WakeAll();
   }
   changed_.NotifyAll();
-  acked_.NotifyAll();
 }
 
 // ---- the role ----
@@ -70,9 +70,9 @@ bool Replicator::Assign(const v1::PsAssignment& assignment, int64_t position) {
       heard_.Update(absl::CancelledError(kAway));
       if (role_.term() == fed_term_) role_.OnBackupLost(kAway);
     }
+    WakeAll();
   }
   changed_.NotifyAll();
-  acked_.NotifyAll();
   return counts;
 }
 
@@ -116,8 +116,11 @@ void Replicator::Send(int64_t term, int64_t position,
                       std::vector<iovec> frame) {
   net::Socket* socket = nullptr;
   LogReader* log = nullptr;
+  bool feeder_waits = false;
   {
     MutexLock lock(mu_);
+    // Whoever sends wakes it afterwards if there is more.
+    feeder_waits = waiting_ != nullptr && !sending_;
     // Only to a backup that keeps up: then nobody waits longer for the socket
     // than for the answer.
     if (!frame.empty() && waiting_ != nullptr && !sending_ && heard_.ok() &&
@@ -128,7 +131,10 @@ void Replicator::Send(int64_t term, int64_t position,
       log = waiting_;
     }
   }
-  if (socket == nullptr) return changed_.NotifyAll();
+  if (socket == nullptr) {
+    if (feeder_waits) changed_.NotifyAll();
+    return;
+  }
   uint64_t bytes = 0;
   for (const iovec& part : frame) bytes += part.iov_len;
   const absl::Status sent =
@@ -161,22 +167,42 @@ absl::Status Replicator::Await(int64_t term, int64_t position,
                                absl::Duration most) {
   const absl::Time end = Clock::Real().Now() + most;
   MutexLock lock(mu_);
+  Waiter waiter;
+  waiter.term = term;
+  const auto place = waiters_.emplace(position, &waiter);
+  absl::Status result = absl::UnavailableError("the server is ending");
   while (!stopped_) {
     const auto may = role_.MayAcknowledge(term, position);
-    if (may.has_value()) return *may;
+    if (may.has_value()) {
+      result = *may;
+      break;
+    }
     const absl::Time now = Clock::Real().Now();
     if (now >= end) {
-      return absl::UnavailableError("the backup does not answer");
+      result = absl::UnavailableError("the backup does not answer");
+      break;
     }
     if (role_.OnSilence(now - last_ack_)) {
       LogWarning("part ", options_.part, ": the backup at ", fed_address_,
                  " is silent while it catches up; pushes go on without it");
-      acked_.NotifyAll();
+      WakeAll();
       continue;
     }
-    acked_.WaitFor(mu_, std::min(end - now, kSilenceCheck));
+    waiter.decided.WaitFor(mu_, std::min(end - now, kSilenceCheck));
   }
-  return absl::UnavailableError("the server is ending");
+  waiters_.erase(place);
+  return result;
+}
+
+void Replicator::WakeDecided() {
+  for (const auto& [position, waiter] : waiters_) {
+    if (!role_.MayAcknowledge(waiter->term, position).has_value()) return;
+    waiter->decided.NotifyOne();
+  }
+}
+
+void Replicator::WakeAll() {
+  for (const auto& [position, waiter] : waiters_) waiter->decided.NotifyOne();
 }
 
 void Replicator::Tell(PartRole::Tell tell) {
@@ -218,8 +244,8 @@ void Replicator::Run() {
         if (superseded_) role_.OnNewerTerm();
         tell = role_.OnBackupLost(std::string(why.message()));
       }
+      WakeAll();
     }
-    acked_.NotifyAll();
     LogInfo("part ", options_.part, ": no backup at ", address, ": ",
             why.message());
     Tell(std::move(tell));
@@ -355,6 +381,7 @@ void Replicator::HearAcks(net::Socket& socket, int64_t term) {
       } else if (heard_.ok() && role_.term() == term) {
         last_ack_ = Clock::Real().Now();
         tell = role_.OnAck(reply->position());
+        WakeDecided();
       }
     }
     if (!reply.ok()) {
@@ -363,7 +390,6 @@ void Replicator::HearAcks(net::Socket& socket, int64_t term) {
       changed_.NotifyAll();
       return;
     }
-    acked_.NotifyAll();
     Tell(std::move(tell));
   }
 }

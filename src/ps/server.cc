@@ -265,7 +265,8 @@ absl::Status ServerImpl::ServeOne(net::Socket& socket, Follower* follower,
     case v1::PsRequest::kSnapshotPiece:
     case v1::PsRequest::kFrames:
       if (follower != nullptr) {
-        if (!follower->Handle(request, payload.view(), reply)) {
+        const bool more = request.has_frames() && socket.IsReadable();
+        if (!follower->Handle(request, payload.view(), more, reply)) {
           return absl::OkStatus();
         }
         break;
@@ -307,7 +308,7 @@ void ServerImpl::HandleEntry(const v1::PsEntry& entry,
       FillMap(reply);
     }
     reply.set_version(state_.version());
-    snapshot = log_ != nullptr && log_->WantsSnapshot();
+    snapshot = SnapshotDue();
     return accepted;
   });
   if (done.ok()) {
@@ -380,7 +381,7 @@ absl::Status ServerImpl::Apply(const v1::PsEntry& entry,
   {
     WriterMutexLock lock(state_mu_);
     done = Accept(entry, header, payload);
-    snapshot = log_ != nullptr && log_->WantsSnapshot();
+    snapshot = SnapshotDue();
     if (done.ok()) place = PlaceOfLast();
     if (absl::IsAlreadyExists(done)) place = CheckPlace();
   }

@@ -117,6 +117,7 @@ class ServerImpl : public Server, private FollowedServer {
                      absl::string_view header = "",
                      absl::string_view payload = "");
   // The log has grown long enough for one.
+  bool SnapshotDue() const ABSL_SHARED_LOCKS_REQUIRED(state_mu_);
   void WantSnapshot();
   // `header`: the entry, serialized.
   absl::Status Accept(const v1::PsEntry& entry, absl::string_view header,

@@ -138,10 +138,10 @@ absl::Status ServerImpl::Follow(int64_t connection, const v1::PsEntry& entry,
       return absl::InvalidArgumentError(absl::StrCat(
           "entry ", frame.number, " instead of ", log_->position()));
     }
-    ELASTICDL_RETURN_IF_ERROR(state_.Check(entry, frame.payload));
+    ELASTICDL_RETURN_IF_ERROR(state_.CheckLogged(entry, frame.payload));
     ELASTICDL_RETURN_IF_ERROR(
         ApplyLogged(log_->AppendFrame(frame.whole), entry, frame.payload));
-    snapshot = log_->WantsSnapshot();
+    snapshot = SnapshotDue();
   }
   if (snapshot) WantSnapshot();
   return absl::OkStatus();
