@@ -30,8 +30,6 @@ namespace {
 
 // A longer one would take long to replay.
 constexpr int64_t kMostLogBytes = int64_t{4} << 30;
-// Enough to keep two threads busy for some milliseconds.
-constexpr size_t kMostCollected = size_t{4} << 20;
 // Snapshots for which files are kept at most because somebody reads them.
 constexpr size_t kMostKept = 4;
 
@@ -58,6 +56,20 @@ absl::Status WriteVector(int fd, std::vector<iovec> parts,
 constexpr char kLock[] = "lock";
 // A folder for a log that cannot be read.
 constexpr char kAside[] = "damaged";
+
+// Rows are collected as long as this exists.
+class Collecting {
+ public:
+  explicit Collecting(ServerState& state) : state_(state) {
+    state_.CollectRows(true);
+  }
+  ~Collecting() { state_.CollectRows(false); }
+  Collecting(const Collecting&) = delete;
+  Collecting& operator=(const Collecting&) = delete;
+
+ private:
+  ServerState& state_;
+};
 
 // A bad entry of this many bytes is at the front of `rest`; 0: nobody knows how
 // long it is. Is it one whose end, and all behind it, never reached the disk?
@@ -200,7 +212,8 @@ absl::Status PushLog::Replay(const std::string& path, bool last,
         absl::StrCat(path, ": ", why, " at offset ", at));
   };
   std::string torn = "of an entry that was not complete";
-  state.CollectRows(true);
+  // Ends before the file does: threads read it.
+  const Collecting collecting(state);
   while (at < file.size()) {
     Frame frame;
     const FrameResult result = ParseFrame(file.substr(at), frame);
@@ -224,9 +237,6 @@ absl::Status PushLog::Replay(const std::string& path, bool last,
           Annotate(state.CheckLogged(entry, frame.payload), path));
       ELASTICDL_RETURN_IF_ERROR(
           Annotate(state.Apply(entry, frame.payload), path));
-      if (state.collected_bytes() > kMostCollected) {
-        ELASTICDL_RETURN_IF_ERROR(Annotate(state.ApplyRows(), path));
-      }
       if (options_.replayed != nullptr) {
         ELASTICDL_RETURN_IF_ERROR(options_.replayed(position_, entry, state));
       }
@@ -235,7 +245,6 @@ absl::Status PushLog::Replay(const std::string& path, bool last,
     }
     at += frame.whole.size();
   }
-  state.CollectRows(false);
   ELASTICDL_RETURN_IF_ERROR(Annotate(state.ApplyRows(), path));
   if (at == file.size()) return absl::OkStatus();
   if (!last) return bad("an entry is cut off");

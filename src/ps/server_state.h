@@ -37,6 +37,7 @@
 #include "elasticdl/v1/ps.pb.h"
 #include "embedding_table.h"
 #include "entry_effect.h"
+#include "row_replay.h"
 #include "wire.h"
 
 namespace elasticdl::ps {
@@ -68,11 +69,10 @@ class ServerState {
   // state is not to be used any more.
   absl::Status Apply(const v1::PsEntry& entry, absl::string_view payload);
   // While a log is read: rows of pushes are not updated by Apply but later, by
-  // two threads at once, which gives the same bits. Payloads must stay until
-  // ApplyRows, after which the state is what it would have been. Apply does it
-  // first where it matters.
-  void CollectRows(bool collect) { collecting_ = collect; }
-  size_t collected_bytes() const { return collected_bytes_; }
+  // several threads at once, which gives the same bits. Payloads must stay until
+  // ApplyRows, after which the state is what it would have been, or until this
+  // is switched off. Apply does it first where it matters.
+  void CollectRows(bool collect);
   absl::Status ApplyRows();
   // Of the last entry that was applied. Not a part of the state.
   const EntryEffect& effect() const { return effect_; }
@@ -288,15 +288,8 @@ class ServerState {
   std::map<Name, Staged> staged_;
   EntryEffect effect_;
 
-  // CollectRows. Not a part of the state.
-  struct Collected {
-    Gradient::Rows rows;
-    double rate = 0;
-    int64_t step = 0;
-  };
-  bool collecting_ = false;
-  std::vector<Collected> collected_;
-  size_t collected_bytes_ = 0;
+  // CollectRows; null: off. Not a part of the state. Last: it uses tables.
+  std::unique_ptr<RowReplay> replay_;
 };
 
 }  // namespace elasticdl::ps
