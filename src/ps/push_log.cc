@@ -287,24 +287,32 @@ absl::Status PushLog::Write(std::vector<iovec> parts, uint64_t bytes) {
     return absl::DataLossError(
         absl::StrCat(options_.dir, ": half an entry is in the way"));
   }
-  absl::Status written = Failpoint("ps.log");
-  if (written.ok()) {
-    written = WriteVector(fd_.get(), std::move(parts), options_.dir);
+  absl::Status written = TryWrite(parts);
+  if (absl::IsResourceExhausted(written) && snapshotting()) {
+    LogWarning("no snapshot: the log needs its space: ", written.message());
+    KillSnapshot();
+    Postpone();
+    written = TryWrite(std::move(parts));
   }
-  if (!written.ok()) {
-    // What is left of it would hide what follows.
-    if (ftruncate(fd_.get(), segment_bytes_) != 0) {
-      broken_ = true;
-      return absl::DataLossError(absl::StrCat(
-          options_.dir,
-          ": half an entry cannot be taken back: ", written.message()));
-    }
-    return written;
-  }
+  ELASTICDL_RETURN_IF_ERROR(written);
   segment_bytes_ += static_cast<int64_t>(bytes);
   bytes_ += static_cast<int64_t>(bytes);
   ++position_;
   return absl::OkStatus();
+}
+
+absl::Status PushLog::TryWrite(std::vector<iovec> parts) {
+  absl::Status written = Failpoint("ps.log");
+  if (written.ok()) {
+    written = WriteVector(fd_.get(), std::move(parts), options_.dir);
+  }
+  if (written.ok()) return written;
+  // What is left of it would hide what follows.
+  if (ftruncate(fd_.get(), segment_bytes_) == 0) return written;
+  broken_ = true;
+  return absl::DataLossError(absl::StrCat(
+      options_.dir,
+      ": half an entry cannot be taken back: ", written.message()));
 }
 
 absl::Status PushLog::Restart(const std::string& snapshot, int64_t position) {
@@ -346,9 +354,14 @@ bool PushLog::WantsSnapshot(int64_t patience) const {
                  postponed_;
 }
 
+// A large one is not to be tried in vain all the time.
+void PushLog::Postpone() {
+  postponed_ += std::max(options_.snapshot_bytes, last_snapshot_bytes_ / 4);
+}
+
 absl::Status PushLog::BeginSnapshot(const ServerState& state) {
   absl::Status begun = Fork(state);
-  if (!begun.ok()) postponed_ += options_.snapshot_bytes;
+  if (!begun.ok()) Postpone();
   return begun;
 }
 
@@ -397,8 +410,7 @@ absl::Status PushLog::FinishSnapshot(int64_t keep) {
   struct stat written = {};
   if (!known || !WIFEXITED(status) || WEXITSTATUS(status) != 0 ||
       stat(PathOf("snapshot", child_position_).c_str(), &written) != 0) {
-    // Not again before as much was written once more.
-    postponed_ += options_.snapshot_bytes;
+    Postpone();
     unlink(scratch_.c_str());
     if (known && WIFSIGNALED(status)) {
       return absl::InternalError(

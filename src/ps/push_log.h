@@ -60,7 +60,8 @@ class PushLog {
   static bool HasAside(const std::string& dir);
   static absl::Status RemoveAside(const std::string& dir);
 
-  // When it fails (the disk is full), nothing of the entry stays.
+  // When it fails (the disk is full), nothing of the entry stays. It does not
+  // fail because of a snapshot that is being written: that is given up.
   absl::Status Append(absl::string_view header, absl::string_view payload);
   // The same for a whole frame with the number position(), which was parsed.
   absl::Status AppendFrame(absl::string_view frame);
@@ -98,6 +99,7 @@ class PushLog {
   absl::Status Recover(ServerState::Options state_options, ServerState& state);
   absl::Status Replay(const std::string& path, bool last, ServerState& state);
   absl::Status Write(std::vector<iovec> parts, uint64_t bytes);
+  absl::Status TryWrite(std::vector<iovec> parts);
   absl::Status OpenSegment();
   absl::Status Fork(const ServerState& state);
   std::string PathOf(absl::string_view kind,
@@ -105,6 +107,8 @@ class PushLog {
   void DeleteBefore(int64_t snapshots, int64_t entries);
   // Ends the child, if there is one, and what it has written.
   void KillSnapshot();
+  // A snapshot has failed.
+  void Postpone();
 
   const Options options_;
   Fd lock_;

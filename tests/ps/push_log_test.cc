@@ -19,6 +19,7 @@
 #include "elasticdl/common/failpoint.h"
 #include "elasticdl/common/file.h"
 #include "model.h"
+#include "support/small_disk.h"
 #include "support/temp_dir.h"
 
 namespace elasticdl::ps {
@@ -432,6 +433,27 @@ TEST_F(PushLogTest, AFailedWriteLeavesNothing) {
   const uint64_t after = process->state.Digest();
   process.reset();
   EXPECT_EQ(Start()->state.Digest(), after);
+}
+
+// The disk has room for the log, but not for a snapshot beside it.
+TEST_F(PushLogTest, ASnapshotDoesNotTakeTheLogsSpace) {
+  const auto fill = [&] {
+    auto process = StartDefined();
+    for (int i = 0; i < 4; ++i) PushOne(*process);
+    // When it has written everything, the child waits.
+    ASSERT_TRUE(InitFailpoints("ps.snapshot_end=stop").ok());
+    ASSERT_TRUE(process->log->BeginSnapshot(process->state).ok());
+    ASSERT_TRUE(InitFailpoints("").ok());
+    for (int i = 0; i < 6; ++i) PushOne(*process);
+    EXPECT_FALSE(process->log->snapshotting());
+    const uint64_t digest = process->state.Digest();
+    process.reset();
+    EXPECT_EQ(Start()->state.Digest(), digest);
+  };
+  // 10 pushes of 330 KB, and a state of 1 MB.
+  if (!test::RunOnSmallDisk(dir_.path(), "4m", fill)) {
+    GTEST_SKIP() << "mounting a tmpfs is not permitted here";
+  }
 }
 
 TEST_F(PushLogTest, SnapshotsAreWantedAsTheLogGrows) {
