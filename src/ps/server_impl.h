@@ -1,4 +1,4 @@
-// What server.cc (connections, requests), server_snapshots.cc,
+// What server.cc (requests), server_connections.cc, server_snapshots.cc,
 // server_memory.cc and server_replicated.cc (primary and backup) share.
 #pragma once
 
@@ -21,6 +21,7 @@
 #include "elasticdl/common/thread.h"
 #include "elasticdl/net/socket.h"
 #include "elasticdl/ps/server.h"
+#include "byte_budget.h"
 #include "follower.h"
 #include "push_audit.h"
 #include "push_log.h"
@@ -34,7 +35,9 @@ namespace elasticdl::ps {
 class ServerImpl : public Server, private FollowedServer {
  public:
   explicit ServerImpl(ServerOptions options)
-      : options_(std::move(options)), state_(StateOptions(options_)) {}
+      : options_(std::move(options)),
+        budget_(RequestBytes(options_)),
+        state_(StateOptions(options_)) {}
   ~ServerImpl() override;
 
   absl::Status SetUp();
@@ -75,6 +78,10 @@ class ServerImpl : public Server, private FollowedServer {
   absl::Status CheckFollow(int64_t connection) const
       ABSL_SHARED_LOCKS_REQUIRED(state_mu_);
 
+  static uint64_t RequestBytes(const ServerOptions& options);
+  // Of a request that is about to be read, with its answer.
+  absl::StatusOr<ByteBudget::Share> MakeRoom(const v1::PsRequest& request,
+                                             uint64_t payload_bytes);
   absl::Status OpenLog();
   // Both copies are complete: a log that could not be read is of no more use.
   void RemoveAside();
@@ -143,6 +150,7 @@ class ServerImpl : public Server, private FollowedServer {
   const ServerOptions options_;
   const uint64_t incarnation_ = RandomNumber();
   net::Listener listener_;
+  ByteBudget budget_;
 
   mutable SharedMutex state_mu_;
   ServerState state_ ABSL_GUARDED_BY(state_mu_);

@@ -81,6 +81,10 @@ class ServerState {
   // written to `out`.
   absl::Status Pull(const v1::PsPull& pull, absl::string_view payload,
                     v1::PsReply& reply, Buffer& out) const;
+  // What the answer's payload has at most, if the request is well-formed; may
+  // be asked before its payload is here.
+  uint64_t AnswerBytes(const v1::PsPull& pull, uint64_t payload_bytes) const;
+  uint64_t AnswerBytes(const v1::PsRead& read) const;
   // For checkpoints. Same errors.
   absl::Status Read(const v1::PsRead& read, v1::PsReply& reply,
                     Buffer& out) const;

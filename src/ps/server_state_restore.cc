@@ -19,6 +19,27 @@ constexpr uint64_t kMaxReadBytes = uint64_t{64} << 20;
 
 }  // namespace
 
+// ---- the size of answers ----
+
+uint64_t ServerState::AnswerBytes(const v1::PsPull& pull,
+                                  uint64_t payload_bytes) const {
+  uint64_t values = pull.dense() ? DenseValues() : 0;
+  for (const v1::PsTablePart& part : pull.parts()) {
+    // Others are refused.
+    if (part.table() >= tables_.size() ||
+        part.rows() > payload_bytes / sizeof(int64_t)) {
+      return 0;
+    }
+    values += part.rows() * tables_[part.table()]->dim();
+  }
+  return std::min(values, kMaxPayloadBytes / sizeof(float)) * sizeof(float);
+}
+
+uint64_t ServerState::AnswerBytes(const v1::PsRead& read) const {
+  return read.has_rows() ? kMaxReadBytes
+                         : dense_.size() * DenseValues() * sizeof(float);
+}
+
 // ---- initial values ----
 
 absl::Status ServerState::CheckInitialValues(const v1::PsInitialValues& values,

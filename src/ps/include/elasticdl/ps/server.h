@@ -30,6 +30,9 @@ struct ServerOptions {
   int64_t snapshot_bytes = int64_t{64} << 20;
   // Of values, rows and slots; 0 = as much as there is.
   size_t memory_limit = 0;
+  // Of requests and answers that are held at once; others wait before they are
+  // read. 0: an eighth of memory_limit, or 1 GiB without one.
+  size_t request_bytes = 0;
   // A file for the names of the pushes that are applied; "" = none.
   std::string audit;
   // Names the run of the job there.
