@@ -2,6 +2,7 @@
 
 #include <fcntl.h>
 #include <sys/file.h>
+#include <sys/prctl.h>
 #include <sys/stat.h>
 #include <sys/syscall.h>
 #include <sys/uio.h>
@@ -28,10 +29,22 @@
 namespace elasticdl::ps {
 namespace {
 
-// A longer one would take long to replay.
-constexpr int64_t kMostLogBytes = int64_t{4} << 30;
+// Takes some seconds to replay.
+constexpr int64_t kLongLogBytes = int64_t{4} << 30;
 // Snapshots for which files are kept at most because somebody reads them.
 constexpr size_t kMostKept = 4;
+
+// In a forked child: only system calls. It ends with the thread that forked,
+// and when memory runs out, the kernel is to end it and not its parent.
+void BecomeSnapshotWriter(pid_t parent) {
+  prctl(PR_SET_PDEATHSIG, SIGKILL);
+  if (getppid() != parent) _exit(EINTR);
+  const int fd = open("/proc/self/oom_score_adj", O_WRONLY | O_CLOEXEC);
+  if (fd < 0) return;
+  // Without it, everything works.
+  [[maybe_unused]] const ssize_t n = write(fd, "1000", 4);
+  close(fd);
+}
 
 absl::Status WriteVector(int fd, std::vector<iovec> parts,
                          const std::string& what) {
@@ -347,11 +360,12 @@ absl::Status PushLog::Restart(const std::string& snapshot, int64_t position) {
 // ---- snapshots ----
 
 bool PushLog::WantsSnapshot(int64_t patience) const {
-  return !snapshotting() &&
-         bytes_ / patience >=
-             std::max(options_.snapshot_bytes,
-                      std::min(last_snapshot_bytes_, kMostLogBytes)) +
-                 postponed_;
+  // Writing a snapshot must not cost more than the log, and reading the log not
+  // much more than reading the snapshot.
+  const int64_t most = std::max(kLongLogBytes, last_snapshot_bytes_ / 2);
+  const int64_t due =
+      std::max(options_.snapshot_bytes, std::min(2 * last_snapshot_bytes_, most));
+  return !snapshotting() && bytes_ / patience >= due + postponed_;
 }
 
 // A large one is not to be tried in vain all the time.
@@ -374,12 +388,14 @@ absl::Status PushLog::Fork(const ServerState& state) {
   scratch_ = PathOf("snapshot", position_) + ".new";
   const std::string path = PathOf("snapshot", position_);
   ELASTICDL_RETURN_IF_ERROR(OpenSegment());
+  const pid_t parent = getpid();
   const pid_t child = fork();
   if (child < 0) return ErrnoToStatus(errno, "fork for a snapshot");
   if (child == 0) {
     // Other threads' locks may be held for ever here: only system calls. The
     // sockets and the lock must not outlive the parent.
     syscall(SYS_close_range, 3, ~0U, 0);
+    BecomeSnapshotWriter(parent);
     int error = WriteSnapshot(scratch_, header, payloads, state);
     if (error == 0 && rename(scratch_.c_str(), path.c_str()) != 0) {
       error = errno;

@@ -34,7 +34,8 @@ class PushLog {
   struct Options {
     std::string dir;
     // A snapshot is due when so many bytes were appended since the last one,
-    // and as many as that one has, or some GiB.
+    // and twice as many as that one has; of a large one, some GiB or half as
+    // many.
     int64_t snapshot_bytes = int64_t{64} << 20;
     // Told of each entry that is applied from the log, with the state after it.
     // Null: nobody.
@@ -84,7 +85,7 @@ class PushLog {
   // `patience`: only when the log is so many times as long.
   bool WantsSnapshot(int64_t patience = 1) const;
   // A child process writes the state, which is that of position(), while this
-  // one goes on. The log continues in a new file. No other may be under way.
+  // one goes on. It is killed when the calling thread ends. The log continues in a new file. No other may be under way.
   absl::Status BeginSnapshot(const ServerState& state);
   bool snapshotting() const { return child_ > 0; }
   // Becomes readable when the child is done; only while snapshotting().
