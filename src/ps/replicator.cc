@@ -58,6 +58,7 @@ bool Replicator::Assign(const v1::PsAssignment& assignment, int64_t position) {
   {
     MutexLock lock(mu_);
     counts = role_.Assign(assignment);
+    ++assigned_;
     appended_ = position;
     role_.OnAppended(position);
     // To another backup, or to none: whoever is in the middle of sending or of
@@ -221,12 +222,14 @@ void Replicator::Run() {
   while (true) {
     std::string address;
     int64_t term = 0;
+    int64_t assigned = 0;
     {
       MutexLock lock(mu_);
       while (!stopped_ && !role_.may_synchronize()) changed_.Wait(mu_);
       if (stopped_) return;
       address = role_.backup_address();
       term = role_.term();
+      assigned = assigned_;
       heard_ = absl::OkStatus();
       superseded_ = false;
       // Whatever the reader finds first stays.
@@ -249,8 +252,17 @@ void Replicator::Run() {
     LogInfo("part ", options_.part, ": no backup at ", address, ": ",
             why.message());
     Tell(std::move(tell));
-    MutexLock lock(mu_);
-    if (Wanted(address, term)) changed_.WaitFor(mu_, backoff.Next());
+    PauseUntil(Clock::Real().Now() + backoff.Next(), assigned);
+  }
+}
+
+// Entries are appended all the time, which is no reason to try again.
+void Replicator::PauseUntil(absl::Time end, int64_t assigned) {
+  MutexLock lock(mu_);
+  while (!stopped_ && assigned_ == assigned && role_.may_synchronize()) {
+    const absl::Duration left = end - Clock::Real().Now();
+    if (left <= absl::ZeroDuration()) return;
+    changed_.WaitFor(mu_, left);
   }
 }
 

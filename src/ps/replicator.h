@@ -73,6 +73,8 @@ class Replicator {
   static constexpr int64_t kReadsNothing = std::numeric_limits<int64_t>::max();
 
   void Run();
+  // Unless there is another assignment than the first so many.
+  void PauseUntil(absl::Time end, int64_t assigned);
   // Until the connection breaks or is not wanted any more.
   absl::Status Feed(const std::string& address, int64_t term);
   absl::Status Synchronize(net::Socket& socket, LogReader& log, int64_t term);
@@ -109,6 +111,8 @@ class Replicator {
   // By the position that they wait for.
   std::multimap<int64_t, Waiter*> waiters_ ABSL_GUARDED_BY(mu_);
   int64_t appended_ ABSL_GUARDED_BY(mu_) = 0;
+  // How many assignments there were.
+  int64_t assigned_ ABSL_GUARDED_BY(mu_) = 0;
   bool stopped_ ABSL_GUARDED_BY(mu_) = false;
   // Why the connection is of no more use, as far as the reader of answers
   // knows.

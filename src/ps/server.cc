@@ -412,7 +412,7 @@ void ServerImpl::HandleStatus(const v1::PsStatusRequest& request,
 }
 
 void ServerImpl::FillMap(v1::PsReply& reply) const {
-  *reply.mutable_map() = state_.Header(0).map();
+  state_.FillMap(*reply.mutable_map());
 }
 
 absl::StatusOr<std::unique_ptr<Server>> Server::Start(ServerOptions options) {

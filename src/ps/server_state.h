@@ -106,6 +106,7 @@ class ServerState {
   // Pushes (synchronous jobs: commits) that are in the model.
   int64_t version() const { return version_; }
   void FillStatus(v1::PsStatus& status) const;
+  void FillMap(v1::PsMap& map) const;
   // What counts for the memory limit.
   size_t Bytes() const;
   // The same without rows.
