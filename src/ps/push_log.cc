@@ -363,8 +363,8 @@ bool PushLog::WantsSnapshot(int64_t patience) const {
   // Writing a snapshot must not cost more than the log, and reading the log not
   // much more than reading the snapshot.
   const int64_t most = std::max(kLongLogBytes, last_snapshot_bytes_ / 2);
-  const int64_t due =
-      std::max(options_.snapshot_bytes, std::min(2 * last_snapshot_bytes_, most));
+  const int64_t due = std::max(options_.snapshot_bytes,
+                               std::min(2 * last_snapshot_bytes_, most));
   return !snapshotting() && bytes_ / patience >= due + postponed_;
 }
 

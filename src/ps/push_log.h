@@ -85,7 +85,8 @@ class PushLog {
   // `patience`: only when the log is so many times as long.
   bool WantsSnapshot(int64_t patience = 1) const;
   // A child process writes the state, which is that of position(), while this
-  // one goes on. It is killed when the calling thread ends. The log continues in a new file. No other may be under way.
+  // one goes on. It is killed when the calling thread ends. The log continues
+  // in a new file. No other may be under way.
   absl::Status BeginSnapshot(const ServerState& state);
   bool snapshotting() const { return child_ > 0; }
   // Becomes readable when the child is done; only while snapshotting().

@@ -59,9 +59,9 @@ bool RowIndex::Reserve(uint64_t rows, SlabArena& arena) {
   rows = std::min<uint64_t>(rows, kMaxRows);
   if (!IsFull(rows, lines_)) return true;
   // One that grows once may grow again.
-  return Resize(std::max<size_t>(rows * 5 / 32 + 1,
-                                 lines_ == 0 ? 0 : MoreLines(lines_)),
-                arena);
+  return Resize(
+      std::max<size_t>(rows * 5 / 32 + 1, lines_ == 0 ? 0 : MoreLines(lines_)),
+      arena);
 }
 
 void RowIndex::Reset() {

@@ -65,13 +65,13 @@ class ServerState {
   // accepted, and while rows are collected nobody knows how much is in use.
   absl::Status CheckLogged(const v1::PsEntry& entry,
                            absl::string_view payload) const;
-  // Only after Check or CheckLogged said OK. An error means that memory ran out half way: the
-  // state is not to be used any more.
+  // Only after Check or CheckLogged said OK. An error means that memory ran out
+  // half way: the state is not to be used any more.
   absl::Status Apply(const v1::PsEntry& entry, absl::string_view payload);
   // While a log is read: rows of pushes are not updated by Apply but later, by
-  // several threads at once, which gives the same bits. Payloads must stay until
-  // ApplyRows, after which the state is what it would have been, or until this
-  // is switched off. Apply does it first where it matters.
+  // several threads at once, which gives the same bits. Payloads must stay
+  // until ApplyRows, after which the state is what it would have been, or until
+  // this is switched off. Apply does it first where it matters.
   void CollectRows(bool collect);
   absl::Status ApplyRows();
   // Of the last entry that was applied. Not a part of the state.

@@ -189,8 +189,7 @@ TEST_F(ReplicationTest, ADamagedLogStaysUntilTheCopyIsCompleteAgain) {
   auto client = MakeClient();
   PushSome(*client, 5);
   copies_[1].reset();
-  Assign(0, 1, true, "",
-         Hear(0, v1::PsPartState::kLost).lost().number());
+  Assign(0, 1, true, "", Hear(0, v1::PsPartState::kLost).lost().number());
   const std::string log = dir_.Path("copy-1/log-0");
   ASSERT_TRUE(WriteFileAtomic(log, "x" + ReadFile(log)->substr(1)).ok());
   Start(1);

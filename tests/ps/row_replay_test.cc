@@ -105,7 +105,8 @@ TEST_F(RowReplayTest, GivesTheBitsOfOneThread) {
       ASSERT_TRUE(replay.Finish().ok());
     }
     for (size_t t = 0; t < tables.size(); ++t) {
-      EXPECT_TRUE(BytesOf(*tables[t]) == BytesOf(*expected[t])) << "table " << t;
+      EXPECT_TRUE(BytesOf(*tables[t]) == BytesOf(*expected[t]))
+          << "table " << t;
     }
   }
 }
