@@ -78,7 +78,7 @@ void AddPsFlags(JobCommand command, JobFlags* f, FlagSet* set) {
            Info(kPs,
                 "Memory of one server for its part of the model, such as 2Gi; "
                 "beyond it, the job fails. 0 = no limit. Default: no limit; on "
-                "a cluster, 60 % of the server's memory.")
+                "a cluster, 45 % of the server's memory.")
                .Value("SIZE")
                .Grammar(ParseMemorySize));
   set->Add("ps_audit", &f->ps_audit,

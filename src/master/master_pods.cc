@@ -55,6 +55,8 @@ absl::Status MasterImpl::CheckServers(int64_t num_servers) const {
   const auto why_not =
       server_memory_.WhyNot(static_cast<int>(num_servers), kUsableMemory);
   if (why_not.has_value()) return absl::FailedPreconditionError(*why_not);
+  const auto unknown = server_memory_.WhyUnknown(static_cast<int>(num_servers));
+  if (unknown.has_value()) return absl::FailedPreconditionError(*unknown);
   // They would all start at once, on this machine.
   const bool here = options_.start_pods && !options_.cluster.has_value() &&
                     !options_.slurm.has_value();

@@ -110,6 +110,7 @@ absl::Status MasterImpl::SetUp() {
     // Some may have copies of parts of others.
     servers_->SetCount(now, controller_->num_servers());
   }
+  server_memory_.SetCount(servers_->count());
   if (!options_.ps_log.empty()) {
     const absl::Status removed =
         RemoveOtherPsLogs(options_.ps_log, controller_->job().run());

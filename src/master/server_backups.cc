@@ -164,6 +164,8 @@ void ServerBackups::Attach(int number, int index, const v1::PsCopy& hello,
     part.backup = hello.current();
     part.serves = true;
     out.serving.push_back({number, hello.address(), hello.version()});
+    // A master before this one, or this one before, has answered.
+    copy.answered = std::max(copy.answered, hello.number());
     if (hello.has_lost()) Assign(number, index, hello.lost().number(), out);
     return Decide(number, out);
   }
@@ -232,6 +234,8 @@ ServerBackups::Decisions ServerBackups::OnState(absl::Time now, int server,
       out.serving.push_back({number, copy.hello.address(), state.serving()});
       break;
     case v1::PsPartState::kCurrent:
+      // It has lost that backup since, and knows that this is recorded.
+      if (state.number() < copy.answered) break;
       part.current = true;
       part.backup = state.current();
       out.records.push_back(RecordOf(number));

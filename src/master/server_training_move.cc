@@ -8,6 +8,12 @@
 #include "server_training.h"
 
 namespace elasticdl::master {
+namespace {
+
+// Servers tell once a second what they use.
+constexpr absl::Duration kTelemetryPatience = absl::Seconds(1);
+
+}  // namespace
 
 bool ServerTraining::Scale(int servers) {
   if (servers == moves_.target()) return false;
@@ -34,6 +40,11 @@ void ServerTraining::AdvanceMoves(absl::Time now) {
     return;
   }
   KeepServersIfNeeded();
+  if (options_.memory != nullptr && !moves_.open() &&
+      options_.memory->WhyUnknown(moves_.target()).has_value()) {
+    next_move_ = now + kTelemetryPatience;
+    return;
+  }
   const auto is_there = [this](int server) {
     return there_.count(server) != 0;
   };

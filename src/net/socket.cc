@@ -204,6 +204,11 @@ absl::Status Socket::WaitReadable() {
       .Wait(fd_.get(), POLLIN, "wait for a request");
 }
 
+bool Socket::IsReadable() const {
+  pollfd poll_fd = {fd_.get(), POLLIN, 0};
+  return poll(&poll_fd, 1, 0) > 0;
+}
+
 absl::Status Socket::Write(std::vector<iovec> parts, absl::Duration timeout) {
   Patience patience(timeout);
   size_t next = 0;

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <cstring>
+#include <system_error>
 #include <utility>
 
 #include "absl/strings/str_cat.h"
@@ -62,62 +63,110 @@ absl::Status EmbeddingTable::Push(absl::Span<const int64_t> ids,
   return PushKept(kept_ids, kept_grads.data(), learning_rate, step);
 }
 
-absl::Status EmbeddingTable::PushHalf(int half, absl::Span<const int64_t> ids,
-                                      const float* grads, double learning_rate,
-                                      int64_t step) {
-  const size_t dim = options_.dim;
-  std::vector<int64_t> mine;
-  std::vector<float> values;
-  mine.reserve(ids.size());
-  values.reserve(ids.size() * dim);
-  for (size_t i = 0; i < ids.size(); ++i) {
-    // The buckets of a server may be every second one, or one half of them.
-    const int bucket = BucketOf(HashRow(hash_, ids[i]));
-    if (__builtin_parity(static_cast<unsigned>(bucket)) != half) continue;
-    mine.push_back(ids[i]);
-    values.insert(values.end(), grads + i * dim, grads + (i + 1) * dim);
-  }
-  return PushKept(mine, values.data(), learning_rate, step);
-}
-
 absl::Status EmbeddingTable::PushKept(absl::Span<const int64_t> ids,
                                       const float* grads, double learning_rate,
                                       int64_t step) {
   absl::Status status;
   const uint64_t moves = arenas_.moves;
   Visit(ids, layout_.stride, [&](size_t from, Lookup* lookups, size_t count) {
-    if (status.ok()) status = AddMissing(lookups, count, step, moves);
+    if (status.ok()) {
+      status = AddMissing(lookups, count, step, moves, /*repeated=*/false);
+    }
     if (!status.ok()) return;
-    status = PushBatch(lookups, count, grads + from * options_.dim,
-                       learning_rate, step);
+    const float* each[kBatch];
+    for (size_t i = 0; i < count; ++i) {
+      each[i] = grads + (from + i) * options_.dim;
+    }
+    PushBatch(lookups, count, each, learning_rate, step, floats_);
   });
   return status;
 }
 
+absl::Status EmbeddingTable::PushRows(absl::Span<const RowUpdate> updates,
+                                      absl::Span<const PushedRows> pushes) {
+  // So that no index grows more than once.
+  for (size_t first = 0; first < updates.size();) {
+    const int bucket = BucketOf(updates[first].hash);
+    size_t end = first + 1;
+    while (end < updates.size() && BucketOf(updates[end].hash) == bucket) ++end;
+    RowTable& rows = buckets_[static_cast<size_t>(bucket)];
+    rows.Reserve(rows.rows() + (end - first), arenas_);
+    first = end;
+  }
+  absl::Status status;
+  std::vector<float> floats;
+  const auto grads_of = [&](const RowUpdate& update) {
+    return pushes[update.push].grads + update.row * options_.dim;
+  };
+  const auto hash_of = [&](size_t i) {
+    __builtin_prefetch(grads_of(updates[i]));
+    return updates[i].hash;
+  };
+  const auto visit = [&](size_t from, Lookup* lookups, size_t count) {
+    if (status.ok()) {
+      // Others add rows, too: what has moved is not known.
+      status = AddMissing(lookups, count, /*step=*/0, ~uint64_t{0},
+                          /*repeated=*/true);
+    }
+    if (!status.ok()) return;
+    const RowUpdate* const batch = &updates[from];
+    const float* each[kBatch];
+    for (size_t i = 0; i < count; ++i) each[i] = grads_of(batch[i]);
+    // Pushes differ in their rate and step, and may have the same row.
+    for (size_t i = 0; i < count;) {
+      size_t end = i + 1;
+      while (end < count && batch[end].push == batch[i].push) ++end;
+      const PushedRows& push = pushes[batch[i].push];
+      PushBatch(lookups + i, end - i, each + i, push.learning_rate, push.step,
+                floats);
+      i = end;
+    }
+  };
+  VisitHashes(updates.size(), hash_of, layout_.stride, visit);
+  return status;
+}
+
 absl::Status EmbeddingTable::AddMissing(Lookup* lookups, size_t count,
-                                        int64_t step, uint64_t moves) {
-  for (size_t i = 0; i < count; ++i) {
+                                        int64_t step, uint64_t moves,
+                                        bool repeated) {
+  int64_t added = 0;
+  absl::Status status;
+  for (size_t i = 0; i < count && status.ok(); ++i) {
     if (lookups[i].row != nullptr) continue;
+    const RowTable& bucket = BucketFor(lookups[i].hash);
+    // It may have been added since it was looked up.
+    if (repeated) {
+      lookups[i].number = bucket.index().Find(lookups[i].hash);
+      if (lookups[i].number != RowTable::kNoRow) {
+        lookups[i].row = bucket.row(lookups[i].number, layout_);
+        continue;
+      }
+    }
     char* row = Add(lookups[i].hash);
-    if (row == nullptr) return NoRoom();
+    if (row == nullptr) {
+      status = NoRoom();
+      continue;
+    }
+    ++added;
     Initialize(lookups[i].hash, row);
     if (evicts()) Touch(row, step);
     lookups[i].row = row;
-    lookups[i].number = BucketFor(lookups[i].hash).rows() - 1;
+    lookups[i].number = bucket.rows() - 1;
   }
-  if (arenas_.moves == moves) return absl::OkStatus();
+  if (added > 0) rows_ += added;
+  if (!status.ok() || arenas_.moves == moves) return status;
   for (size_t i = 0; i < count; ++i) {
     lookups[i].row = BucketFor(lookups[i].hash).row(lookups[i].number, layout_);
   }
   return absl::OkStatus();
 }
 
-absl::Status EmbeddingTable::PushBatch(const Lookup* lookups, size_t count,
-                                       const float* grads, double learning_rate,
-                                       int64_t step) {
+void EmbeddingTable::PushBatch(const Lookup* lookups, size_t count,
+                               const float* const* grads, double learning_rate,
+                               int64_t step, std::vector<float>& floats) {
   const size_t dim = options_.dim;
   const bool stored_as_float = options_.type == RowType::kFloat32;
-  if (!stored_as_float) floats_.resize(kBatch * dim);
+  if (!stored_as_float) floats.resize(kBatch * dim);
   char* rows[kBatch];
   optim::Update updates[kBatch];
   float* slots[kBatch][kMaxSlots];
@@ -125,21 +174,20 @@ absl::Status EmbeddingTable::PushBatch(const Lookup* lookups, size_t count,
     rows[i] = const_cast<char*>(lookups[i].row);
     auto* values = reinterpret_cast<float*>(rows[i]);
     if (!stored_as_float) {
-      values = floats_.data() + i * dim;
+      values = floats.data() + i * dim;
       CopyValues(rows[i], values);
     }
     for (size_t s = 0; s < slots_; ++s) slots[i][s] = MutableSlot(rows[i], s);
-    updates[i] = {values, grads + i * dim, slots[i], dim};
+    updates[i] = {values, grads[i], slots[i], dim};
   }
   optimizer_.ApplyAll({updates, count}, learning_rate, step);
-  if (stored_as_float) return absl::OkStatus();
+  if (stored_as_float) return;
   for (size_t i = 0; i < count; ++i) {
     // Other bits for each push to the same row.
     StoreRandomly(options_.type,
                   lookups[i].hash ^ MixHash(static_cast<uint64_t>(step)),
                   updates[i].param, rows[i], dim);
   }
-  return absl::OkStatus();
 }
 
 absl::Status EmbeddingTable::Set(int64_t id, const float* values,
@@ -150,6 +198,7 @@ absl::Status EmbeddingTable::Set(int64_t id, const float* values,
   if (row == nullptr) {
     row = Add(hash);
     if (row == nullptr) return NoRoom();
+    ++rows_;
     Initialize(hash, row);
   }
   const size_t dim = options_.dim;
@@ -219,9 +268,16 @@ absl::Status EmbeddingTable::Restore(absl::string_view records) {
   }
   const size_t bytes = half * record_bytes();
   absl::Status second;
-  Thread other("restore", [&] {
+  const auto restore_second = [&] {
     second = RestoreBuckets(middle, kBuckets, records.substr(bytes));
-  });
+  };
+  Thread other;
+  try {
+    other = Thread("restore", restore_second);
+  } catch (const std::system_error&) {
+    // Too many threads.
+    restore_second();
+  }
   absl::Status first = RestoreBuckets(0, middle, records.substr(0, bytes));
   other.Join();
   first.Update(second);
@@ -254,7 +310,8 @@ absl::Status EmbeddingTable::RestoreBuckets(int first, int end,
 absl::Status EmbeddingTable::RestoreBucket(int bucket,
                                            absl::string_view records) {
   RowTable& rows = buckets_[static_cast<size_t>(bucket)];
-  rows.Reserve(rows.rows() + records.size() / record_bytes(), arenas_);
+  const uint32_t before = rows.rows();
+  rows.Reserve(before + records.size() / record_bytes(), arenas_);
   for (; !records.empty(); records.remove_prefix(record_bytes())) {
     const int64_t id = IdOf(records.data());
     const uint64_t hash = HashRow(hash_, id);
@@ -266,6 +323,7 @@ absl::Status EmbeddingTable::RestoreBucket(int bucket,
     if (added == nullptr) return NoRoom();
     std::memcpy(added, records.data() + sizeof(id), layout_.stride);
   }
+  rows_ += rows.rows() - before;
   return absl::OkStatus();
 }
 
@@ -281,12 +339,6 @@ std::string EmbeddingTable::TakeBucket(int bucket) {
   rows.Clear(layout_, arenas_);
   if (counts()) RestoreSightings(bucket, "");
   return bytes;
-}
-
-char* EmbeddingTable::Add(uint64_t hash) {
-  char* row = BucketFor(hash).Add(hash, layout_, arenas_);
-  if (row != nullptr) ++rows_;
-  return row;
 }
 
 }  // namespace elasticdl::ps

@@ -61,13 +61,24 @@ class EmbeddingTable {
   absl::Status Push(absl::Span<const int64_t> ids, const float* grads,
                     double learning_rate, int64_t step, bool grow = true);
 
-  // Push in two halves, which two threads may do at once: each for its half of
-  // the buckets. Only for tables that can be split.
-  bool splits() const {
-    return !counts() && !evicts() && options_.type == RowType::kFloat32;
-  }
-  absl::Status PushHalf(int half, absl::Span<const int64_t> ids,
-                        const float* grads, double learning_rate, int64_t step);
+  // Pushes bucket by bucket, which several threads may do at once, each for
+  // buckets of its own. Only for tables that can be split. An update is row
+  // number `row` of a push.
+  bool splits() const { return !counts() && !evicts(); }
+  struct PushedRows {
+    const float* grads = nullptr;
+    double learning_rate = 0;
+    int64_t step = 0;
+  };
+  struct RowUpdate {
+    // Of the id, which a push has once.
+    uint64_t hash = 0;
+    uint32_t push = 0;
+    uint32_t row = 0;
+  };
+  // Sorted by bucket, and by push in each of them. Same error as Push.
+  absl::Status PushRows(absl::Span<const RowUpdate> updates,
+                        absl::Span<const PushedRows> pushes);
 
   // Sets the row of an id; it is added unless it is there. `slots`: as many as
   // the optimizer has, or none for its initial values. `rank`: of a table that
@@ -182,13 +193,19 @@ class EmbeddingTable {
   // `visit` may add rows.
   template <typename F>
   void Visit(absl::Span<const int64_t> ids, size_t bytes, const F& visit) const;
+  // The same for `size` ids of these hashes.
+  template <typename H, typename F>
+  void VisitHashes(size_t size, const H& hash_of, size_t bytes,
+                   const F& visit) const;
   absl::Status NoRoom() const;
-  // Null: no room.
-  char* Add(uint64_t hash);
+  // Null: no room. Whoever calls it counts rows_.
+  char* Add(uint64_t hash) {
+    return BucketFor(hash).Add(hash, layout_, arenas_);
+  }
   // Adds those of the batch that are not there, and finds those again that have
-  // moved since `moves`.
+  // moved since `moves`. `repeated`: some may be there twice.
   absl::Status AddMissing(Lookup* lookups, size_t count, int64_t step,
-                          uint64_t moves);
+                          uint64_t moves, bool repeated);
   enum class Room { kEmpty, kAny, kMayGrow, kMayNotGrow };
   Growth CountGrowth(absl::Span<const int64_t> ids, Room room) const;
   // Sets values and slots of a new row.
@@ -198,9 +215,11 @@ class EmbeddingTable {
   float* MutableSlot(char* row, size_t slot) const {
     return const_cast<float*>(Slot(row, slot));
   }
-  absl::Status PushBatch(const Lookup* lookups, size_t count,
-                         const float* grads, double learning_rate,
-                         int64_t step);
+  // `grads`: of each row. `floats`: room for values that are stored in another
+  // type.
+  void PushBatch(const Lookup* lookups, size_t count, const float* const* grads,
+                 double learning_rate, int64_t step,
+                 std::vector<float>& floats);
   int BucketOfRecord(const char* record) const {
     return BucketOf(HashRow(hash_, IdOf(record)));
   }
@@ -238,7 +257,7 @@ class EmbeddingTable {
   // By bucket; none unless `counts`.
   std::vector<Sightings> sightings_;
   size_t sighting_bytes_ = 0;
-  // Values of a batch that are stored in another type.
+  // For PushBatch, except that of PushRows.
   std::vector<float> floats_;
 };
 

@@ -10,25 +10,24 @@ namespace elasticdl::ps {
 // A lookup reads the index, the slab's address and the row, each of which may
 // be far away in memory. Each is prefetched one turn before it is read, while
 // other batches are processed.
-template <typename F>
-void EmbeddingTable::Visit(absl::Span<const int64_t> ids, size_t bytes,
-                           const F& visit) const {
+template <typename H, typename F>
+void EmbeddingTable::VisitHashes(size_t size, const H& hash_of, size_t bytes,
+                                 const F& visit) const {
   constexpr size_t kStages = 4;
   constexpr size_t kCacheLine = 64;
   // The hardware fetches the rest of long rows.
   constexpr size_t kPrefetchBytes = 256;
   Lookup ring[kStages][kBatch];
   bytes = std::min(bytes, kPrefetchBytes);
-  const size_t batches = (ids.size() + kBatch - 1) / kBatch;
+  const size_t batches = (size + kBatch - 1) / kBatch;
   const auto count = [&](size_t batch) {
-    return std::min(kBatch, ids.size() - batch * kBatch);
+    return std::min(kBatch, size - batch * kBatch);
   };
   for (size_t turn = 0; turn < batches + kStages - 1; ++turn) {
     if (turn < batches) {
       Lookup* lookups = ring[turn % kStages];
-      const int64_t* from = ids.data() + turn * kBatch;
       for (size_t i = 0; i < count(turn); ++i) {
-        lookups[i].hash = HashRow(hash_, from[i]);
+        lookups[i].hash = hash_of(turn * kBatch + i);
         BucketFor(lookups[i].hash).index().Prefetch(lookups[i].hash);
       }
     }
@@ -67,6 +66,14 @@ void EmbeddingTable::Visit(absl::Span<const int64_t> ids, size_t bytes,
       visit((turn - 3) * kBatch, ring[(turn - 3) % kStages], count(turn - 3));
     }
   }
+}
+
+template <typename F>
+void EmbeddingTable::Visit(absl::Span<const int64_t> ids, size_t bytes,
+                           const F& visit) const {
+  VisitHashes(
+      ids.size(), [&](size_t i) { return HashRow(hash_, ids[i]); }, bytes,
+      visit);
 }
 
 }  // namespace elasticdl::ps

@@ -12,6 +12,12 @@
 #include "snapshot.h"
 
 namespace elasticdl::ps {
+namespace {
+
+// Whoever waits for the first of them has its answer soon.
+constexpr int kMostUnanswered = 8;
+
+}  // namespace
 
 Follower::Follower(FollowedServer& server, int64_t connection,
                    const std::string& dir, ServerState::Options options)
@@ -26,7 +32,7 @@ Follower::~Follower() {
 }
 
 bool Follower::Handle(const v1::PsRequest& request, absl::string_view payload,
-                      v1::PsReply& reply) {
+                      bool more, v1::PsReply& reply) {
   absl::Status done;
   absl::StatusOr<int64_t> position = 0;
   bool answer = true;
@@ -39,9 +45,13 @@ bool Follower::Handle(const v1::PsRequest& request, absl::string_view payload,
     answer = !done.ok() || missing_ == 0;
   } else {
     done = TakeFrames(payload);
+    if (done.ok() && more && ++unanswered_ < kMostUnanswered) return false;
+    unanswered_ = 0;
     // An empty one is answered only by a backup, too: what a copy has that
     // became the primary is not what its old primary sent.
-    if (done.ok()) position = server_.Followed(connection_);
+    if (done.ok()) {
+      position = server_.Followed(connection_, request.frames().current());
+    }
     done.Update(position.status());
   }
   reply.set_code(static_cast<int>(done.code()));

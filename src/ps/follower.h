@@ -31,7 +31,9 @@ class FollowedServer {
   virtual absl::Status Follow(int64_t connection, const v1::PsEntry& entry,
                               const Frame& frame) = 0;
   // Everything that the connection has brought is in: entries in the log.
-  virtual absl::StatusOr<int64_t> Followed(int64_t connection) = 0;
+  // `current`: that is all there is, as the primary says.
+  virtual absl::StatusOr<int64_t> Followed(int64_t connection,
+                                           bool current) = 0;
   virtual int64_t FollowedTerm() const = 0;
 };
 
@@ -44,9 +46,10 @@ class Follower {
   ~Follower();
 
   // A PsFollow, PsSnapshotPiece or PsFrames. Fills code, message, position
-  // and term of the answer. False: there is none.
+  // and term of the answer. False: there is none. `more`: the next request is
+  // there already, and its answer may stand for this one, too.
   bool Handle(const v1::PsRequest& request, absl::string_view payload,
-              v1::PsReply& reply);
+              bool more, v1::PsReply& reply);
 
  private:
   absl::Status Begin(const v1::PsFollow& follow);
@@ -58,6 +61,8 @@ class Follower {
   const std::string path_;
   const ServerState::Options options_;
   bool following_ = false;
+  // Requests that the next answer stands for.
+  int unanswered_ = 0;
   // The snapshot that comes.
   Fd file_;
   int64_t position_ = 0;

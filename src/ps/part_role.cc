@@ -51,6 +51,7 @@ PartRole::Tell PartRole::OnAck(int64_t position) {
   v1::PsPartState tell;
   tell.set_term(term_);
   tell.set_current(incarnation_);
+  tell.set_number(lost_.number());
   return tell;
 }
 
@@ -104,6 +105,7 @@ void PartRole::Describe(v1::PsCopy& copy) const {
   copy.set_primary(primary());
   copy.set_current(state_ == State::kCurrent ? incarnation_ : 0);
   if (state_ == State::kBackup && followed_) copy.set_current(1);
+  copy.set_number(lost_.number());
   if (state_ == State::kAsking) *copy.mutable_lost() = lost_;
 }
 

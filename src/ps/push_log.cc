@@ -29,12 +29,22 @@
 namespace elasticdl::ps {
 namespace {
 
-// A longer one would take long to replay.
-constexpr int64_t kMostLogBytes = int64_t{4} << 30;
-// Enough to keep two threads busy for some milliseconds.
-constexpr size_t kMostCollected = size_t{4} << 20;
+// Takes some seconds to replay.
+constexpr int64_t kLongLogBytes = int64_t{4} << 30;
 // Snapshots for which files are kept at most because somebody reads them.
 constexpr size_t kMostKept = 4;
+
+// In a forked child: only system calls. It ends with the thread that forked,
+// and when memory runs out, the kernel is to end it and not its parent.
+void BecomeSnapshotWriter(pid_t parent) {
+  prctl(PR_SET_PDEATHSIG, SIGKILL);
+  if (getppid() != parent) _exit(EINTR);
+  const int fd = open("/proc/self/oom_score_adj", O_WRONLY | O_CLOEXEC);
+  if (fd < 0) return;
+  // Without it, everything works.
+  [[maybe_unused]] const ssize_t n = write(fd, "1000", 4);
+  close(fd);
+}
 
 absl::Status WriteVector(int fd, std::vector<iovec> parts,
                          const std::string& what) {
@@ -56,6 +66,24 @@ absl::Status WriteVector(int fd, std::vector<iovec> parts,
   return absl::OkStatus();
 }
 
+constexpr char kLock[] = "lock";
+// A folder for a log that cannot be read.
+constexpr char kAside[] = "damaged";
+
+// Rows are collected as long as this exists.
+class Collecting {
+ public:
+  explicit Collecting(ServerState& state) : state_(state) {
+    state_.CollectRows(true);
+  }
+  ~Collecting() { state_.CollectRows(false); }
+  Collecting(const Collecting&) = delete;
+  Collecting& operator=(const Collecting&) = delete;
+
+ private:
+  ServerState& state_;
+};
+
 // A bad entry of this many bytes is at the front of `rest`; 0: nobody knows how
 // long it is. Is it one whose end, and all behind it, never reached the disk?
 // File systems give zeros for such bytes. (A last entry that went bad
@@ -73,7 +101,7 @@ absl::StatusOr<std::unique_ptr<PushLog>> PushLog::Open(
     Options options, ServerState::Options state_options, ServerState& state) {
   ELASTICDL_RETURN_IF_ERROR(MakeDirectories(options.dir, 0700));
   std::unique_ptr<PushLog> log(new PushLog(std::move(options)));
-  const std::string lock = JoinPath(log->options_.dir, "lock");
+  const std::string lock = JoinPath(log->options_.dir, kLock);
   log->lock_ = Fd(open(lock.c_str(), O_RDWR | O_CREAT | O_CLOEXEC, 0600));
   if (!log->lock_.valid()) {
     return ErrnoToStatus(errno, absl::StrCat("open ", lock));
@@ -87,6 +115,32 @@ absl::StatusOr<std::unique_ptr<PushLog>> PushLog::Open(
 }
 
 PushLog::~PushLog() { KillSnapshot(); }
+
+absl::Status PushLog::PutAside(const std::string& dir) {
+  const std::string aside = JoinPath(dir, kAside);
+  const bool keep = !HasAside(dir);
+  ELASTICDL_RETURN_IF_ERROR(MakeDirectories(aside, 0700));
+  ELASTICDL_ASSIGN_OR_RETURN(const std::vector<std::string> names,
+                             ListDirectory(dir));
+  for (const std::string& name : names) {
+    if (name == kLock || name == kAside) continue;
+    const std::string path = JoinPath(dir, name);
+    if (!keep) {
+      ELASTICDL_RETURN_IF_ERROR(RemoveTree(path));
+    } else if (rename(path.c_str(), JoinPath(aside, name).c_str()) != 0) {
+      return ErrnoToStatus(errno, absl::StrCat("put aside ", path));
+    }
+  }
+  return absl::OkStatus();
+}
+
+bool PushLog::HasAside(const std::string& dir) {
+  return IsDirectory(JoinPath(dir, kAside));
+}
+
+absl::Status PushLog::RemoveAside(const std::string& dir) {
+  return RemoveTree(JoinPath(dir, kAside));
+}
 
 void PushLog::KillSnapshot() {
   if (child_ <= 0) return;
@@ -138,6 +192,8 @@ absl::Status PushLog::Recover(ServerState::Options state_options,
       if (stat(path.c_str(), &info) == 0) last_snapshot_bytes_ = info.st_size;
       break;
     }
+    // Anything else may go well the next time (memory, descriptors).
+    if (!absl::IsDataLoss(read.status())) return read.status();
     LogWarning("skipped a snapshot: ", read.status().message());
   }
   if (!snapshots.empty() && oldest_needed == 0 && segments.empty()) {
@@ -169,7 +225,8 @@ absl::Status PushLog::Replay(const std::string& path, bool last,
         absl::StrCat(path, ": ", why, " at offset ", at));
   };
   std::string torn = "of an entry that was not complete";
-  state.CollectRows(true);
+  // Ends before the file does: threads read it.
+  const Collecting collecting(state);
   while (at < file.size()) {
     Frame frame;
     const FrameResult result = ParseFrame(file.substr(at), frame);
@@ -190,12 +247,9 @@ absl::Status PushLog::Replay(const std::string& path, bool last,
     if (frame.number >= position_) {
       if (frame.number != position_) return bad("an entry is missing");
       ELASTICDL_RETURN_IF_ERROR(
-          Annotate(state.Check(entry, frame.payload), path));
+          Annotate(state.CheckLogged(entry, frame.payload), path));
       ELASTICDL_RETURN_IF_ERROR(
           Annotate(state.Apply(entry, frame.payload), path));
-      if (state.collected_bytes() > kMostCollected) {
-        ELASTICDL_RETURN_IF_ERROR(Annotate(state.ApplyRows(), path));
-      }
       if (options_.replayed != nullptr) {
         ELASTICDL_RETURN_IF_ERROR(options_.replayed(position_, entry, state));
       }
@@ -204,7 +258,6 @@ absl::Status PushLog::Replay(const std::string& path, bool last,
     }
     at += frame.whole.size();
   }
-  state.CollectRows(false);
   ELASTICDL_RETURN_IF_ERROR(Annotate(state.ApplyRows(), path));
   if (at == file.size()) return absl::OkStatus();
   if (!last) return bad("an entry is cut off");
@@ -247,24 +300,32 @@ absl::Status PushLog::Write(std::vector<iovec> parts, uint64_t bytes) {
     return absl::DataLossError(
         absl::StrCat(options_.dir, ": half an entry is in the way"));
   }
-  absl::Status written = Failpoint("ps.log");
-  if (written.ok()) {
-    written = WriteVector(fd_.get(), std::move(parts), options_.dir);
+  absl::Status written = TryWrite(parts);
+  if (absl::IsResourceExhausted(written) && snapshotting()) {
+    LogWarning("no snapshot: the log needs its space: ", written.message());
+    KillSnapshot();
+    Postpone();
+    written = TryWrite(std::move(parts));
   }
-  if (!written.ok()) {
-    // What is left of it would hide what follows.
-    if (ftruncate(fd_.get(), segment_bytes_) != 0) {
-      broken_ = true;
-      return absl::DataLossError(absl::StrCat(
-          options_.dir,
-          ": half an entry cannot be taken back: ", written.message()));
-    }
-    return written;
-  }
+  ELASTICDL_RETURN_IF_ERROR(written);
   segment_bytes_ += static_cast<int64_t>(bytes);
   bytes_ += static_cast<int64_t>(bytes);
   ++position_;
   return absl::OkStatus();
+}
+
+absl::Status PushLog::TryWrite(std::vector<iovec> parts) {
+  absl::Status written = Failpoint("ps.log");
+  if (written.ok()) {
+    written = WriteVector(fd_.get(), std::move(parts), options_.dir);
+  }
+  if (written.ok()) return written;
+  // What is left of it would hide what follows.
+  if (ftruncate(fd_.get(), segment_bytes_) == 0) return written;
+  broken_ = true;
+  return absl::DataLossError(absl::StrCat(
+      options_.dir,
+      ": half an entry cannot be taken back: ", written.message()));
 }
 
 absl::Status PushLog::Restart(const std::string& snapshot, int64_t position) {
@@ -273,7 +334,7 @@ absl::Status PushLog::Restart(const std::string& snapshot, int64_t position) {
                              ListDirectory(options_.dir));
   for (const std::string& name : names) {
     const std::string path = JoinPath(options_.dir, name);
-    if (name == "lock" || path == snapshot) continue;
+    if (name == kLock || name == kAside || path == snapshot) continue;
     if (unlink(path.c_str()) != 0) {
       return ErrnoToStatus(errno, absl::StrCat("delete ", path));
     }
@@ -298,16 +359,23 @@ absl::Status PushLog::Restart(const std::string& snapshot, int64_t position) {
 
 // ---- snapshots ----
 
-bool PushLog::WantsSnapshot() const {
-  return !snapshotting() &&
-         bytes_ >= std::max(options_.snapshot_bytes,
-                            std::min(last_snapshot_bytes_, kMostLogBytes)) +
-                       postponed_;
+bool PushLog::WantsSnapshot(int64_t patience) const {
+  // Writing a snapshot must not cost more than the log, and reading the log not
+  // much more than reading the snapshot.
+  const int64_t most = std::max(kLongLogBytes, last_snapshot_bytes_ / 2);
+  const int64_t due = std::max(options_.snapshot_bytes,
+                               std::min(2 * last_snapshot_bytes_, most));
+  return !snapshotting() && bytes_ / patience >= due + postponed_;
+}
+
+// A large one is not to be tried in vain all the time.
+void PushLog::Postpone() {
+  postponed_ += std::max(options_.snapshot_bytes, last_snapshot_bytes_ / 4);
 }
 
 absl::Status PushLog::BeginSnapshot(const ServerState& state) {
   absl::Status begun = Fork(state);
-  if (!begun.ok()) postponed_ += options_.snapshot_bytes;
+  if (!begun.ok()) Postpone();
   return begun;
 }
 
@@ -331,6 +399,7 @@ absl::Status PushLog::Fork(const ServerState& state) {
     if (getppid() != parent) _exit(ESRCH);
     // The sockets and the lock must not outlive the parent.
     syscall(SYS_close_range, 3, ~0U, 0);
+    BecomeSnapshotWriter(parent);
     int error = WriteSnapshot(scratch_, header, payloads, state);
     if (error == 0 && rename(scratch_.c_str(), path.c_str()) != 0) {
       error = errno;
@@ -361,8 +430,7 @@ absl::Status PushLog::FinishSnapshot(int64_t keep) {
   struct stat written = {};
   if (!known || !WIFEXITED(status) || WEXITSTATUS(status) != 0 ||
       stat(PathOf("snapshot", child_position_).c_str(), &written) != 0) {
-    // Not again before as much was written once more.
-    postponed_ += options_.snapshot_bytes;
+    Postpone();
     unlink(scratch_.c_str());
     if (known && WIFSIGNALED(status)) {
       return absl::InternalError(

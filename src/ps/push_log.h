@@ -34,7 +34,8 @@ class PushLog {
   struct Options {
     std::string dir;
     // A snapshot is due when so many bytes were appended since the last one,
-    // and as many as that one has, or some GiB.
+    // and twice as many as that one has; of a large one, some GiB or half as
+    // many.
     int64_t snapshot_bytes = int64_t{64} << 20;
     // Told of each entry that is applied from the log, with the state after it.
     // Null: nobody.
@@ -52,7 +53,16 @@ class PushLog {
       Options options, ServerState::Options state_options, ServerState& state);
   ~PushLog();
 
-  // When it fails (the disk is full), nothing of the entry stays.
+  // For one of two copies: moves the files of a log that Open cannot read to a
+  // folder in `dir`, where Open does not see them, so that the copy can begin
+  // anew and nothing is gone before it has everything again. If an earlier log
+  // is there, that one is kept: the later one was never complete.
+  static absl::Status PutAside(const std::string& dir);
+  static bool HasAside(const std::string& dir);
+  static absl::Status RemoveAside(const std::string& dir);
+
+  // When it fails (the disk is full), nothing of the entry stays. It does not
+  // fail because of a snapshot that is being written: that is given up.
   absl::Status Append(absl::string_view header, absl::string_view payload);
   // The same for a whole frame with the number position(), which was parsed.
   absl::Status AppendFrame(absl::string_view frame);
@@ -72,9 +82,11 @@ class PushLog {
   }
 
   // ---- snapshots ----
-  bool WantsSnapshot() const;
+  // `patience`: only when the log is so many times as long.
+  bool WantsSnapshot(int64_t patience = 1) const;
   // A child process writes the state, which is that of position(), while this
-  // one goes on. The log continues in a new file. No other may be under way.
+  // one goes on. It is killed when the calling thread ends. The log continues
+  // in a new file. No other may be under way.
   absl::Status BeginSnapshot(const ServerState& state);
   bool snapshotting() const { return child_ > 0; }
   // Becomes readable when the child is done; only while snapshotting().
@@ -89,6 +101,7 @@ class PushLog {
   absl::Status Recover(ServerState::Options state_options, ServerState& state);
   absl::Status Replay(const std::string& path, bool last, ServerState& state);
   absl::Status Write(std::vector<iovec> parts, uint64_t bytes);
+  absl::Status TryWrite(std::vector<iovec> parts);
   absl::Status OpenSegment();
   absl::Status Fork(const ServerState& state);
   std::string PathOf(absl::string_view kind,
@@ -96,6 +109,8 @@ class PushLog {
   void DeleteBefore(int64_t snapshots, int64_t entries);
   // Ends the child, if there is one, and what it has written.
   void KillSnapshot();
+  // A snapshot has failed.
+  void Postpone();
 
   const Options options_;
   Fd lock_;

@@ -46,9 +46,9 @@ void Replicator::Stop() {
     MutexLock lock(mu_);
     stopped_ = true;
     if (socket_ != nullptr) socket_->ShutDown();
+    WakeAll();
   }
   changed_.NotifyAll();
-  acked_.NotifyAll();
 }
 
 // ---- the role ----
@@ -58,6 +58,7 @@ bool Replicator::Assign(const v1::PsAssignment& assignment, int64_t position) {
   {
     MutexLock lock(mu_);
     counts = role_.Assign(assignment);
+    ++assigned_;
     appended_ = position;
     role_.OnAppended(position);
     // To another backup, or to none: whoever is in the middle of sending or of
@@ -70,9 +71,9 @@ bool Replicator::Assign(const v1::PsAssignment& assignment, int64_t position) {
       heard_.Update(absl::CancelledError(kAway));
       if (role_.term() == fed_term_) role_.OnBackupLost(kAway);
     }
+    WakeAll();
   }
   changed_.NotifyAll();
-  acked_.NotifyAll();
   return counts;
 }
 
@@ -116,8 +117,11 @@ void Replicator::Send(int64_t term, int64_t position,
                       std::vector<iovec> frame) {
   net::Socket* socket = nullptr;
   LogReader* log = nullptr;
+  bool feeder_waits = false;
   {
     MutexLock lock(mu_);
+    // Whoever sends wakes it afterwards if there is more.
+    feeder_waits = waiting_ != nullptr && !sending_;
     // Only to a backup that keeps up: then nobody waits longer for the socket
     // than for the answer.
     if (!frame.empty() && waiting_ != nullptr && !sending_ && heard_.ok() &&
@@ -128,10 +132,14 @@ void Replicator::Send(int64_t term, int64_t position,
       log = waiting_;
     }
   }
-  if (socket == nullptr) return changed_.NotifyAll();
+  if (socket == nullptr) {
+    if (feeder_waits) changed_.NotifyAll();
+    return;
+  }
   uint64_t bytes = 0;
   for (const iovec& part : frame) bytes += part.iov_len;
-  const absl::Status sent = SendFrames(*socket, std::move(frame));
+  const absl::Status sent =
+      SendFrames(*socket, std::move(frame), /*current=*/true);
   bool more = false;
   {
     MutexLock lock(mu_);
@@ -160,22 +168,42 @@ absl::Status Replicator::Await(int64_t term, int64_t position,
                                absl::Duration most) {
   const absl::Time end = Clock::Real().Now() + most;
   MutexLock lock(mu_);
+  Waiter waiter;
+  waiter.term = term;
+  const auto place = waiters_.emplace(position, &waiter);
+  absl::Status result = absl::UnavailableError("the server is ending");
   while (!stopped_) {
     const auto may = role_.MayAcknowledge(term, position);
-    if (may.has_value()) return *may;
+    if (may.has_value()) {
+      result = *may;
+      break;
+    }
     const absl::Time now = Clock::Real().Now();
     if (now >= end) {
-      return absl::UnavailableError("the backup does not answer");
+      result = absl::UnavailableError("the backup does not answer");
+      break;
     }
     if (role_.OnSilence(now - last_ack_)) {
       LogWarning("part ", options_.part, ": the backup at ", fed_address_,
                  " is silent while it catches up; pushes go on without it");
-      acked_.NotifyAll();
+      WakeAll();
       continue;
     }
-    acked_.WaitFor(mu_, std::min(end - now, kSilenceCheck));
+    waiter.decided.WaitFor(mu_, std::min(end - now, kSilenceCheck));
   }
-  return absl::UnavailableError("the server is ending");
+  waiters_.erase(place);
+  return result;
+}
+
+void Replicator::WakeDecided() {
+  for (const auto& [position, waiter] : waiters_) {
+    if (!role_.MayAcknowledge(waiter->term, position).has_value()) return;
+    waiter->decided.NotifyOne();
+  }
+}
+
+void Replicator::WakeAll() {
+  for (const auto& [position, waiter] : waiters_) waiter->decided.NotifyOne();
 }
 
 void Replicator::Tell(PartRole::Tell tell) {
@@ -194,12 +222,14 @@ void Replicator::Run() {
   while (true) {
     std::string address;
     int64_t term = 0;
+    int64_t assigned = 0;
     {
       MutexLock lock(mu_);
       while (!stopped_ && !role_.may_synchronize()) changed_.Wait(mu_);
       if (stopped_) return;
       address = role_.backup_address();
       term = role_.term();
+      assigned = assigned_;
       heard_ = absl::OkStatus();
       superseded_ = false;
       // Whatever the reader finds first stays.
@@ -217,13 +247,22 @@ void Replicator::Run() {
         if (superseded_) role_.OnNewerTerm();
         tell = role_.OnBackupLost(std::string(why.message()));
       }
+      WakeAll();
     }
-    acked_.NotifyAll();
     LogInfo("part ", options_.part, ": no backup at ", address, ": ",
             why.message());
     Tell(std::move(tell));
-    MutexLock lock(mu_);
-    if (Wanted(address, term)) changed_.WaitFor(mu_, backoff.Next());
+    PauseUntil(Clock::Real().Now() + backoff.Next(), assigned);
+  }
+}
+
+// Entries are appended all the time, which is no reason to try again.
+void Replicator::PauseUntil(absl::Time end, int64_t assigned) {
+  MutexLock lock(mu_);
+  while (!stopped_ && assigned_ == assigned && role_.may_synchronize()) {
+    const absl::Duration left = end - Clock::Real().Now();
+    if (left <= absl::ZeroDuration()) return;
+    changed_.WaitFor(mu_, left);
   }
 }
 
@@ -309,6 +348,7 @@ absl::Status Replicator::SendEntries(net::Socket& socket, LogReader& log,
   bool beat = true;
   while (true) {
     int64_t end = 0;
+    bool current = false;
     {
       MutexLock lock(mu_);
       waiting_ = &log;
@@ -323,21 +363,22 @@ absl::Status Replicator::SendEntries(net::Socket& socket, LogReader& log,
             "the master reports that it is not attached");
       }
       end = appended_;
+      current = role_.state() == PartRole::State::kCurrent;
       reads_from_ = log.position();
     }
     beat = false;
     ELASTICDL_RETURN_IF_ERROR(log.ReadEntries(end, kPieceBytes, frames));
     ELASTICDL_RETURN_IF_ERROR(
-        SendFrames(socket, {{frames.data(), frames.size()}}));
+        SendFrames(socket, {{frames.data(), frames.size()}}, current));
     frames.Trim();
   }
 }
 
 absl::Status Replicator::SendFrames(net::Socket& socket,
-                                    std::vector<iovec> frames) {
+                                    std::vector<iovec> frames, bool current) {
   ELASTICDL_RETURN_IF_ERROR(Failpoint("ps.replicate"));
   v1::PsRequest request;
-  request.mutable_frames();
+  request.mutable_frames()->set_current(current);
   return WriteMessage(socket, request, std::move(frames), kSendTimeout);
 }
 
@@ -352,6 +393,7 @@ void Replicator::HearAcks(net::Socket& socket, int64_t term) {
       } else if (heard_.ok() && role_.term() == term) {
         last_ack_ = Clock::Real().Now();
         tell = role_.OnAck(reply->position());
+        WakeDecided();
       }
     }
     if (!reply.ok()) {
@@ -360,7 +402,6 @@ void Replicator::HearAcks(net::Socket& socket, int64_t term) {
       changed_.NotifyAll();
       return;
     }
-    acked_.NotifyAll();
     Tell(std::move(tell));
   }
 }

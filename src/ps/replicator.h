@@ -9,6 +9,7 @@
 #include <cstdint>
 #include <functional>
 #include <limits>
+#include <map>
 #include <string>
 #include <vector>
 
@@ -72,14 +73,16 @@ class Replicator {
   static constexpr int64_t kReadsNothing = std::numeric_limits<int64_t>::max();
 
   void Run();
+  // Unless there is another assignment than the first so many.
+  void PauseUntil(absl::Time end, int64_t assigned);
   // Until the connection breaks or is not wanted any more.
   absl::Status Feed(const std::string& address, int64_t term);
   absl::Status Synchronize(net::Socket& socket, LogReader& log, int64_t term);
   absl::Status SendEntries(net::Socket& socket, LogReader& log,
                            const std::string& address, int64_t term);
   // Sends entries; to be called by one thread at a time.
-  static absl::Status SendFrames(net::Socket& socket,
-                                 std::vector<iovec> frames);
+  static absl::Status SendFrames(net::Socket& socket, std::vector<iovec> frames,
+                                 bool current);
   void HearAcks(net::Socket& socket, int64_t term);
   absl::StatusOr<v1::PsReply> Expect(net::Socket& socket, int64_t term,
                                      absl::Duration timeout);
@@ -89,15 +92,27 @@ class Replicator {
            role_.backup_address() == address;
   }
   void Tell(PartRole::Tell tell);
+  // Who waits for an entry to be acknowledged.
+  struct Waiter {
+    int64_t term = 0;
+    CondVar decided;
+  };
+  // Wakes those whose entries are acknowledged by now: they are the first, and
+  // the others would only look and wait again.
+  void WakeDecided() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
+  // After a change of the role.
+  void WakeAll() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
 
   const Options options_;
   mutable Mutex mu_;
   // Of roles and entries, for the thread that feeds the backup.
   CondVar changed_;
-  // Of what may be acknowledged.
-  CondVar acked_;
   PartRole role_ ABSL_GUARDED_BY(mu_);
+  // By the position that they wait for.
+  std::multimap<int64_t, Waiter*> waiters_ ABSL_GUARDED_BY(mu_);
   int64_t appended_ ABSL_GUARDED_BY(mu_) = 0;
+  // How many assignments there were.
+  int64_t assigned_ ABSL_GUARDED_BY(mu_) = 0;
   bool stopped_ ABSL_GUARDED_BY(mu_) = false;
   // Why the connection is of no more use, as far as the reader of answers
   // knows.

@@ -57,7 +57,11 @@ bool RowIndex::Insert(uint64_t hash, uint32_t number, SlabArena& arena) {
 
 bool RowIndex::Reserve(uint64_t rows, SlabArena& arena) {
   rows = std::min<uint64_t>(rows, kMaxRows);
-  return !IsFull(rows, lines_) || Resize(rows * 5 / 32 + 1, arena);
+  if (!IsFull(rows, lines_)) return true;
+  // One that grows once may grow again.
+  return Resize(
+      std::max<size_t>(rows * 5 / 32 + 1, lines_ == 0 ? 0 : MoreLines(lines_)),
+      arena);
 }
 
 void RowIndex::Reset() {
@@ -121,13 +125,17 @@ bool RowIndex::Allocate(size_t lines, SlabArena& arena) {
     auto* piece =
         static_cast<uint64_t*>(aligned_alloc(kLineBytes, lines * kLineBytes));
     if (piece == nullptr) return false;
+    std::memset(piece, 0, lines * kLineBytes);
     for (size_t page = 0; page < pages; ++page) {
       pages_[page] = piece + page * kPageLines * kEntries;
     }
   }
   for (size_t page = 0; lines >= kFewestPaged && page < pages; ++page) {
-    pages_[page] = reinterpret_cast<uint64_t*>(arena.Allocate());
-    if (pages_[page] == nullptr) {
+    bool zeros = false;
+    pages_[page] = reinterpret_cast<uint64_t*>(arena.Allocate(&zeros));
+    if (pages_[page] != nullptr) {
+      if (!zeros) std::memset(pages_[page], 0, kPageBytes);
+    } else {
       for (; page > 0; --page) {
         arena.Free(reinterpret_cast<char*>(pages_[page - 1]));
       }
@@ -140,7 +148,6 @@ bool RowIndex::Allocate(size_t lines, SlabArena& arena) {
   const int k = 63 - __builtin_clzll(lines);
   number_bits_ = static_cast<uint8_t>(k + 4);
   left_out_ = static_cast<uint8_t>(64 - kHashBits + k);
-  Reset();
   return true;
 }
 

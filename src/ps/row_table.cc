@@ -94,7 +94,10 @@ bool RowTable::MakeRoom(const RowLayout& layout, RowArenas& arenas) {
 char* RowTable::Add(uint64_t hash, const RowLayout& layout, RowArenas& arenas) {
   if (!MakeRoom(layout, arenas)) return nullptr;
   if (!index_.Insert(hash, rows_, arenas.index)) return nullptr;
-  arenas.bytes += BytesFor(rows_ + 1, layout) - BytesFor(rows_, layout);
+  const size_t before = BytesFor(rows_, layout);
+  const size_t after = BytesFor(rows_ + 1, layout);
+  // Seldom; other threads change it, too.
+  if (after != before) arenas.bytes += after - before;
   return at(rows_++, layout);
 }
 

@@ -3,7 +3,6 @@
 
 #include <cerrno>
 #include <cstring>
-#include <system_error>
 #include <utility>
 
 #include "absl/strings/str_cat.h"
@@ -12,26 +11,18 @@
 #include "elasticdl/common/log.h"
 #include "elasticdl/common/secret.h"
 #include "elasticdl/common/status.h"
-#include "elasticdl/net/handshake.h"
 #include "server_impl.h"
 
 namespace elasticdl::ps {
 namespace {
 
-constexpr absl::Duration kGreetTimeout = absl::Seconds(10);
 // Of one message once it has begun; a large one over a slow network.
 constexpr absl::Duration kMessageTimeout = absl::Minutes(2);
 // For a backup; below a client's patience for one answer.
 constexpr absl::Duration kMostWait = absl::Seconds(45);
-// More workers than any job has.
-constexpr size_t kMaxConnections = 4096;
-// That have not shown the token yet: strangers cannot use up what there is.
-constexpr int kMaxGreetings = 256;
 // How long a request waits for a map or a bucket that is on its way here before
 // it is refused.
 constexpr absl::Duration kMoveWait = absl::Seconds(5);
-// Before the next try to accept a connection when there was no room for it.
-constexpr absl::Duration kNoRoomPause = absl::Milliseconds(100);
 
 }  // namespace
 
@@ -63,12 +54,13 @@ absl::Status ServerImpl::OpenLog() {
     auto opened = PushLog::Open(log, StateOptions(options_), state_);
     if (options_.replicated && absl::IsDataLoss(opened.status())) {
       LogWarning("starting without its log: ", opened.status().message());
-      ELASTICDL_RETURN_IF_ERROR(RemoveTree(options_.log_dir));
+      ELASTICDL_RETURN_IF_ERROR(PushLog::PutAside(options_.log_dir));
       state_ = ServerState(StateOptions(options_));
       opened = PushLog::Open(log, StateOptions(options_), state_);
     }
     ELASTICDL_RETURN_IF_ERROR(opened.status());
     log_ = *std::move(opened);
+    aside_ = PushLog::HasAside(options_.log_dir);
     if (log_->position() > 0) {
       LogInfo("server ", options_.server, " continues from its log: version ",
               state_.version(), ", ", log_->position(), " entries");
@@ -93,7 +85,10 @@ absl::Status ServerImpl::SetUp() {
       ReaderMutexLock lock(state_mu_);
       return LogReader::Open(options_.log_dir);
     };
-    replicator.tell = options_.tell;
+    replicator.tell = [this](const v1::PsPartState& state) {
+      options_.tell(state);
+      if (state.has_current()) RemoveAside();
+    };
     replicator_ = std::make_unique<Replicator>(std::move(replicator));
   }
   ELASTICDL_ASSIGN_OR_RETURN(listener_, net::Listener::Open(options_.address));
@@ -125,6 +120,7 @@ void ServerImpl::End(absl::Status why) {
     for (auto& [id, connection] : connections_) connection->socket.ShutDown();
   }
   listener_.ShutDown();
+  budget_.Stop();
   if (replicator_ != nullptr) replicator_->Stop();
   const uint64_t one = 1;
   // Only a full counter could make it fail.
@@ -139,85 +135,19 @@ absl::Status ServerImpl::Wait() {
   return why_;
 }
 
-// ---- connections ----
-
-void ServerImpl::AcceptAll() {
-  while (true) {
-    absl::StatusOr<net::Socket> socket = listener_.Accept();
-    if (absl::IsCancelled(socket.status())) return;
-    if (!socket.ok() && !absl::IsResourceExhausted(socket.status())) {
-      return End(socket.status());
-    }
-    MutexLock lock(mu_);
-    Reap();
-    if (ended_) return;
-    if (!socket.ok()) {
-      LogWarning("a connection has to wait: ", socket.status().message());
-      changed_.WaitFor(mu_, kNoRoomPause);
-      continue;
-    }
-    if (connections_.size() >= kMaxConnections || greetings_ >= kMaxGreetings) {
-      LogWarning("refused a connection: ", connections_.size(), " are open");
-      continue;
-    }
-    const int64_t id = next_connection_++;
-    auto connection = std::make_unique<Connection>();
-    connection->socket = *std::move(socket);
-    net::Socket& own = connection->socket;
-    greetings_.fetch_add(1);
-    try {
-      connection->thread = Thread(absl::StrCat("worker ", id),
-                                  [this, id, &own] { Serve(id, own); });
-    } catch (const std::system_error& error) {
-      // Too many threads; others will end.
-      greetings_.fetch_sub(1);
-      LogWarning("refused a connection: ", error.what());
-      continue;
-    }
-    connections_.emplace(id, std::move(connection));
-  }
-}
-
-void ServerImpl::Reap() {
-  for (const int64_t id : finished_) connections_.erase(id);
-  finished_.clear();
-}
-
-void ServerImpl::Serve(int64_t id, net::Socket& socket) {
-  absl::Status status = net::GreetAsListener(socket, options_.secret,
-                                             options_.server, kGreetTimeout);
-  greetings_.fetch_sub(1);
-  if (!status.ok() && !absl::IsUnavailable(status)) {
-    LogWarning("refused a connection: ", status.message());
-  }
-  std::unique_ptr<Follower> follower;
-  if (replicator_ != nullptr) {
-    follower =
-        std::make_unique<Follower>(static_cast<FollowedServer&>(*this), id,
-                                   options_.log_dir, StateOptions(options_));
-  }
-  Buffer payload;
-  Buffer answer;
-  while (status.ok()) {
-    status = ServeOne(socket, follower.get(), payload, answer);
-    payload.Trim();
-    answer.Trim();
-  }
-  if (absl::IsInvalidArgument(status)) {
-    LogWarning("ended a connection: ", status.message());
-  }
-  // The socket is closed with the connection; the other end hears of it now.
-  socket.ShutDown();
-  MutexLock lock(mu_);
-  finished_.push_back(id);
-}
+// ---- requests ----
 
 absl::Status ServerImpl::ServeOne(net::Socket& socket, Follower* follower,
                                   Buffer& payload, Buffer& answer) {
   ELASTICDL_RETURN_IF_ERROR(socket.WaitReadable());
   v1::PsRequest request;
+  ELASTICDL_ASSIGN_OR_RETURN(const uint64_t payload_bytes,
+                             ReadHeader(socket, request, kMessageTimeout));
+  // Until the answer is sent.
+  ELASTICDL_ASSIGN_OR_RETURN(const ByteBudget::Share room,
+                             MakeRoom(request, payload_bytes));
   ELASTICDL_RETURN_IF_ERROR(
-      ReadMessage(socket, request, payload, kMessageTimeout));
+      ReadPayload(socket, payload_bytes, payload, kMessageTimeout));
   v1::PsReply reply;
   reply.set_number(request.number());
   reply.set_incarnation(incarnation_);
@@ -262,7 +192,8 @@ absl::Status ServerImpl::ServeOne(net::Socket& socket, Follower* follower,
     case v1::PsRequest::kSnapshotPiece:
     case v1::PsRequest::kFrames:
       if (follower != nullptr) {
-        if (!follower->Handle(request, payload.view(), reply)) {
+        const bool more = request.has_frames() && socket.IsReadable();
+        if (!follower->Handle(request, payload.view(), more, reply)) {
           return absl::OkStatus();
         }
         break;
@@ -304,7 +235,7 @@ void ServerImpl::HandleEntry(const v1::PsEntry& entry,
       FillMap(reply);
     }
     reply.set_version(state_.version());
-    snapshot = log_ != nullptr && log_->WantsSnapshot();
+    snapshot = SnapshotDue();
     return accepted;
   });
   if (done.ok()) {
@@ -377,7 +308,7 @@ absl::Status ServerImpl::Apply(const v1::PsEntry& entry,
   {
     WriterMutexLock lock(state_mu_);
     done = Accept(entry, header, payload);
-    snapshot = log_ != nullptr && log_->WantsSnapshot();
+    snapshot = SnapshotDue();
     if (done.ok()) place = PlaceOfLast();
     if (absl::IsAlreadyExists(done)) place = CheckPlace();
   }
@@ -482,7 +413,7 @@ void ServerImpl::HandleStatus(const v1::PsStatusRequest& request,
 }
 
 void ServerImpl::FillMap(v1::PsReply& reply) const {
-  *reply.mutable_map() = state_.Header(0).map();
+  state_.FillMap(*reply.mutable_map());
 }
 
 absl::StatusOr<std::unique_ptr<Server>> Server::Start(ServerOptions options) {

@@ -1,4 +1,4 @@
-// What server.cc (connections, requests), server_snapshots.cc,
+// What server.cc (requests), server_connections.cc, server_snapshots.cc,
 // server_memory.cc and server_replicated.cc (primary and backup) share.
 #pragma once
 
@@ -15,6 +15,7 @@
 #include "absl/status/statusor.h"
 #include "absl/strings/string_view.h"
 #include "absl/time/time.h"
+#include "byte_budget.h"
 #include "elasticdl/common/file.h"
 #include "elasticdl/common/mutex.h"
 #include "elasticdl/common/shared_mutex.h"
@@ -34,7 +35,9 @@ namespace elasticdl::ps {
 class ServerImpl : public Server, private FollowedServer {
  public:
   explicit ServerImpl(ServerOptions options)
-      : options_(std::move(options)), state_(StateOptions(options_)) {}
+      : options_(std::move(options)),
+        budget_(RequestBytes(options_)),
+        state_(StateOptions(options_)) {}
   ~ServerImpl() override;
 
   absl::Status SetUp();
@@ -70,12 +73,18 @@ class ServerImpl : public Server, private FollowedServer {
                        const std::string& snapshot, int64_t position) override;
   absl::Status Follow(int64_t connection, const v1::PsEntry& entry,
                       const Frame& frame) override;
-  absl::StatusOr<int64_t> Followed(int64_t connection) override;
+  absl::StatusOr<int64_t> Followed(int64_t connection, bool current) override;
   int64_t FollowedTerm() const override { return replicator_->term(); }
   absl::Status CheckFollow(int64_t connection) const
       ABSL_SHARED_LOCKS_REQUIRED(state_mu_);
 
+  static uint64_t RequestBytes(const ServerOptions& options);
+  // Of a request that is about to be read, with its answer.
+  absl::StatusOr<ByteBudget::Share> MakeRoom(const v1::PsRequest& request,
+                                             uint64_t payload_bytes);
   absl::Status OpenLog();
+  // Both copies are complete: a log that could not be read is of no more use.
+  void RemoveAside();
   // A server that cannot write its audit ends.
   void NoteAudit(const absl::Status& written)
       ABSL_EXCLUSIVE_LOCKS_REQUIRED(state_mu_);
@@ -115,6 +124,7 @@ class ServerImpl : public Server, private FollowedServer {
                      absl::string_view header = "",
                      absl::string_view payload = "");
   // The log has grown long enough for one.
+  bool SnapshotDue() const ABSL_SHARED_LOCKS_REQUIRED(state_mu_);
   void WantSnapshot();
   // `header`: the entry, serialized.
   absl::Status Accept(const v1::PsEntry& entry, absl::string_view header,
@@ -140,6 +150,7 @@ class ServerImpl : public Server, private FollowedServer {
   const ServerOptions options_;
   const uint64_t incarnation_ = RandomNumber();
   net::Listener listener_;
+  ByteBudget budget_;
 
   mutable SharedMutex state_mu_;
   ServerState state_ ABSL_GUARDED_BY(state_mu_);
@@ -160,6 +171,8 @@ class ServerImpl : public Server, private FollowedServer {
   std::atomic<int64_t> pushes_ = 0;
   std::atomic<int64_t> repeated_ = 0;
   std::atomic<int> greetings_ = 0;
+  // There is a log that could not be read.
+  std::atomic<bool> aside_ = false;
   // No push is answered before: memory is nearly used up.
   // In nanoseconds since 1970.
   std::atomic<int64_t> slow_until_ = 0;

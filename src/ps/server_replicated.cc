@@ -138,16 +138,23 @@ absl::Status ServerImpl::Follow(int64_t connection, const v1::PsEntry& entry,
       return absl::InvalidArgumentError(absl::StrCat(
           "entry ", frame.number, " instead of ", log_->position()));
     }
-    ELASTICDL_RETURN_IF_ERROR(state_.Check(entry, frame.payload));
+    ELASTICDL_RETURN_IF_ERROR(state_.CheckLogged(entry, frame.payload));
     ELASTICDL_RETURN_IF_ERROR(
         ApplyLogged(log_->AppendFrame(frame.whole), entry, frame.payload));
-    snapshot = log_->WantsSnapshot();
+    snapshot = SnapshotDue();
   }
   if (snapshot) WantSnapshot();
   return absl::OkStatus();
 }
 
-absl::StatusOr<int64_t> ServerImpl::Followed(int64_t connection) {
+void ServerImpl::RemoveAside() {
+  if (!aside_.exchange(false)) return;
+  const absl::Status removed = PushLog::RemoveAside(options_.log_dir);
+  if (!removed.ok()) LogWarning("a damaged log: ", removed.message());
+}
+
+absl::StatusOr<int64_t> ServerImpl::Followed(int64_t connection, bool current) {
+  if (current) RemoveAside();
   ReaderMutexLock lock(state_mu_);
   ELASTICDL_RETURN_IF_ERROR(CheckFollow(connection));
   replicator_->OnFollowed();

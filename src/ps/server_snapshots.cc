@@ -11,6 +11,20 @@
 
 namespace elasticdl::ps {
 
+namespace {
+
+// A backup reads its log only if the primary is lost with it, and writing a
+// snapshot costs as much on the one as on the other.
+constexpr int64_t kBackupPatience = 4;
+
+}  // namespace
+
+bool ServerImpl::SnapshotDue() const {
+  if (log_ == nullptr || !log_->WantsSnapshot()) return false;
+  if (replicator_ == nullptr || replicator_->CheckPrimary().ok()) return true;
+  return log_->WantsSnapshot(kBackupPatience);
+}
+
 void ServerImpl::WriteSnapshots() {
   while (true) {
     {
@@ -24,7 +38,7 @@ void ServerImpl::WriteSnapshots() {
     {
       WriterMutexLock lock(state_mu_);
       if (broken_) return;
-      if (!log_->WantsSnapshot()) continue;
+      if (!SnapshotDue()) continue;
       const absl::Status begun = log_->BeginSnapshot(state_);
       if (!begun.ok()) {
         LogWarning("no snapshot: ", begun.message());

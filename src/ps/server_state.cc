@@ -73,6 +73,18 @@ absl::Status ServerState::Check(const v1::PsEntry& entry,
   return absl::InvalidArgumentError("an entry of no known kind");
 }
 
+absl::Status ServerState::CheckLogged(const v1::PsEntry& entry,
+                                      absl::string_view payload) const {
+  if (entry.has_push()) {
+    ELASTICDL_RETURN_IF_ERROR(CheckReady(entry.push().map_version()));
+    return CheckPushSize(entry.push(), payload);
+  }
+  if (entry.has_restore_rows()) {
+    return CheckRestoreSize(entry.restore_rows(), payload);
+  }
+  return Check(entry, payload);
+}
+
 absl::Status ServerState::Apply(const v1::PsEntry& entry,
                                 absl::string_view payload) {
   effect_ = EntryEffect();
@@ -326,6 +338,13 @@ void ServerState::FillStatus(v1::PsStatus& status) const {
   }
 }
 
+void ServerState::FillMap(v1::PsMap& map) const {
+  map.set_version(map_.version());
+  map.set_servers(map_.servers());
+  const auto& owners = map_.owners();
+  map.mutable_owners()->Assign(owners.begin(), owners.end());
+}
+
 uint64_t ServerState::Digest() const {
   std::string bytes;
   // The sets are sorted, so equal states give equal bytes.
@@ -364,9 +383,7 @@ v1::PsSnapshot ServerState::Header(int64_t log_position) const {
   v1::PsSnapshot header;
   header.set_log_position(log_position);
   *header.mutable_definition() = definition_;
-  header.mutable_map()->set_version(map_.version());
-  header.mutable_map()->set_servers(map_.servers());
-  for (const int owner : map_.owners()) header.mutable_map()->add_owners(owner);
+  FillMap(*header.mutable_map());
   header.set_server(options_.server);
   header.set_initialized(initialized_);
   if (restoring_.has_value()) header.set_restoring(*restoring_);

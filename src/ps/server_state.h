@@ -37,6 +37,7 @@
 #include "elasticdl/v1/ps.pb.h"
 #include "embedding_table.h"
 #include "entry_effect.h"
+#include "row_replay.h"
 #include "wire.h"
 
 namespace elasticdl::ps {
@@ -59,15 +60,19 @@ class ServerState {
   // says what is wrong. RESOURCE_EXHAUSTED: no memory. The bytes come from the
   // network and are not trusted. `payload` lies at a multiple of 8.
   absl::Status Check(const v1::PsEntry& entry, absl::string_view payload) const;
-  // Only after Check said OK. An error means that memory ran out half way: the
-  // state is not to be used any more.
+  // The same for an entry of a log: whoever appended it has checked it, so this
+  // is only what Apply relies on. The memory of rows does not matter: they were
+  // accepted, and while rows are collected nobody knows how much is in use.
+  absl::Status CheckLogged(const v1::PsEntry& entry,
+                           absl::string_view payload) const;
+  // Only after Check or CheckLogged said OK. An error means that memory ran out
+  // half way: the state is not to be used any more.
   absl::Status Apply(const v1::PsEntry& entry, absl::string_view payload);
   // While a log is read: rows of pushes are not updated by Apply but later, by
-  // two threads at once, which gives the same bits. Payloads must stay until
-  // ApplyRows, after which the state is what it would have been. Apply does it
-  // first where it matters.
-  void CollectRows(bool collect) { collecting_ = collect; }
-  size_t collected_bytes() const { return collected_bytes_; }
+  // several threads at once, which gives the same bits. Payloads must stay
+  // until ApplyRows, after which the state is what it would have been, or until
+  // this is switched off. Apply does it first where it matters.
+  void CollectRows(bool collect);
   absl::Status ApplyRows();
   // Of the last entry that was applied. Not a part of the state.
   const EntryEffect& effect() const { return effect_; }
@@ -76,6 +81,10 @@ class ServerState {
   // written to `out`.
   absl::Status Pull(const v1::PsPull& pull, absl::string_view payload,
                     v1::PsReply& reply, Buffer& out) const;
+  // What the answer's payload has at most, if the request is well-formed; may
+  // be asked before its payload is here.
+  uint64_t AnswerBytes(const v1::PsPull& pull, uint64_t payload_bytes) const;
+  uint64_t AnswerBytes(const v1::PsRead& read) const;
   // For checkpoints. Same errors.
   absl::Status Read(const v1::PsRead& read, v1::PsReply& reply,
                     Buffer& out) const;
@@ -97,6 +106,7 @@ class ServerState {
   // Pushes (synchronous jobs: commits) that are in the model.
   int64_t version() const { return version_; }
   void FillStatus(v1::PsStatus& status) const;
+  void FillMap(v1::PsMap& map) const;
   // What counts for the memory limit.
   size_t Bytes() const;
   // The same without rows.
@@ -198,6 +208,9 @@ class ServerState {
                                   absl::string_view payload) const;
   absl::Status CheckRestoreRows(const v1::PsRestoreRows& rows,
                                 absl::string_view payload) const;
+  // Without what the rows are.
+  absl::Status CheckRestoreSize(const v1::PsRestoreRows& rows,
+                                absl::string_view payload) const;
   absl::Status CheckRestoreMemory(const v1::PsRestoreRows& rows,
                                   absl::string_view payload) const;
   void SetInitialValues(const v1::PsInitialValues& values,
@@ -213,6 +226,8 @@ class ServerState {
   // server_state_push.cc
   absl::Status CheckPush(const v1::PsPush& push,
                          absl::string_view payload) const;
+  absl::Status CheckPushSize(const v1::PsPush& push,
+                             absl::string_view payload) const;
   absl::Status CheckName(const v1::PsPush& push, Presence& presence) const;
   absl::Status CheckMemory(const v1::PsPush& push,
                            absl::string_view payload) const;
@@ -278,15 +293,8 @@ class ServerState {
   std::map<Name, Staged> staged_;
   EntryEffect effect_;
 
-  // CollectRows. Not a part of the state.
-  struct Collected {
-    Gradient::Rows rows;
-    double rate = 0;
-    int64_t step = 0;
-  };
-  bool collecting_ = false;
-  std::vector<Collected> collected_;
-  size_t collected_bytes_ = 0;
+  // CollectRows; null: off. Not a part of the state. Last: it uses tables.
+  std::unique_ptr<RowReplay> replay_;
 };
 
 }  // namespace elasticdl::ps

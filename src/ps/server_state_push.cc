@@ -5,7 +5,6 @@
 
 #include "absl/strings/str_cat.h"
 #include "elasticdl/common/status.h"
-#include "elasticdl/common/thread.h"
 #include "floats.h"
 #include "memory_pressure.h"
 #include "server_state.h"
@@ -85,6 +84,20 @@ absl::Status ServerState::CheckName(const v1::PsPush& push,
   return absl::OkStatus();
 }
 
+absl::Status ServerState::CheckPushSize(const v1::PsPush& push,
+                                        absl::string_view payload) const {
+  uint64_t rows = 0;
+  uint64_t values = 0;
+  ELASTICDL_RETURN_IF_ERROR(CountParts(push.parts(), payload, rows, values));
+  if (push.dense()) values += DenseValues();
+  const uint64_t expected = rows * sizeof(int64_t) + values * sizeof(float);
+  if (payload.size() != expected) {
+    return absl::InvalidArgumentError(absl::StrCat(
+        "a push of ", payload.size(), " bytes instead of ", expected));
+  }
+  return absl::OkStatus();
+}
+
 absl::Status ServerState::CheckPush(const v1::PsPush& push,
                                     absl::string_view payload) const {
   ELASTICDL_RETURN_IF_ERROR(CheckReady(push.map_version()));
@@ -108,15 +121,7 @@ absl::Status ServerState::CheckPush(const v1::PsPush& push,
           absl::StrCat(Describe(push), " are staged"));
     }
   }
-  uint64_t rows = 0;
-  uint64_t values = 0;
-  ELASTICDL_RETURN_IF_ERROR(CountParts(push.parts(), payload, rows, values));
-  if (push.dense()) values += DenseValues();
-  const uint64_t expected = rows * sizeof(int64_t) + values * sizeof(float);
-  if (payload.size() != expected) {
-    return absl::InvalidArgumentError(absl::StrCat(
-        "a push of ", payload.size(), " bytes instead of ", expected));
-  }
+  ELASTICDL_RETURN_IF_ERROR(CheckPushSize(push, payload));
   size_t at = 0;
   for (const v1::PsTablePart& part : push.parts()) {
     ELASTICDL_RETURN_IF_ERROR(CheckIds(part, payload.data() + at));
@@ -287,7 +292,7 @@ absl::Status ServerState::ApplyPush(const v1::PsPush& push,
     ELASTICDL_RETURN_IF_ERROR(ApplyRows());
     return UpdateMissing(gradient, rate, presence);
   }
-  if (collecting_) {
+  if (replay_ != nullptr) {
     auto& rows = gradient.rows;
     rows.erase(std::remove_if(rows.begin(), rows.end(),
                               [&](const Gradient::Rows& part) {
@@ -307,29 +312,16 @@ bool ServerState::Collect(const Gradient::Rows& rows, double rate) {
                    [](const auto& other) { return other->splits(); })) {
     return false;
   }
-  collected_.push_back({rows, rate, step()});
-  collected_bytes_ +=
-      rows.ids.size() * (sizeof(int64_t) + table.dim() * sizeof(float));
+  replay_->Add(*tables_[rows.table], rows.ids, rows.values, rate, step());
   return true;
 }
 
+void ServerState::CollectRows(bool collect) {
+  replay_ = collect ? std::make_unique<RowReplay>() : nullptr;
+}
+
 absl::Status ServerState::ApplyRows() {
-  if (collected_.empty()) return absl::OkStatus();
-  const auto apply = [&](int half) -> absl::Status {
-    for (const Collected& one : collected_) {
-      ELASTICDL_RETURN_IF_ERROR(tables_[one.rows.table]->PushHalf(
-          half, one.rows.ids, one.rows.values, one.rate, one.step));
-    }
-    return absl::OkStatus();
-  };
-  absl::Status second;
-  Thread other("replay", [&] { second = apply(1); });
-  absl::Status first = apply(0);
-  other.Join();
-  collected_.clear();
-  collected_bytes_ = 0;
-  first.Update(second);
-  return first;
+  return replay_ == nullptr ? absl::OkStatus() : replay_->Finish();
 }
 
 absl::Status ServerState::Update(const Gradient& gradient, double rate) {

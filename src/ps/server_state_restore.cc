@@ -19,6 +19,27 @@ constexpr uint64_t kMaxReadBytes = uint64_t{64} << 20;
 
 }  // namespace
 
+// ---- the size of answers ----
+
+uint64_t ServerState::AnswerBytes(const v1::PsPull& pull,
+                                  uint64_t payload_bytes) const {
+  uint64_t values = pull.dense() ? DenseValues() : 0;
+  for (const v1::PsTablePart& part : pull.parts()) {
+    // Others are refused.
+    if (part.table() >= tables_.size() ||
+        part.rows() > payload_bytes / sizeof(int64_t)) {
+      return 0;
+    }
+    values += part.rows() * tables_[part.table()]->dim();
+  }
+  return std::min(values, kMaxPayloadBytes / sizeof(float)) * sizeof(float);
+}
+
+uint64_t ServerState::AnswerBytes(const v1::PsRead& read) const {
+  return read.has_rows() ? kMaxReadBytes
+                         : dense_.size() * DenseValues() * sizeof(float);
+}
+
 // ---- initial values ----
 
 absl::Status ServerState::CheckInitialValues(const v1::PsInitialValues& values,
@@ -65,7 +86,7 @@ void ServerState::DropRestored(std::optional<int64_t> but) {
   restoring_.reset();
 }
 
-absl::Status ServerState::CheckRestoreRows(const v1::PsRestoreRows& rows,
+absl::Status ServerState::CheckRestoreSize(const v1::PsRestoreRows& rows,
                                            absl::string_view payload) const {
   if (initialized_) return absl::AlreadyExistsError("the model has values");
   ELASTICDL_RETURN_IF_ERROR(CheckMapVersion(rows.map_version()));
@@ -78,19 +99,28 @@ absl::Status ServerState::CheckRestoreRows(const v1::PsRestoreRows& rows,
         absl::StrCat("table number ", rows.table(), " of ", tables_.size()));
   }
   const EmbeddingTable& table = *tables_[rows.table()];
-  const auto bad = [&](absl::string_view why) {
-    return absl::InvalidArgumentError(
-        absl::StrCat("restore rows of table ", table.name(), ": ", why));
-  };
   const uint64_t floats = table.dim() * (rows.slots() ? 1 + table.slots() : 1);
   const uint64_t row_bytes =
       sizeof(int64_t) * (rows.ranks() ? 2 : 1) + floats * sizeof(float);
   // Divided, because the product may overflow.
   if (payload.size() % row_bytes != 0 ||
       payload.size() / row_bytes != rows.rows()) {
-    return bad(absl::StrCat(rows.rows(), " rows of ", row_bytes, " bytes in ",
-                            payload.size(), " bytes"));
+    return absl::InvalidArgumentError(absl::StrCat(
+        "restore rows of table ", table.name(), ": ", rows.rows(), " rows of ",
+        row_bytes, " bytes in ", payload.size(), " bytes"));
   }
+  return absl::OkStatus();
+}
+
+absl::Status ServerState::CheckRestoreRows(const v1::PsRestoreRows& rows,
+                                           absl::string_view payload) const {
+  ELASTICDL_RETURN_IF_ERROR(CheckRestoreSize(rows, payload));
+  const EmbeddingTable& table = *tables_[rows.table()];
+  const auto bad = [&](absl::string_view why) {
+    return absl::InvalidArgumentError(
+        absl::StrCat("restore rows of table ", table.name(), ": ", why));
+  };
+  const uint64_t floats = table.dim() * (rows.slots() ? 1 + table.slots() : 1);
   const int64_t* const ids = Ids(payload, 0);
   std::vector<int64_t> sorted(ids, ids + rows.rows());
   for (const int64_t id : sorted) {

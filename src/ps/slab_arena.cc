@@ -17,8 +17,9 @@ SlabArena::~SlabArena() {
   for (const Piece& piece : pieces_) munmap(piece.data, piece.bytes);
 }
 
-char* SlabArena::Allocate() {
+char* SlabArena::Allocate(bool* zeros) {
   MutexLock lock(mu_);
+  if (zeros != nullptr) *zeros = free_.empty();
   if (!free_.empty()) {
     char* slab = free_.back();
     free_.pop_back();

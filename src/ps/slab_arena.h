@@ -23,8 +23,9 @@ class SlabArena {
   SlabArena(const SlabArena&) = delete;
   SlabArena& operator=(const SlabArena&) = delete;
 
-  // At a multiple of 8. Null: no memory.
-  char* Allocate();
+  // At a multiple of 8. Null: no memory. `*zeros`: nobody has had it before, so
+  // it has nothing but zeros.
+  char* Allocate(bool* zeros = nullptr);
   // For the next Allocate.
   void Free(char* slab) {
     MutexLock lock(mu_);

@@ -19,7 +19,7 @@ namespace elasticdl::ps {
 
 // `header` is state.Header(), `payloads` state.Payloads(). Writes to `path` and
 // syncs it. Allocates nothing and takes no lock, so that a forked child of a
-// process with threads may call it. 0, or an errno.
+// process with threads may call it. 0, or an errno; then the file is gone.
 int WriteSnapshot(const std::string& path, const std::string& header,
                   const std::vector<absl::string_view>& payloads,
                   const ServerState& state);

@@ -64,6 +64,14 @@ absl::Status WriteMessage(net::Socket& socket,
 absl::Status ReadMessage(net::Socket& socket,
                          google::protobuf::MessageLite& header, Buffer& payload,
                          absl::Duration timeout) {
+  ELASTICDL_ASSIGN_OR_RETURN(const uint64_t size,
+                             ReadHeader(socket, header, timeout));
+  return ReadPayload(socket, size, payload, timeout);
+}
+
+absl::StatusOr<uint64_t> ReadHeader(net::Socket& socket,
+                                    google::protobuf::MessageLite& header,
+                                    absl::Duration timeout) {
   Head head;
   ELASTICDL_RETURN_IF_ERROR(socket.Read(&head, sizeof(head), timeout));
   if (std::memcmp(head.magic, Head().magic, sizeof(head.magic)) != 0 ||
@@ -76,9 +84,14 @@ absl::Status ReadMessage(net::Socket& socket,
   if (!header.ParseFromString(bytes)) {
     return absl::InvalidArgumentError("a header that cannot be understood");
   }
-  if (payload.Resize(head.payload_bytes) == nullptr && head.payload_bytes > 0) {
+  return head.payload_bytes;
+}
+
+absl::Status ReadPayload(net::Socket& socket, uint64_t size, Buffer& payload,
+                         absl::Duration timeout) {
+  if (payload.Resize(size) == nullptr && size > 0) {
     return absl::ResourceExhaustedError(
-        absl::StrCat("no memory for ", head.payload_bytes, " bytes"));
+        absl::StrCat("no memory for ", size, " bytes"));
   }
   return socket.Read(payload.data(), payload.size(), timeout);
 }

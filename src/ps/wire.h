@@ -12,6 +12,7 @@
 #include <vector>
 
 #include "absl/status/status.h"
+#include "absl/status/statusor.h"
 #include "absl/strings/string_view.h"
 #include "absl/time/time.h"
 #include "elasticdl/net/socket.h"
@@ -55,6 +56,12 @@ absl::Status WriteMessage(net::Socket& socket,
 // more use.
 absl::Status ReadMessage(net::Socket& socket,
                          google::protobuf::MessageLite& header, Buffer& payload,
+                         absl::Duration timeout);
+// The same in two steps: the first returns the size of the payload.
+absl::StatusOr<uint64_t> ReadHeader(net::Socket& socket,
+                                    google::protobuf::MessageLite& header,
+                                    absl::Duration timeout);
+absl::Status ReadPayload(net::Socket& socket, uint64_t size, Buffer& payload,
                          absl::Duration timeout);
 
 }  // namespace elasticdl::ps

@@ -89,8 +89,8 @@ TEST(ClusterJobOptionsTest, ServersGetTheirAddressAndAFolder) {
               ElementsAre("--token_file=/etc/elasticdl/job/token",
                           "--log_level=INFO", "--worker_address=$(MY_POD_IP)",
                           "--port=2222", "--ps_log=/var/lib/elasticdl/ps",
-                          // 60 % of its memory.
-                          "--ps_memory_limit=1228Mi"));
+                          // 45 % of its memory.
+                          "--ps_memory_limit=921Mi"));
   EXPECT_EQ(ps.request.at("cpu"), "200m");
   EXPECT_EQ(ps.limit.at("memory"), "2Gi");
   EXPECT_EQ(ps.restart_policy, "OnFailure");

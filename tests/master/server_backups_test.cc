@@ -51,13 +51,15 @@ class ServerBackupsTest : public testing::Test {
     return backups_->OnHello(now_, hello);
   }
   ServerBackups::Decisions Say(int server, int part, int64_t term,
-                               const std::string& what, int64_t number = 0) {
+                               const std::string& what, int64_t number = 0,
+                               int64_t questions = 0) {
     v1::PsPartState state;
     state.set_part(part);
     state.set_term(term);
     if (what == "serving") state.set_serving(number);
     if (what == "current") {
       state.set_current(static_cast<uint64_t>(starts_[1 - server]));
+      state.set_number(questions);
     }
     if (what == "lost") state.mutable_lost()->set_number(number);
     return backups_->OnState(now_, server, state);
@@ -105,6 +107,30 @@ TEST_F(ServerBackupsTest, APrimaryBeginsAloneAndHearsOfItsBackup) {
   EXPECT_FALSE(Find(decisions, 1, 0)->primary());
   EXPECT_TRUE(Find(decisions, 1, 1)->primary());
   EXPECT_EQ(Find(decisions, 1, 1)->backup_address(), "h01");
+}
+
+// Two threads of the primary say that the backup has everything, and that it is
+// lost.
+TEST_F(ServerBackupsTest, ALostBackupIsNotCurrentAgainBecauseOfAnOldMessage) {
+  Start(0);
+  Start(1);
+  Say(0, 0, 1, "serving", 5);
+  auto decisions = Say(0, 0, 1, "lost", 1);
+  EXPECT_EQ(Find(decisions, 0, 0)->alone(), 1);
+  decisions = Say(0, 0, 1, "current");
+  EXPECT_THAT(decisions.records, IsEmpty());
+  EXPECT_FALSE(backups_->HasBackup(0));
+  // The primary has acknowledged more since: the other copy must not take over.
+  least_ = 7;
+  backups_->OnLost(now_, 0);
+  EXPECT_EQ(backups_->PrimaryOf(0), 0);
+  // When it has been synchronized again, it may.
+  Start(0, 7);
+  Say(0, 0, 2, "serving", 7);
+  Say(0, 0, 2, "lost", 1);
+  decisions = Say(0, 0, 2, "current", 0, /*questions=*/1);
+  ASSERT_THAT(decisions.records, SizeIs(1));
+  EXPECT_TRUE(backups_->HasBackup(0));
 }
 
 TEST_F(ServerBackupsTest, ABackupGoesToANewServer) {

@@ -38,6 +38,33 @@ TEST(ServerMemoryTest, TheReasonNamesTheNumbers) {
               Optional(HasSubstr("(--ps_memory_limit): it needs at least 3")));
 }
 
+// Of three servers, one has 342 of the 1,024 buckets.
+TEST(ServerMemoryTest, TheFullestServerCounts) {
+  ServerMemory memory;
+  for (int server = 0; server < 4; ++server) {
+    memory.OnTelemetry(server, Told(1000, {{server, 750}}));
+  }
+  EXPECT_THAT(memory.WhyNot(3, 1),
+              Optional(HasSubstr("it needs at least 4, not 3")));
+  for (int server = 0; server < 4; ++server) {
+    memory.OnTelemetry(server, Told(1000, {{server, 748}}));
+  }
+  EXPECT_THAT(memory.WhyNot(3, 1), Eq(std::nullopt));
+}
+
+TEST(ServerMemoryTest, AServerWithoutAPartDoesNotKnowTheLimit) {
+  ServerMemory memory;
+  memory.SetCount(3);
+  EXPECT_THAT(memory.WhyUnknown(1), Eq(std::nullopt)) << "nothing is known";
+  memory.OnTelemetry(0, Told(1000, {{0, 800}}));
+  memory.OnTelemetry(1, Told(1000, {{1, 800}}));
+  EXPECT_THAT(memory.WhyUnknown(1), Optional(HasSubstr("parameter server 2")));
+  memory.OnTelemetry(2, Told(0, {}));
+  EXPECT_THAT(memory.WhyUnknown(1), Eq(std::nullopt));
+  EXPECT_THAT(memory.WhyUnknown(3), Eq(std::nullopt));
+  EXPECT_THAT(memory.WhyNot(1, 1), Optional(HasSubstr("at least 2, not 1")));
+}
+
 TEST(ServerMemoryTest, MoreServersAlwaysHelp) {
   ServerMemory memory;
   memory.OnTelemetry(0, Told(1000, {{0, 5000}}));

@@ -316,9 +316,16 @@ class Schedule {
     tell->set_part(copy.part);
     v1::WorkerMessage message;
     *message.mutable_part_state() = *tell;
-    if (At(server).stream != 0) {
-      to_master_[At(server).stream].push_back(message);
-    }
+    if (At(server).stream == 0) return;
+    auto& messages = to_master_[At(server).stream];
+    // One thread hears that the backup has everything, another one that it is
+    // lost: who comes first to the stream does not follow from that.
+    const bool overtakes = tell->has_lost() && !messages.empty() &&
+                           messages.back().part_state().part() == copy.part &&
+                           messages.back().part_state().has_current() &&
+                           Below(2) == 0;
+    messages.insert(overtakes ? std::prev(messages.end()) : messages.end(),
+                    message);
   }
   int ServerOf(int stream) {
     for (int server = 0; server < servers_; ++server) {

@@ -23,6 +23,7 @@
 #include "elasticdl/common/failpoint.h"
 #include "elasticdl/common/file.h"
 #include "model.h"
+#include "support/small_disk.h"
 #include "support/temp_dir.h"
 
 namespace elasticdl::ps {
@@ -182,6 +183,72 @@ TEST_F(PushLogTest, ManyRowsComeBackBitByBit) {
   }
 }
 
+// The counted bytes fall when the rows of a bucket go from a small piece of
+// memory to a slab. What was accepted because of that is accepted when the log
+// is read, where rows are collected before they are applied.
+TEST_F(PushLogTest, MemoryIsNotCheckedAgain) {
+  constexpr int kFilled = 100;
+  const auto push = [&](Process& process, const std::vector<int64_t>& ids) {
+    Gradient gradient = RandomGradient(definition_, next_++, random_);
+    for (size_t t = 0; t < gradient.ids.size(); ++t) {
+      gradient.ids[t].clear();
+      gradient.rows[t].clear();
+    }
+    gradient.ids[0] = ids;
+    gradient.rows[0].assign(
+        ids.size() * static_cast<size_t>(definition_.tables(0).dim()), 0.25f);
+    return process.Accept(PartOf(gradient, definition_, map_, 0));
+  };
+  auto process = StartDefined();
+  const EmbeddingTable& table = *process->state.tables()[0];
+  // One more row in each of some buckets, with each push. The first one fills
+  // a slab, of a page that has room for more.
+  std::vector<std::vector<int64_t>> steps;
+  std::vector<int64_t> many;
+  std::vector<size_t> rows_in(kFilled);
+  for (int64_t id = 0; id < 200000; ++id) {
+    const int bucket = BucketOf(HashRow(table.hash(), id));
+    if (bucket >= kFilled) {
+      if (many.size() < 20000) many.push_back(id);
+      continue;
+    }
+    const size_t rows = rows_in[static_cast<size_t>(bucket)]++;
+    if (bucket == 0 && rows >= kFilled) continue;
+    const size_t step = bucket == 0 ? 0 : rows;
+    steps.resize(std::max(steps.size(), step + 1));
+    steps[step].push_back(id);
+  }
+  size_t step = 0;
+  size_t before = 0;
+  size_t limit_before = 0;
+  do {
+    ASSERT_LT(step, steps.size()) << "the bytes never fell";
+    before = process->state.Bytes();
+    limit_before = before + table.GrowthBy(many, true).bytes;
+    ASSERT_TRUE(push(*process, steps[step++]).ok());
+  } while (process->state.Bytes() >= before);
+  memory_limit_ = process->state.Bytes() + table.GrowthBy(many, true).bytes;
+  ASSERT_LT(memory_limit_, limit_before);
+  process.reset();
+  ASSERT_TRUE(RemoveTree(dir_.Path("log")).ok());
+  next_ = 0;
+  process = StartDefined();
+  for (size_t i = 0; i + 1 < step; ++i) {
+    ASSERT_TRUE(push(*process, steps[i]).ok());
+  }
+  // What follows is collected.
+  ASSERT_TRUE(process->log->BeginSnapshot(process->state).ok());
+  WaitForSnapshot(*process);
+  ASSERT_TRUE(push(*process, steps[step - 1]).ok());
+  const absl::Status accepted = push(*process, many);
+  ASSERT_TRUE(accepted.ok()) << accepted;
+  const uint64_t digest = process->state.Digest();
+  process.reset();
+  process = Start();
+  ASSERT_TRUE(process->opened.ok()) << process->opened;
+  EXPECT_EQ(process->state.Digest(), digest);
+}
+
 // Kills at any moment: of the server, of the child that writes a snapshot, with
 // or without a torn last entry.
 TEST_F(PushLogTest, RandomSchedules) {
@@ -339,6 +406,51 @@ TEST_F(PushLogTest, ABadSnapshotIsNoticed) {
               HasSubstr("entries 0 to 4 of the log are missing"));
 }
 
+// That is no reason to do without its rows, nor to throw the log away.
+TEST_F(PushLogTest, ASnapshotThatCannotBeReadNowIsNotSkipped) {
+  auto process = StartDefined();
+  PushOne(*process);
+  ASSERT_TRUE(process->log->BeginSnapshot(process->state).ok());
+  WaitForSnapshot(*process);
+  PushOne(*process);
+  const uint64_t digest = process->state.Digest();
+  process.reset();
+  const std::string path = FindFile("snapshot-");
+  const std::string away = dir_.Path("away");
+  ASSERT_EQ(rename(path.c_str(), away.c_str()), 0);
+  // The kernel does not map a folder.
+  ASSERT_TRUE(MakeDirectories(path).ok());
+  process = Start();
+  EXPECT_FALSE(process->opened.ok());
+  EXPECT_FALSE(absl::IsDataLoss(process->opened)) << process->opened;
+  ASSERT_TRUE(RemoveTree(path).ok());
+  ASSERT_EQ(rename(away.c_str(), path.c_str()), 0);
+  process = Start();
+  ASSERT_TRUE(process->opened.ok()) << process->opened;
+  EXPECT_EQ(process->state.Digest(), digest);
+}
+
+TEST_F(PushLogTest, ADamagedLogIsPutAside) {
+  const std::string dir = dir_.Path("log");
+  auto process = StartDefined();
+  PushOne(*process);
+  process.reset();
+  const std::string path = FindFile("log-");
+  const std::string whole = *ReadFile(path);
+  ASSERT_TRUE(PushLog::PutAside(dir).ok());
+  EXPECT_TRUE(PushLog::HasAside(dir));
+  // It begins anew, and that log goes bad, too.
+  process = StartDefined();
+  EXPECT_EQ(process->log->position(), 3);
+  ASSERT_TRUE(process->log->Restart("", 0).ok());
+  process.reset();
+  ASSERT_TRUE(PushLog::PutAside(dir).ok());
+  EXPECT_EQ(*ReadFile(dir_.Path("log/damaged/log-0")), whole);
+  EXPECT_FALSE(FileExists(path));
+  ASSERT_TRUE(PushLog::RemoveAside(dir).ok());
+  EXPECT_FALSE(PushLog::HasAside(dir));
+}
+
 TEST_F(PushLogTest, OneProcessAtATime) {
   auto first = StartDefined();
   auto second = Start();
@@ -360,6 +472,27 @@ TEST_F(PushLogTest, AFailedWriteLeavesNothing) {
   const uint64_t after = process->state.Digest();
   process.reset();
   EXPECT_EQ(Start()->state.Digest(), after);
+}
+
+// The disk has room for the log, but not for a snapshot beside it.
+TEST_F(PushLogTest, ASnapshotDoesNotTakeTheLogsSpace) {
+  const auto fill = [&] {
+    auto process = StartDefined();
+    for (int i = 0; i < 4; ++i) PushOne(*process);
+    // When it has written everything, the child waits.
+    ASSERT_TRUE(InitFailpoints("ps.snapshot_end=stop").ok());
+    ASSERT_TRUE(process->log->BeginSnapshot(process->state).ok());
+    ASSERT_TRUE(InitFailpoints("").ok());
+    for (int i = 0; i < 6; ++i) PushOne(*process);
+    EXPECT_FALSE(process->log->snapshotting());
+    const uint64_t digest = process->state.Digest();
+    process.reset();
+    EXPECT_EQ(Start()->state.Digest(), digest);
+  };
+  // 10 pushes of 330 KB, and a state of 1 MB.
+  if (!test::RunOnSmallDisk(dir_.path(), "4m", fill)) {
+    GTEST_SKIP() << "mounting a tmpfs is not permitted here";
+  }
 }
 
 TEST_F(PushLogTest, SnapshotsAreWantedAsTheLogGrows) {

@@ -184,6 +184,25 @@ TEST_F(ReplicationTest, TheBackupTakesOverWithEverything) {
   ExpectEqual();
 }
 
+TEST_F(ReplicationTest, ADamagedLogStaysUntilTheCopyIsCompleteAgain) {
+  StartBoth();
+  auto client = MakeClient();
+  PushSome(*client, 5);
+  copies_[1].reset();
+  Assign(0, 1, true, "", Hear(0, v1::PsPartState::kLost).lost().number());
+  const std::string log = dir_.Path("copy-1/log-0");
+  ASSERT_TRUE(WriteFileAtomic(log, "x" + ReadFile(log)->substr(1)).ok());
+  Start(1);
+  EXPECT_TRUE(FileExists(dir_.Path("copy-1/damaged/log-0")));
+  Assign(1, 1, false, "");
+  Assign(0, 1, true, AddressOf(1));
+  Hear(0, v1::PsPartState::kCurrent);
+  // The backup hears of it with the next entry.
+  PushSome(*client, 1);
+  EXPECT_FALSE(FileExists(dir_.Path("copy-1/damaged")));
+  ExpectEqual();
+}
+
 TEST_F(ReplicationTest, APrimaryAsksBeforeItGoesOnAlone) {
   StartBoth();
   auto client = MakeClient();

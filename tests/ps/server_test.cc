@@ -36,6 +36,7 @@ class ServerTest : public testing::Test {
     options.secret = kSecret;
     options.log_dir = dir_.Path("ps-" + std::to_string(server));
     options.snapshot_bytes = 1 << 20;
+    options.request_bytes = request_bytes_;
     auto started = Server::Start(options);
     ASSERT_TRUE(started.ok()) << started.status();
     MutexLock lock(mu_);
@@ -94,8 +95,11 @@ class ServerTest : public testing::Test {
     }
   }
 
+  void PushFromManyWorkers();
+
   static constexpr char kSecret[] = "the token of this job";
   test::TempDir dir_;
+  size_t request_bytes_ = 0;
   v1::PsDefinition definition_;
   BucketMap map_;
   Mutex mu_;
@@ -204,7 +208,7 @@ TEST_F(ServerTest, ARestartLosesNothing) {
 
 // Many workers at once: each minibatch is in the model once, whoever pushes it
 // and how often.
-TEST_F(ServerTest, ManyWorkersPushTheSameData) {
+void ServerTest::PushFromManyWorkers() {
   StartServers(2, "SGD(lr=0.001)");
   MakeReadyClient();
   constexpr int kWorkers = 4;
@@ -231,6 +235,14 @@ TEST_F(ServerTest, ManyWorkersPushTheSameData) {
     EXPECT_EQ(reply.status().pushes(), kBatches);
     EXPECT_EQ(reply.status().repeated_pushes(), (kWorkers - 1) * kBatches);
   }
+}
+
+TEST_F(ServerTest, ManyWorkersPushTheSameData) { PushFromManyWorkers(); }
+
+// Each request is held alone: the others wait before they are read.
+TEST_F(ServerTest, ManyWorkersWaitForRoom) {
+  request_bytes_ = 1;
+  PushFromManyWorkers();
 }
 
 TEST_F(ServerTest, AStrangerIsRefused) {

@@ -86,9 +86,10 @@ std::vector<std::string> ReplicaArgs(const flags::JobFlags& flags) {
 }
 
 // A share of what its pod gets, so that it refuses pushes rather than be
-// killed. The rest is for the copies of pages that are changed while a snapshot
-// is written, and for requests under way.
-constexpr double kPsMemoryShare = 0.6;
+// killed. While a snapshot is written, each page that changes is copied: of
+// dense parameters all, and of rows nearly all if that takes long. Requests
+// under way have an eighth of the share (ps::ServerOptions).
+constexpr double kPsMemoryShare = 0.45;
 
 std::string PsMemoryLimit(const flags::JobFlags& flags,
                           const cluster::PodOptions& pod) {

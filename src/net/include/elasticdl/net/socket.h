@@ -43,6 +43,8 @@ class Socket {
   absl::Status Read(void* data, size_t size, absl::Duration timeout);
   // Waits for the first byte; there is no deadline before it.
   absl::Status WaitReadable();
+  // There are bytes to read, or the other end is gone; does not wait.
+  bool IsReadable() const;
   absl::Status Write(std::vector<iovec> parts, absl::Duration timeout);
   absl::Status Write(absl::string_view data, absl::Duration timeout);
 

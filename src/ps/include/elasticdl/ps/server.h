@@ -30,13 +30,16 @@ struct ServerOptions {
   int64_t snapshot_bytes = int64_t{64} << 20;
   // Of values, rows and slots; 0 = as much as there is.
   size_t memory_limit = 0;
+  // Of requests and answers that are held at once; others wait before they are
+  // read. 0: an eighth of memory_limit, or 1 GiB without one.
+  size_t request_bytes = 0;
   // A file for the names of the pushes that are applied; "" = none.
   std::string audit;
   // Names the run of the job there.
   std::string run;
   // The part has two copies, and this is one of them: it serves nobody before
-  // Assign gives it a role. A log that cannot be read is discarded, because the
-  // other copy may have all of it. Needs a log_dir.
+  // Assign gives it a role. A damaged log is put aside, because the other copy
+  // may have all of it, and removed when both have. Needs a log_dir.
   bool replicated = false;
   // What the master is to hear. Must not block; any thread.
   std::function<void(const v1::PsPartState& state)> tell;
