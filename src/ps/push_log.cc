@@ -34,11 +34,13 @@ constexpr int64_t kLongLogBytes = int64_t{4} << 30;
 // Snapshots for which files are kept at most because somebody reads them.
 constexpr size_t kMostKept = 4;
 
-// In a forked child: only system calls. It ends with the thread that forked,
-// and when memory runs out, the kernel is to end it and not its parent.
+// In a forked child: only system calls. It ends with the thread that forked: a
+// snapshot that came when the next server, perhaps a backup with another log,
+// already uses the folder would be taken for one of its own. When memory runs
+// out, the kernel is to end it and not its parent.
 void BecomeSnapshotWriter(pid_t parent) {
-  prctl(PR_SET_PDEATHSIG, SIGKILL);
-  if (getppid() != parent) _exit(EINTR);
+  if (prctl(PR_SET_PDEATHSIG, SIGKILL) != 0) _exit(errno);
+  if (getppid() != parent) _exit(ESRCH);
   const int fd = open("/proc/self/oom_score_adj", O_WRONLY | O_CLOEXEC);
   if (fd < 0) return;
   // Without it, everything works.
@@ -393,10 +395,6 @@ absl::Status PushLog::Fork(const ServerState& state) {
   if (child < 0) return ErrnoToStatus(errno, "fork for a snapshot");
   if (child == 0) {
     // Other threads' locks may be held for ever here: only system calls.
-    // A snapshot that came when the next server, perhaps a backup with another
-    // log, already uses the folder would be taken for one of its own.
-    if (prctl(PR_SET_PDEATHSIG, SIGKILL) != 0) _exit(errno);
-    if (getppid() != parent) _exit(ESRCH);
     // The sockets and the lock must not outlive the parent.
     syscall(SYS_close_range, 3, ~0U, 0);
     BecomeSnapshotWriter(parent);
