@@ -7,7 +7,6 @@
 //
 // Prints the CPU time of the master in percent of one core. Exit code 1: the
 // viewer costs more than --limit percent.
-#include <netdb.h>
 #include <time.h>
 
 #include <algorithm>

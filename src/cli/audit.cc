@@ -63,8 +63,7 @@ bool IsNumber(absl::string_view text) {
 absl::StatusOr<std::vector<std::string>> FilesOfServers(
     const std::string& path) {
   const size_t slash = path.rfind('/');
-  const std::string dir =
-      slash == path.npos ? "." : path.substr(0, slash + 1);
+  const std::string dir = slash == path.npos ? "." : path.substr(0, slash + 1);
   const std::string prefix =
       absl::StrCat(slash == path.npos ? path : path.substr(slash + 1), ".");
   ELASTICDL_ASSIGN_OR_RETURN(const std::vector<std::string> names,
@@ -105,18 +104,18 @@ absl::StatusOr<int64_t> CheckServers(const std::string& file,
                              FilesOfServers(ps_audit));
   ServerAudit servers;
   for (const std::string& one : files) {
-    ELASTICDL_RETURN_IF_ERROR(ReadFrom(
-        one, [&](std::istream& in) { return servers.Read(one, in); }));
+    ELASTICDL_RETURN_IF_ERROR(
+        ReadFrom(one, [&](std::istream& in) { return servers.Read(one, in); }));
   }
   const ServerAuditResult result = servers.Check(ledger, partial);
   for (const std::string& place : result.places) {
     std::printf("servers: %s\n", place.c_str());
   }
   std::string line = absl::StrCat(
-      "servers: ", result.files, " files, ", result.parts, " parts of the model; ",
-      result.findings == 0
-          ? "each committed record is once in each bucket"
-          : absl::StrCat(result.findings, " findings"));
+      "servers: ", result.files, " files, ", result.parts,
+      " parts of the model; ",
+      result.findings == 0 ? "each committed record is once in each bucket"
+                           : absl::StrCat(result.findings, " findings"));
   if (result.not_committed > 0) {
     absl::StrAppend(&line, "; ", result.not_committed,
                     " records were applied and not committed");
@@ -155,12 +154,12 @@ absl::StatusOr<int64_t> CheckLedgers(const AuditFlags& flags) {
   int64_t wrong = PrintEpochs(result, flags.records);
   const auto found = static_cast<int64_t>(result.epochs.size());
   if (found == 0 || (flags.epochs > 0 && found != flags.epochs)) {
-    std::printf(
-        "%s\n",
-        absl::StrCat(found, " epochs",
-                     flags.epochs > 0 ? absl::StrCat(" instead of ", flags.epochs)
-                                      : ": the file is empty")
-            .c_str());
+    std::printf("%s\n",
+                absl::StrCat(found, " epochs",
+                             flags.epochs > 0
+                                 ? absl::StrCat(" instead of ", flags.epochs)
+                                 : ": the file is empty")
+                    .c_str());
     ++wrong;
   }
   for (const std::string& place : result.places) {

@@ -88,11 +88,11 @@ void AddPsFlags(JobCommand command, JobFlags* f, FlagSet* set) {
                 "to FILE.j-on-i.")
                .Value("FILE"));
   // So that tests need not write as much as a job of hours.
-  set->Add("ps_snapshot_bytes", &f->ps_snapshot_bytes,
-           Info(kPs,
-                "A server makes a snapshot when its log has grown by this.")
-               .Min(0)
-               .Hidden());
+  set->Add(
+      "ps_snapshot_bytes", &f->ps_snapshot_bytes,
+      Info(kPs, "A server makes a snapshot when its log has grown by this.")
+          .Min(0)
+          .Hidden());
   // A server hears it from its master.
   if (command == JobCommand::kPs) return;
   set->Add("ps_backup", &f->ps_backup,

@@ -39,10 +39,10 @@ absl::Status LedgerAudit::AddLine(const std::string& text) {
     // A rollback: what came after this step is no longer in the model.
     const int64_t step = line.at("cut_back").get<int64_t>();
     for (auto& [key, list] : ranges_) {
-      list.erase(
-          std::remove_if(list.begin(), list.end(),
-                         [&](const AuditRange& one) { return one.step > step; }),
-          list.end());
+      list.erase(std::remove_if(
+                     list.begin(), list.end(),
+                     [&](const AuditRange& one) { return one.step > step; }),
+                 list.end());
     }
     return absl::OkStatus();
   }
@@ -53,8 +53,8 @@ absl::Status LedgerAudit::AddLine(const std::string& text) {
         "epoch, shard, begin, end or step is missing");
   }
   const AuditRange range = {line.at("begin").get<int64_t>(),
-                       line.at("end").get<int64_t>(),
-                       line.at("step").get<int64_t>()};
+                            line.at("end").get<int64_t>(),
+                            line.at("step").get<int64_t>()};
   if (range.begin < 0 || range.begin >= range.end) {
     return absl::InvalidArgumentError(
         absl::StrCat("from ", range.begin, " to ", range.end, " is no range"));
@@ -70,7 +70,9 @@ AuditResult LedgerAudit::Check() const {
   for (const auto& [key, unsorted] : ranges_) {
     std::vector<AuditRange> list = unsorted;
     std::sort(list.begin(), list.end(),
-              [](const AuditRange& a, const AuditRange& b) { return a.begin < b.begin; });
+              [](const AuditRange& a, const AuditRange& b) {
+                return a.begin < b.begin;
+              });
     AuditEpoch& epoch = result.epochs[key.first];
     // Positions below `end` were seen, the last of them at `step`.
     int64_t end = 0;

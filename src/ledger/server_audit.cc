@@ -44,8 +44,8 @@ struct Change {
   int64_t committed = 0;
 };
 // By epoch and shard.
-using Changes = std::map<std::pair<int64_t, absl::string_view>,
-                         std::vector<Change>>;
+using Changes =
+    std::map<std::pair<int64_t, absl::string_view>, std::vector<Change>>;
 
 // One call of ServerAudit::Check.
 class Comparison {
@@ -89,8 +89,8 @@ class Comparison {
 void Comparison::Get(int64_t part, int bucket, size_t line) {
   Bucket& one = buckets_[static_cast<size_t>(bucket)];
   if (one.since >= 0) {
-    Find(absl::StrCat("part ", part, " gets bucket ", bucket,
-                      ", which it has"));
+    Find(
+        absl::StrCat("part ", part, " gets bucket ", bucket, ", which it has"));
     return;
   }
   one.since = static_cast<int64_t>(line);

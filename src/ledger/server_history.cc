@@ -70,9 +70,8 @@ absl::Status ServerHistory::AddTerm(const Line& line, File& file) {
     const auto run = line.at("run").get<std::string>();
     if (run_.empty()) run_ = run;
     if (run != run_) {
-      return absl::InvalidArgumentError(
-          absl::StrCat("it is of run ", run, " of the job, other files are of ",
-                       run_));
+      return absl::InvalidArgumentError(absl::StrCat(
+          "it is of run ", run, " of the job, other files are of ", run_));
     }
   }
   Term& term = parts_[part][number];

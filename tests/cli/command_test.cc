@@ -303,9 +303,9 @@ class ServerAuditTest : public testing::Test {
       }
       Add(server, absl::StrCat(R"({"server":)", server,
                                R"(,"run":"r","term":1,"begins":0})"));
-      Add(server, absl::StrCat(R"({"server":)", server,
-                               R"(,"map":1,"entry":0,"gets":[)", buckets,
-                               "]}"));
+      Add(server,
+          absl::StrCat(R"({"server":)", server,
+                       R"(,"map":1,"entry":0,"gets":[)", buckets, "]}"));
     }
     Write("ledger", Range(0, 64, R"("step":1)"));
   }

@@ -52,9 +52,9 @@ TEST(Chaos, RandomSchedules) {
       "ledger violations: %d\n"
       "model mismatches: %d\n",
       all.jobs, all.failed_jobs, all.kills, all.masters, all.stops, all.terms,
-      all.scalings, all.joins, all.worlds, all.cut_backs, Percentile(all.recovery_ms, 0.5),
-      Percentile(all.recovery_ms, 0.99), all.recovery_ms.size(),
-      all.ledger_violations, all.model_mismatches);
+      all.scalings, all.joins, all.worlds, all.cut_backs,
+      Percentile(all.recovery_ms, 0.5), Percentile(all.recovery_ms, 0.99),
+      all.recovery_ms.size(), all.ledger_violations, all.model_mismatches);
   EXPECT_TRUE(all.good());
 }
 

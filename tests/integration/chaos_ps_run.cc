@@ -59,17 +59,17 @@ std::string PsRun::RandomFailpoint() {
       "worker.train_end"};
   static constexpr const char* kOfServers[] = {"ps.log", "ps.apply", "ps.reply",
                                                "ps.replicate"};
-  static constexpr const char* kSeldom[] = {
-      "ps.synchronize", "ps.snapshot", "ps.snapshot_written", "ps.read"};
+  static constexpr const char* kSeldom[] = {"ps.synchronize", "ps.snapshot",
+                                            "ps.snapshot_written", "ps.read"};
   if (Chance(60)) {
     return absl::StrCat(Random(0, 5), ":", OneOf(kOfWorkers),
                         Chance(15) ? "=stop@" : "=kill@", Random(1, 60));
   }
   // Each successor counts anew, and must get further than it will be sent back.
   const bool often = Chance(60);
-  return absl::StrCat(Random(0, 2), ":", often ? OneOf(kOfServers)
-                                               : OneOf(kSeldom),
-                      "=kill@", often ? Random(200, 600) : Random(5, 12));
+  return absl::StrCat(Random(0, 2), ":",
+                      often ? OneOf(kOfServers) : OneOf(kSeldom), "=kill@",
+                      often ? Random(200, 600) : Random(5, 12));
 }
 
 Flags PsRun::RandomFlags() {

@@ -22,10 +22,10 @@ using ::testing::Not;
 int64_t CountKilled(const std::vector<Json>& events, const std::string& pod) {
   int64_t count = 0;
   for (const Json& event : events) {
-    count += event.at("event") == "pod_ended" &&
-             absl::StrContains(event.at("pod").get<std::string>(), pod) &&
-             absl::StrContains(event.at("reason").get<std::string>(),
-                               "signal 9");
+    count +=
+        event.at("event") == "pod_ended" &&
+        absl::StrContains(event.at("pod").get<std::string>(), pod) &&
+        absl::StrContains(event.at("reason").get<std::string>(), "signal 9");
   }
   return count;
 }
@@ -40,9 +40,9 @@ bool WaitForKilled(Job& job, const std::string& pod, int64_t count) {
 
 // A push is 80 KB for each of two servers, a job has 600: a snapshot is due
 // every 50 pushes. Each successor counts anew.
-class PsKillInSnapshotTest
-    : public PsChaosTest,
-      public testing::WithParamInterface<ModeAndPoint> {};
+class PsKillInSnapshotTest : public PsChaosTest,
+                             public testing::WithParamInterface<ModeAndPoint> {
+};
 INSTANTIATE_TEST_SUITE_P(
     Points, PsKillInSnapshotTest,
     testing::Combine(testing::Values(kAsync, kSync),

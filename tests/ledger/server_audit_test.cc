@@ -112,9 +112,9 @@ TEST(ServerAuditTest, APartialJobMayHaveMore) {
 }
 
 TEST(ServerAuditTest, CommittedTwiceIsOnceInABucket) {
-  EXPECT_EQ(Check({Begin() + Push(1, 0, 10)}, Commit(0, 10) + Commit(0, 10))
-                .findings,
-            0);
+  EXPECT_EQ(
+      Check({Begin() + Push(1, 0, 10)}, Commit(0, 10) + Commit(0, 10)).findings,
+      0);
 }
 
 TEST(ServerAuditTest, CopiesThatDiffer) {
@@ -125,10 +125,9 @@ TEST(ServerAuditTest, CopiesThatDiffer) {
               ElementsAre("file 1: entry 1 differs from that in file 0"));
   EXPECT_THAT(Check({backup + Push(1, 0, 10)}, Commit(0, 10)).places,
               ElementsAre("part 0: no file says where term 1 began"));
-  EXPECT_THAT(Check({Begin() + Push(2, 0, 10) + Push(1, 10, 20)},
-                    Commit(0, 20))
-                  .places,
-              ElementsAre("file 0: entry 1 after 2"));
+  EXPECT_THAT(
+      Check({Begin() + Push(2, 0, 10) + Push(1, 10, 20)}, Commit(0, 20)).places,
+      ElementsAre("file 0: entry 1 after 2"));
 }
 
 TEST(ServerAuditTest, BucketsThatAreNowhere) {
@@ -143,8 +142,7 @@ TEST(ServerAuditTest, BucketsThatAreNowhere) {
 
 TEST(ServerAuditTest, TheEndOfAKilledServer) {
   const std::string last = Push(2, 10, 20);
-  EXPECT_EQ(Check({Begin() + Push(1, 0, 10) +
-                   last.substr(0, last.size() - 1)},
+  EXPECT_EQ(Check({Begin() + Push(1, 0, 10) + last.substr(0, last.size() - 1)},
                   Commit(0, 10))
                 .findings,
             0);

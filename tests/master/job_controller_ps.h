@@ -44,6 +44,9 @@ class PsRecorder : public WorkerPort, public JobObserver {
     evaluated.push_back(result.version);
   }
   void OnTaskDone(int64_t) override {}
+  void OnExportedRows(const v1::ExportedRows& rows) override {
+    exported.push_back(rows);
+  }
   void OnQuarantined(const QuarantinedRange&) override {}
   void OnServersScaled(int servers) override { scaled.push_back(servers); }
   void OnPart(const PartChange&) override {}
@@ -68,6 +71,7 @@ class PsRecorder : public WorkerPort, public JobObserver {
   std::vector<int64_t> evaluated;
   std::vector<int64_t> killed;
   std::vector<int> scaled;
+  std::vector<v1::ExportedRows> exported;
 };
 
 class JobControllerPsTest : public testing::Test {

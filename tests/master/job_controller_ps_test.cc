@@ -657,5 +657,31 @@ TEST_F(JobControllerPsTest, WhatIsStoppedEarlyWaitsForTheLastMinibatches) {
   EXPECT_THAT(Tasks(1, v1::TRAIN_END_CALLBACK), SizeIs(1));
 }
 
+// The worker repeats its reports to a master that it takes for a new one.
+TEST_F(JobControllerPsTest, ExportedRowsAreToldOnce) {
+  options_.job.set_use_async(true);
+  options_.tasks.max_step = 2;
+  options_.tasks.train_end_task = true;
+  Start();
+  Attach(1, 0);
+  Pushed(1, 0, 20);
+  v1::WorkerMessage idle;
+  idle.mutable_idle();
+  Say(1, idle);
+  const auto tasks = Tasks(1, v1::TRAIN_END_CALLBACK);
+  ASSERT_THAT(tasks, SizeIs(1));
+  v1::WorkerMessage message;
+  v1::TaskDone& done = *message.mutable_task_done();
+  done.set_task_id(tasks[0].task_id());
+  done.mutable_exported_rows()->set_folder("out/tables");
+  done.mutable_exported_rows()->set_rows(7);
+  Say(1, message);
+  Say(1, message);
+  ASSERT_THAT(output_.exported, SizeIs(1));
+  EXPECT_EQ(output_.exported[0].folder(), "out/tables");
+  EXPECT_EQ(output_.exported[0].rows(), 7);
+  EXPECT_TRUE(controller_->succeeding());
+}
+
 }  // namespace
 }  // namespace elasticdl::master

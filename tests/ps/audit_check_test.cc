@@ -1,5 +1,5 @@
-// Both checkers of audits, that of the tests (support/ps_audit_check.h) and that
-// of `elasticdl audit`, accept what is exact and find what is not.
+// Both checkers of audits, that of the tests (support/ps_audit_check.h) and
+// that of `elasticdl audit`, accept what is exact and find what is not.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
@@ -196,8 +196,8 @@ class RandomHistory {
   // Removes or repeats a push, or removes a move.
   void Damage() {
     auto& lines = lines_[static_cast<size_t>(Below(kServers))];
-    const auto at = lines.begin() + 1 +
-                    Below(static_cast<int>(lines.size()) - 1);
+    const auto at =
+        lines.begin() + 1 + Below(static_cast<int>(lines.size()) - 1);
     const bool push = at->find("epoch") != at->npos;
     if (push && Below(2) == 0) {
       const std::string again = *at;
@@ -212,7 +212,9 @@ class RandomHistory {
  private:
   static constexpr int kServers = 3;
 
-  int Below(int end) { return std::uniform_int_distribution(0, end - 1)(random_); }
+  int Below(int end) {
+    return std::uniform_int_distribution(0, end - 1)(random_);
+  }
   void Append(int server, std::string line) {
     lines_[static_cast<size_t>(server)].push_back(std::move(line));
   }
