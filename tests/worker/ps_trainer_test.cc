@@ -120,7 +120,7 @@ TEST_P(PsTrainerAsyncTest, AMinibatchThatIsInTheModelIsNotAddedAgain) {
   worker_->Give(0, 8);
   Run();
   ServedModel model;
-  PsWorker again(servers_, model, worker_->job, {/*id=*/1});
+  PsWorker again(servers_, model, worker_->job, {/*id=*/1, "", false});
   again.Give(0, 16);
   ExpectOk(again.Run());
   EXPECT_EQ(again.records(), 16);

@@ -53,8 +53,8 @@ class PsEnvironment : public TestEnvironment {
   }
   absl::StatusOr<checkpoint::Loaded> LoadCheckpoint(
       const std::string& path,
-      const checkpoint::LoadProgress& progress) override {
-    return checkpoint::Load(path, progress);
+      const checkpoint::LoadOptions& options) override {
+    return checkpoint::Load(path, options);
   }
 
   std::vector<KeptSaver::Save> saves;
