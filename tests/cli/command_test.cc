@@ -317,10 +317,11 @@ class ServerAuditTest : public testing::Test {
     absl::StrAppend(&audits_[server], line, "\n");
   }
   void Push(int server, int begin, int end) {
+    ++entry_;
     absl::StrAppend(&audits_[server],
                     Range(begin, end,
                           absl::StrCat(R"("server":)", server, R"(,"version":)",
-                                       ++entry_, R"(,"entry":)", entry_)));
+                                       entry_, R"(,"entry":)", entry_)));
   }
   void Write(const std::string& name, const std::string& text) {
     ASSERT_TRUE(WriteFileAtomic(dir_.Path(name), text).ok());
