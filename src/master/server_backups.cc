@@ -140,6 +140,8 @@ void ServerBackups::Attach(int number, int index, const v1::PsCopy& hello,
   Copy& copy = part.copies[index];
   copy.attached = true;
   copy.awaited = false;
+  // Another one, which counts its questions anew.
+  if (copy.hello.incarnation() != hello.incarnation()) copy.answered = 0;
   copy.hello = hello;
   copy.term = hello.term();
   // One that has not followed the primary of this term cannot be the backup

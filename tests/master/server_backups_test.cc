@@ -225,7 +225,7 @@ TEST_F(ServerBackupsTest, SaysWhenAllPartsHaveABackupAgain) {
             "has no backup for now");
   Say(1, 1, 1, "lost", 1);
   Start(0);
-  decisions = Say(1, 1, 1, "current");
+  decisions = Say(1, 1, 1, "current", 0, /*questions=*/1);
   ASSERT_THAT(decisions.changes, SizeIs(1));
   EXPECT_FALSE(decisions.changes[0].all_current);
   decisions = Say(1, 0, 2, "current");

@@ -367,8 +367,11 @@ TEST_F(TrainingSessionTest, ACheckpointThatCannotBeUsedBreaksTheWorld) {
     EXPECT_FALSE(failed->world_failed().kept_unusable());
     EXPECT_THAT(failed->world_failed().reason(), HasSubstr(path));
   }
-  // Half of the damaged one was written over the model.
-  EXPECT_NE(*a_.replica->StateDigest(), digest);
+  // Half of the damaged one was written over the model, or over its copy on the
+  // host.
+  if (a_.replica->on_cpu()) {
+    EXPECT_NE(*a_.replica->StateDigest(), digest);
+  }
   options.restore_from = "v1";
   Enter(generation++, {&a_}, options);
   EXPECT_EQ(*a_.replica->StateDigest(), digest);
