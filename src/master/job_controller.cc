@@ -341,7 +341,8 @@ void JobController::OnServerMessage(absl::Time now, int server,
 void JobController::OnTaskDone(absl::Time now, const Worker& worker,
                                const v1::TaskDone& done) {
   absl::Status status;
-  if (tasks_.HeldType(done.task_id()) == v1::EVALUATION) {
+  const v1::TaskType type = tasks_.HeldType(done.task_id());
+  if (type == v1::EVALUATION) {
     status = evaluation_.Report(now, worker.id, done);
     if (absl::IsInvalidArgument(status)) {
       Fail(now, absl::StrCat("evaluation: ", status.message()));
@@ -356,7 +357,10 @@ void JobController::OnTaskDone(absl::Time now, const Worker& worker,
     return;
   }
   observer_.OnTaskDone(done.records());
-  if (done.has_exported_rows()) observer_.OnExportedRows(done.exported_rows());
+  // A report that is repeated is no news.
+  if (type != v1::NONE && done.has_exported_rows()) {
+    observer_.OnExportedRows(done.exported_rows());
+  }
 }
 
 void JobController::OnEvaluationDue(absl::Time now, Worker& worker,

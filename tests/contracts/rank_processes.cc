@@ -231,7 +231,8 @@ void RankProcesses::StartMpirun(int count) {
     ELASTICDL_CHECK(absl::SimpleAtoi(channel.Receive().value(), &rank) &&
                     rank >= 0 && rank < count);
     Fd pidfd(static_cast<int>(syscall(SYS_pidfd_open, peer.pid, 0)));
-    ELASTICDL_CHECK(pidfd.valid());
+    // It may have ended already, and mpirun have reaped it.
+    ELASTICDL_CHECK(pidfd.valid() || errno == ESRCH);
     ranks_[rank] = {peer.pid, std::move(channel), std::move(pidfd)};
   }
 }
@@ -299,7 +300,9 @@ std::string RankProcesses::HowItEnded(Rank& rank) {
   const pid_t pid = std::exchange(rank.pid, 0);
   if (mpirun_ > 0) {
     pollfd ended = {rank.pidfd.get(), POLLIN, 0};
-    if (poll(&ended, 1, kHangMilliseconds) != 1) return "does not end";
+    if (rank.pidfd.valid() && poll(&ended, 1, kHangMilliseconds) != 1) {
+      return "does not end";
+    }
     return "died of signal 9";
   }
   int status = 0;
