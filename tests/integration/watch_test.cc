@@ -206,8 +206,8 @@ TEST_F(WatchTest, TheEventLogTellsWhoEvaluatesAndWhoSaves) {
 TEST_F(WatchTest, AStoppedWorkerIsSilent) {
   const auto job =
       Watched({"--num_workers=2", "--num_epochs=0", "--worker_timeout=60"});
-  WaitForStepTime(*job);
   const pid_t pid = job->WaitForWorker(1);
+  WaitForStepTime(*job);
   ASSERT_EQ(kill(pid, SIGSTOP), 0);
   const Json silent = job->WaitForEvent("silent");
   ASSERT_EQ(kill(pid, SIGCONT), 0);
