@@ -17,8 +17,8 @@ struct Orphan {
 };
 
 // Like fork(), but the new process is forked by one that ends at once, so that
-// the kernel gives it to the nearest subreaper. It leads a group of its own when
-// its number is known. Async-signal-safe in the new process.
+// the kernel gives it to the nearest subreaper. It leads a group of its own
+// when its number is known. Async-signal-safe in the new process.
 Orphan ForkOrphan();
 
 // In the caller: the new process goes on, unless it was killed meanwhile.

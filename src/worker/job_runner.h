@@ -68,8 +68,8 @@ class JobRunner {
   absl::Status SetUpTraining(const v1::Welcome& welcome);
   // For evaluation and prediction: the model of a checkpoint, if there is one.
   absl::Status SetUpTrained(const std::string& path);
-  // The network that fits this checkpoint, of which names are enough. `restored`:
-  // its values follow, initial ones are not needed.
+  // The network that fits this checkpoint, of which names are enough.
+  // `restored`: its values follow, initial ones are not needed.
   absl::Status CreateTrained(const checkpoint::Loaded& trained, bool restored);
   absl::Status SetUpPrediction();
 
