@@ -1,6 +1,8 @@
 #include "elasticdl/common/swift.h"
 
 #include <gtest/gtest.h>
+#include <signal.h>
+#include <sys/resource.h>
 #include <sys/syscall.h>
 #include <sys/wait.h>
 #include <unistd.h>
@@ -88,6 +90,23 @@ TEST_F(SwiftTest, ProcessesOfASwiftThreadAreAsUsual) {
     close(ends[1]);
   });
   EXPECT_EQ(child, usual_);
+}
+
+TEST(LetOthersRunTest, SlowsAllThatIsLeftOfAProcess) {
+  const pid_t child = fork();
+  ASSERT_GE(child, 0);
+  if (child == 0) {
+    while (true) pause();
+  }
+  const int before = getpriority(PRIO_PROCESS, static_cast<id_t>(child));
+  LetOthersRun(child);
+  const int after = getpriority(PRIO_PROCESS, static_cast<id_t>(child));
+  EXPECT_GE(after, before);
+  EXPECT_GE(after, 10);
+  kill(child, SIGKILL);
+  ASSERT_EQ(waitpid(child, nullptr, 0), child);
+  // There is nobody.
+  LetOthersRun(child);
 }
 
 }  // namespace

@@ -19,8 +19,8 @@ namespace elasticdl {
 void BeSwift();
 
 // For a process that was killed: giving its memory back, which takes a core
-// some milliseconds, waits until no others want that core. Nothing if there is
-// no such process.
+// some milliseconds, gets a tenth of a core that others want. Nothing if there
+// is no such process.
 void LetOthersRun(pid_t killed);
 
 // For threads that other code starts: while this exists, threads that this
