@@ -20,7 +20,7 @@ namespace elasticdl::master {
 // its libraries; if that fails, they are started like the others. With
 // Options::parent they are tied to that process instead.
 //
-// A pod is the leader of its own session: a terminal's Ctrl-C does not reach
+// A pod leads a group of its own: a terminal's Ctrl-C does not reach
 // it. Delete sends SIGTERM to the leader, as a kubelet does. When the leader
 // has ended, the rest of its process group is killed, as at the end of a
 // container.
