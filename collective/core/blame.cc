@@ -13,6 +13,7 @@ namespace {
 // Payloads are named like types of messages.
 constexpr char kBlamedRank[] = "elasticdl.collective.BlamedRank";
 constexpr char kNcclFailure[] = "elasticdl.collective.NcclFailure";
+constexpr char kDataLeftAlone[] = "elasticdl.collective.DataLeftAlone";
 
 }  // namespace
 
@@ -41,6 +42,20 @@ absl::Status MarkNcclFailure(absl::Status status) {
 
 bool IsNcclFailure(const absl::Status& status) {
   return status.GetPayload(kNcclFailure).has_value();
+}
+
+absl::Status MarkData(bool left_alone, absl::Status status) {
+  if (status.ok()) return status;
+  if (left_alone) {
+    status.SetPayload(kDataLeftAlone, absl::Cord());
+  } else {
+    status.ErasePayload(kDataLeftAlone);
+  }
+  return status;
+}
+
+bool LeftDataAlone(const absl::Status& status) {
+  return status.GetPayload(kDataLeftAlone).has_value();
 }
 
 absl::Status AsAborted(const absl::Status& why) {

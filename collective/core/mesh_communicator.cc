@@ -83,8 +83,9 @@ absl::Status MeshCommunicator::AllReduceSmall(char* data, size_t bytes,
   ELASTICDL_RETURN_IF_ERROR(Failpoint("collective.all_reduce"));
   const size_t needed = bytes * static_cast<size_t>(size_);
   if (scratch_.size() < needed) scratch_.resize(needed);
-  ELASTICDL_RETURN_IF_ERROR(
-      ExchangeWithAll(data, scratch_.data(), bytes, deadline));
+  const absl::Status exchanged =
+      ExchangeWithAll(data, scratch_.data(), bytes, deadline);
+  if (!exchanged.ok()) return MarkData(/*left_alone=*/true, exchanged);
   std::vector<const void*> inputs;
   inputs.reserve(static_cast<size_t>(size_));
   for (int rank = 0; rank < size_; ++rank) {
@@ -157,7 +158,9 @@ absl::Status MeshCommunicator::Call(absl::Duration timeout, const Body& body) {
 absl::Status MeshCommunicator::AllReduce(void* data, size_t count,
                                          DataType type,
                                          absl::Duration timeout) {
-  return Call(timeout, [&](Deadline& deadline) {
+  bool entered = false;
+  absl::Status status = Call(timeout, [&](Deadline& deadline) {
+    entered = true;
     char* const bytes = static_cast<char*>(data);
     const size_t num_bytes = count * SizeOf(type);
     if (num_bytes == 0) return Synchronise("collective.all_reduce", deadline);
@@ -168,6 +171,7 @@ absl::Status MeshCommunicator::AllReduce(void* data, size_t count,
                ? AllReduceDoubling(bytes, num_bytes, type, deadline)
                : AllReduceLarge(bytes, num_bytes, type, deadline);
   });
+  return entered ? status : MarkData(/*left_alone=*/true, std::move(status));
 }
 
 absl::Status MeshCommunicator::AllReduceLarge(char* data, size_t bytes,

@@ -48,17 +48,21 @@ absl::Status HierarchicalCommunicator::Own() {
 absl::Status HierarchicalCommunicator::RunSteps(
     const char* failpoint, absl::Duration timeout,
     const std::vector<Step>& steps) {
-  ELASTICDL_RETURN_IF_ERROR(Own());
+  absl::Status own = Own();
+  if (!own.ok()) return MarkData(/*left_alone=*/true, own);
   Deadline deadline(timeout);
   for (const Step& step : steps) {
     ELASTICDL_RETURN_IF_ERROR(Failpoint(failpoint));
     const absl::Status status = step(deadline.Left());
     if (status.ok()) continue;
-    absl::Status own = Own();
-    if (!own.ok()) return own;
-    // The others, which fail in their own step, add the same text.
-    Abort(std::string(status.message()));
-    return InAPart(status);
+    own = Own();
+    if (own.ok()) {
+      // The others, which fail in their own step, add the same text.
+      Abort(std::string(status.message()));
+      own = InAPart(status);
+    }
+    // Later steps follow one that has written.
+    return MarkData(&step == &steps.front() && LeftDataAlone(status), own);
   }
   return absl::OkStatus();
 }

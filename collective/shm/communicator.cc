@@ -132,13 +132,16 @@ absl::StatusOr<size_t> ShmCommunicator::Put(const char* from, size_t bytes,
 absl::Status ShmCommunicator::AllReduce(void* data, size_t count, DataType type,
                                         absl::Duration timeout) {
   Deadline deadline(timeout);
-  ELASTICDL_RETURN_IF_ERROR(world_->Check());
   const Array array = {static_cast<char*>(data), count * SizeOf(type), type};
   const uint32_t op = OpWord(1, static_cast<uint32_t>(type), array.bytes);
-  if (size_ <= 2 || array.bytes < kPipelineBytes) {
-    return AllReduceDirect(array, op, deadline);
+  bool wrote = false;
+  absl::Status status = world_->Check();
+  if (status.ok()) {
+    status = size_ <= 2 || array.bytes < kPipelineBytes
+                 ? AllReduceDirect(array, op, deadline, wrote)
+                 : AllReducePipelined(array, op, deadline, wrote);
   }
-  return AllReducePipelined(array, op, deadline);
+  return MarkData(!wrote, std::move(status));
 }
 
 void ShmCommunicator::SumAt(size_t offset, char* data, size_t bytes,
@@ -152,7 +155,7 @@ void ShmCommunicator::SumAt(size_t offset, char* data, size_t bytes,
 // Everybody adds up everything. The next chunk is put before the one before it
 // is read, so that ranks need not run in step.
 absl::Status ShmCommunicator::AllReduceDirect(const Array& array, uint32_t op,
-                                              Deadline& deadline) {
+                                              Deadline& deadline, bool& wrote) {
   const uint32_t first = world_->phase() + 1;
   const size_t chunks = NumChunks(array.bytes);
   size_t offsets[2];
@@ -167,6 +170,7 @@ absl::Status ShmCommunicator::AllReduceDirect(const Array& array, uint32_t op,
     const size_t ready = i - 1;
     ELASTICDL_RETURN_IF_ERROR(
         world_->WaitAllAt(static_cast<uint32_t>(first + ready), deadline));
+    wrote = true;
     SumAt(offsets[ready % 2], array.data + ready * chunk_bytes_,
           ChunkBytes(array.bytes, ready), array.type);
   }
@@ -218,7 +222,8 @@ void ShmCommunicator::ReadResults(char* chunk, size_t chunk_bytes,
 // carries the inputs of chunk i and, before them, the results of chunk i - 1.
 absl::Status ShmCommunicator::AllReducePipelined(const Array& array,
                                                  uint32_t op,
-                                                 Deadline& deadline) {
+                                                 Deadline& deadline,
+                                                 bool& wrote) {
   const size_t chunks = NumChunks(array.bytes);
   const size_t results = PieceOf(0, chunk_bytes_).bytes();
   ELASTICDL_ASSIGN_OR_RETURN(
@@ -234,6 +239,7 @@ absl::Status ShmCommunicator::AllReducePipelined(const Array& array,
     if (i < chunks) {
       const size_t after = i + 1 < chunks ? ChunkBytes(array.bytes, i + 1) : 0;
       ELASTICDL_ASSIGN_OR_RETURN(next, Acquire(results + after, deadline));
+      wrote = true;
       ReduceOwnPiece(chunk, bytes, array.type, place + results, next);
     }
     if (i > 0)

@@ -68,10 +68,11 @@ class ShmCommunicator final : public Communicator {
     size_t bytes() const { return end - begin; }
   };
 
+  // `wrote`: set before the array is changed.
   absl::Status AllReduceDirect(const Array& array, uint32_t op,
-                               Deadline& deadline);
+                               Deadline& deadline, bool& wrote);
   absl::Status AllReducePipelined(const Array& array, uint32_t op,
-                                  Deadline& deadline);
+                                  Deadline& deadline, bool& wrote);
   size_t NumChunks(size_t bytes) const;
   size_t ChunkBytes(size_t bytes, size_t chunk) const;
   Piece PieceOf(int rank, size_t chunk_bytes) const;

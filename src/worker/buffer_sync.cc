@@ -64,7 +64,7 @@ BufferSync::BufferSync(const NamedTensors& buffers, const Copy& copy) {
   for (const auto& [name, tensor] : buffers) {
     if (!HasFloats(tensor)) continue;
     if (!seen.insert(tensor.unsafeGetTensorImpl()).second) continue;
-    entries_.push_back({tensor, torch::Tensor()});
+    entries_.push_back({tensor, torch::Tensor(), torch::Tensor()});
     size_ += 1 + static_cast<size_t>(tensor.numel());
   }
   std::stable_sort(entries_.begin(), entries_.end(),
@@ -171,6 +171,18 @@ void BufferSync::RollBack() {
   if (!groups_.empty()) return;
   for (Entry& entry : entries_) {
     memcpy(entry.tensor.data_ptr(), entry.committed.data_ptr(),
+           entry.tensor.nbytes());
+  }
+}
+
+void BufferSync::SetAside() {
+  for (Entry& entry : entries_) entry.aside = entry.tensor.detach().clone();
+  RollBack();
+}
+
+void BufferSync::Recall() {
+  for (Entry& entry : entries_) {
+    memcpy(entry.tensor.data_ptr(), entry.aside.data_ptr(),
            entry.tensor.nbytes());
   }
 }

@@ -47,11 +47,16 @@ class BufferSync {
   void Commit();
   // Back to those.
   void RollBack();
+  // The same, and Recall brings back the values that were at hand. On the CPU.
+  void SetAside();
+  void Recall();
 
  private:
   struct Entry {
     torch::Tensor tensor;
     torch::Tensor committed;
+    // Made when it is needed.
+    torch::Tensor aside;
   };
   // On a device: all entries of one type.
   struct Group {

@@ -168,10 +168,11 @@ absl::Status OthersHaveThem(const DeviceWish& wish, int begin, int end,
 absl::StatusOr<DeviceLease> TakeFreeGpu(const DeviceWish& wish, int begin,
                                         int end, int count) {
   const absl::Status made = MakeDirectories(wish.lock_dir);
-  if (!made.ok() && count == 1) {
-    // A container may have no place for locks, but then its GPU is its own.
+  if (!made.ok() && begin + 1 == end) {
+    // A container may have no place for locks, but then its GPU is its own; and
+    // who names one says which.
     DeviceLease lease;
-    lease.device = Gpu(0);
+    lease.device = Gpu(begin);
     return lease;
   }
   ELASTICDL_RETURN_IF_ERROR(made);

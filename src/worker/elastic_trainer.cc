@@ -1,5 +1,6 @@
 #include "elastic_trainer.h"
 
+#include <algorithm>
 #include <cmath>
 #include <limits>
 #include <utility>
@@ -92,7 +93,7 @@ absl::StatusOr<Round> ElasticTrainer::RunRound(
     double learning_rate) {
   Round round;
   word.round = ++rounds_;
-  absl::Status mine = AddGradients(batches, word);
+  absl::Status mine = MakeGradients(batches, word);
   if (mine.ok()) {
     mine = elastic::CheckControlWord(word, communicator_->size());
   }
@@ -103,6 +104,7 @@ absl::StatusOr<Round> ElasticTrainer::RunRound(
     if (!round.world.ok()) return round;
     return mine;
   }
+  computed();
   replica_.step_clock().Enter(trace::Kind::kCommunication);
   round.world = OnDevice("summing gradients", [&] {
     return device_ == nullptr ? Reduce(word, round.summary)
@@ -110,7 +112,7 @@ absl::StatusOr<Round> ElasticTrainer::RunRound(
   });
   replica_.step_clock().Enter(trace::Kind::kOther);
   if (!round.world.ok()) {
-    buffers_.RollBack();
+    EndFailedRound(batches, word);
     return round;
   }
   // Members on a device have not looked at their losses before. All members
@@ -151,6 +153,45 @@ absl::StatusOr<Round> ElasticTrainer::RunRound(
   usual_records_ = records;
   round.stepped = true;
   return round;
+}
+
+absl::Status ElasticTrainer::MakeGradients(
+    const std::vector<WeightedBatch>& batches, elastic::MemberWord& word) {
+  const std::optional<KeptGradients> kept = std::exchange(kept_, std::nullopt);
+  const auto same = [](const WeightedBatch& batch, const Batch* other) {
+    return batch.batch == other;
+  };
+  if (!kept.has_value() ||
+      !std::equal(batches.begin(), batches.end(), kept->batches.begin(),
+                  kept->batches.end(), same)) {
+    return AddGradients(batches, word);
+  }
+  buffers_.Recall();
+  word.records = kept->records;
+  word.loss_sum = kept->loss_sum;
+  // They were divided by what was usual in the world that broke.
+  if (kept->usual_records != usual_records_) {
+    Scale(static_cast<double>(kept->usual_records) /
+          static_cast<double>(usual_records_));
+  }
+  return absl::OkStatus();
+}
+
+void ElasticTrainer::EndFailedRound(const std::vector<WeightedBatch>& batches,
+                                    const elastic::MemberWord& word) {
+  // Nobody else was there whose fault it could have been, or the sum of it.
+  const bool alone = communicator_->size() == 1;
+  if (batches.empty() || alone || !reducer_.intact()) {
+    return buffers_.RollBack();
+  }
+  buffers_.SetAside();
+  KeptGradients& kept = kept_.emplace();
+  for (const WeightedBatch& batch : batches) {
+    kept.batches.push_back(batch.batch);
+  }
+  kept.records = word.records;
+  kept.loss_sum = word.loss_sum;
+  kept.usual_records = usual_records_;
 }
 
 absl::Status ElasticTrainer::AddGradients(

@@ -5,6 +5,7 @@
 #include <cstdint>
 #include <functional>
 #include <memory>
+#include <optional>
 #include <vector>
 
 #include "absl/status/status.h"
@@ -54,6 +55,11 @@ class ElasticTrainer {
   void EnterWorld(std::shared_ptr<collective::Communicator> communicator,
                   int64_t usual_records);
   void LeaveWorld() { communicator_.reset(); }
+  // The gradients of a round that failed because of others are kept: the next
+  // round with the same minibatches need not compute them again. To be called
+  // when the model or the minibatches are no longer those of that round.
+  void ForgetGradients() { kept_.reset(); }
+  bool keeps_gradients() const { return kept_.has_value(); }
   // Of the current world; null = none.
   collective::Communicator* communicator() { return communicator_.get(); }
 
@@ -63,6 +69,9 @@ class ElasticTrainer {
   // and this worker cannot continue. The round is void.
   absl::StatusOr<Round> Run(const std::vector<WeightedBatch>& batches,
                             elastic::MemberWord word, double learning_rate);
+
+  // Called when this member has its gradients, before the others'.
+  std::function<void()> computed = [] {};
 
   // Called when the sums of a step are there, before the model is updated.
   std::function<void(const elastic::RoundSummary& summary,
@@ -77,8 +86,14 @@ class ElasticTrainer {
   absl::Status AcceptBuffers();
 
  private:
+  // Of these minibatches: computes them, or takes those that are kept.
+  absl::Status MakeGradients(const std::vector<WeightedBatch>& batches,
+                             elastic::MemberWord& word);
   absl::Status AddGradients(const std::vector<WeightedBatch>& batches,
                             elastic::MemberWord& word);
+  // The sum has failed: back to the model as it was before the round.
+  void EndFailedRound(const std::vector<WeightedBatch>& batches,
+                      const elastic::MemberWord& word);
   absl::Status Reduce(const elastic::MemberWord& word,
                       elastic::RoundSummary& summary);
   absl::Status ReduceOnDevice(const elastic::MemberWord& word,
@@ -137,6 +152,15 @@ class ElasticTrainer {
   // Gradients go into the sum divided by this, the number of records of the
   // step before. As a rule it is also this step's, and the sum is the mean.
   int64_t usual_records_ = 1;
+  // Gradients that are in the replica's array, of minibatches that are in no
+  // step yet.
+  struct KeptGradients {
+    std::vector<const Batch*> batches;
+    int64_t records = 0;
+    float loss_sum = 0;
+    int64_t usual_records = 1;
+  };
+  std::optional<KeptGradients> kept_;
   // Of the attempt at hand; the replica's is that of the last step.
   LossScale loss_scale_;
 };

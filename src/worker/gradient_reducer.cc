@@ -107,19 +107,22 @@ void GradientReducer::BeginOverlap(
   }
   launched_ = finished_ = 0;
   status_ = absl::OkStatus();
+  written_ = false;
   given_up_ = false;
 }
 
 void GradientReducer::OnGradientReady(size_t index) {
   MutexLock lock(mu_);
   if (overlap_ == nullptr) return;
-  if (!status_.ok()) {
+  if (!status_.ok() && (written_ || device_ != nullptr)) {
     // The step will be repeated in another world. With a large model, the rest
     // of this backward pass would be most of the time until then.
     given_up_ = true;
     throw std::runtime_error("the world is broken");
   }
   flat_.CollectGradient(index);
+  // What is computed to the end goes into the sum of the next world.
+  if (!status_.ok()) return;
   --missing_[bucket_of_[index]];
   // Autograd may finish parameters in a different order on each member, but
   // all must reduce the buckets in the same order. The last bucket waits for
@@ -133,9 +136,12 @@ void GradientReducer::OnGradientReady(size_t index) {
 
 absl::Status GradientReducer::Finish(
     std::shared_ptr<collective::Communicator> communicator, size_t head) {
+  intact_ = false;
   flat_.CollectGradients();
   const absl::Status status = FinishBuckets(std::move(communicator), head);
   if (device_ != nullptr) device_->Join();
+  MutexLock lock(mu_);
+  intact_ = !written_ && device_ == nullptr;
   return status;
 }
 
@@ -143,7 +149,11 @@ absl::Status GradientReducer::FinishBuckets(
     std::shared_ptr<collective::Communicator> communicator, size_t head) {
   if (thread_ == nullptr) {
     if (device_ != nullptr) device_->MarkReady(0);
-    return Reduce({std::move(communicator), 0, head});
+    const absl::Status status = Reduce({std::move(communicator), 0, head});
+    MutexLock lock(mu_);
+    written_ = false;
+    NoteWritten(status);
+    return status;
   }
   MutexLock lock(mu_);
   // A member without data has no backward pass, but the others wait for its
@@ -151,6 +161,7 @@ absl::Status GradientReducer::FinishBuckets(
   if (overlap_ == nullptr) {
     launched_ = finished_ = 0;
     status_ = absl::OkStatus();
+    written_ = false;
   }
   overlap_.reset();
   while (launched_ < buckets_.size()) {
@@ -185,6 +196,7 @@ void GradientReducer::Communicate() {
       MutexLock lock(mu_);
       ++finished_;
       if (status_.ok()) status_ = status;
+      NoteWritten(status);
     }
     done_.NotifyAll();
   }
@@ -204,6 +216,12 @@ absl::Status GradientReducer::Reduce(const Job& job) {
                            bucket.end - bucket.begin, job.head, timeout);
   };
   return OnDevice("summing gradients", reduce);
+}
+
+void GradientReducer::NoteWritten(const absl::Status& reduced) {
+  // What is compressed is written back between two sums.
+  written_ |= compression_ != GradientCompression::kNone ||
+              !collective::LeftDataAlone(reduced);
 }
 
 absl::Status GradientReducer::ReduceOnHost(const Job& job) {

@@ -54,6 +54,11 @@ class GradientReducer {
   // because the world is broken, that is the result; otherwise OK.
   absl::Status Cancel();
 
+  // After Finish has failed: no sum was written over this member's gradients,
+  // so they are still those of its minibatches. On the CPU and without
+  // compression only.
+  bool intact() const { return intact_; }
+
   size_t num_buckets() const { return buckets_.size(); }
 
   // For a timeline; null = none. Not while something is reduced.
@@ -76,11 +81,15 @@ class GradientReducer {
 
   void MakeBuckets();
   void RegisterHooks();
-  // Called by autograd's threads. Throws when a sum has failed.
+  // Called by autograd's threads. Throws when a sum has failed and the
+  // gradients are of no use any more.
   void OnGradientReady(size_t index);
   absl::Status FinishBuckets(
       std::shared_ptr<collective::Communicator> communicator, size_t head);
   absl::Status Reduce(const Job& job);
+  // Notes whether a sum, or a part of it, may be among the gradients.
+  void NoteWritten(const absl::Status& reduced)
+      ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
   absl::Status ReduceOnHost(const Job& job);
   absl::Status ReduceCompressed(collective::Communicator& communicator,
                                 float* data, size_t count);
@@ -98,6 +107,8 @@ class GradientReducer {
   // If the gradients are on a device.
   std::unique_ptr<DeviceSum> device_;
 
+  bool intact_ = false;
+
   Mutex mu_;
   CondVar done_;
   std::shared_ptr<collective::Communicator> overlap_ ABSL_GUARDED_BY(mu_);
@@ -105,6 +116,8 @@ class GradientReducer {
   size_t launched_ ABSL_GUARDED_BY(mu_) = 0;
   size_t finished_ ABSL_GUARDED_BY(mu_) = 0;
   absl::Status status_ ABSL_GUARDED_BY(mu_);
+  // Of this step: a sum was written over gradients.
+  bool written_ ABSL_GUARDED_BY(mu_) = false;
   // A hook has ended the backward pass because of status_.
   bool given_up_ ABSL_GUARDED_BY(mu_) = false;
 

@@ -31,6 +31,7 @@ TrainingSession::TrainingSession(Options options, const Deps& deps)
                  options_.load_timeout},
                 replica_),
       last_report_(environment_.clock().Now()) {
+  trainer_.computed = [this] { computed_at_ = environment_.clock().Now(); };
   trainer_.before_update = [this](const elastic::RoundSummary& summary,
                                   double learning_rate) {
     PlanKept(summary, learning_rate);
@@ -401,6 +402,7 @@ void TrainingSession::Report() {
 }
 
 void TrainingSession::DropMinibatches(int64_t records) {
+  if (records > 0) trainer_.ForgetGradients();
   while (records > 0 && !pending_.empty()) {
     records -= pending_.front().minibatch->records();
     pending_.pop_front();

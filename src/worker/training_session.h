@@ -247,6 +247,8 @@ class TrainingSession {
   // once, so that people know that it works.
   int64_t level_step_ = -1;
   absl::Time last_round_end_ = absl::InfinitePast();
+  // When this member had its gradients of the last round that was begun.
+  absl::Time computed_at_ = absl::InfinitePast();
   bool report_soon_ = false;
   absl::Time last_report_;
   double last_loss_ = 0;

@@ -1,4 +1,5 @@
 // TrainingSession: enters worlds and leaves them.
+#include <algorithm>
 #include <limits>
 #include <utility>
 
@@ -108,6 +109,7 @@ absl::StatusOr<elastic::Levelled> TrainingSession::BringLevel(
   state.fetch = [this] { return replica_.FetchState(); };
   state.store = [this] { return replica_.StoreState(); };
   state.overwrite = [this] {
+    trainer_.ForgetGradients();
     catch_up_.Forget();
     replica_.GiveUpLive("another member's state replaces it");
   };
@@ -142,8 +144,12 @@ void TrainingSession::SendLevel(const v1::DonorState& donor) {
   }
   level.set_can_shrink(trainer_.communicator()->can_shrink());
   if (last_round_end_ != absl::InfinitePast()) {
+    // What was computed for the next step meanwhile is no pause.
+    const absl::Time worked = trainer_.keeps_gradients()
+                                  ? std::max(last_round_end_, computed_at_)
+                                  : last_round_end_;
     level.set_pause_seconds(
-        absl::ToDoubleSeconds(environment_.clock().Now() - last_round_end_));
+        absl::ToDoubleSeconds(environment_.clock().Now() - worked));
   }
   send_(std::move(message));
 }
@@ -153,6 +159,7 @@ absl::Status TrainingSession::StartCold(const rendezvous::World& world,
   // What this worker had trained is not part of the job's history any more,
   // and its data was given back.
   totals_.Clear();
+  trainer_.ForgetGradients();
   catch_up_.Forget();
   DropMinibatches(std::numeric_limits<int64_t>::max());
   halt_ = world.evaluating ? Halt::kEvaluation : Halt::kNone;

@@ -8,6 +8,7 @@
 #include <numeric>
 #include <utility>
 
+#include "absl/strings/str_cat.h"
 #include "absl/strings/str_split.h"
 #include "contracts/gpu_libraries.h"
 #include "contracts/staged_communicator.h"
@@ -157,7 +158,15 @@ absl::Status RunOperation(const std::string& name, Communicator& world,
   const size_t count = bytes / sizeof(float);
   if (name == "AllReduce") {
     std::vector<float> data(count, 1);
-    return world.AllReduce(data.data(), count, DataType::kFloat32, timeout);
+    absl::Status status =
+        world.AllReduce(data.data(), count, DataType::kFloat32, timeout);
+    if (LeftDataAlone(status) &&
+        static_cast<size_t>(std::count(data.begin(), data.end(), 1.0F)) !=
+            data.size()) {
+      return absl::InternalError(
+          absl::StrCat("wrote to its data and denies it: ", status.message()));
+    }
+    return status;
   }
   if (name == "Broadcast") {
     std::vector<char> data(bytes, 'b');

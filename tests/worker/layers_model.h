@@ -87,6 +87,7 @@ class LayersModel : public FaultyModel {
   }
   absl::StatusOr<torch::Tensor> Loss(const torch::Tensor& labels,
                                      const Outputs& outputs) override {
+    ++losses;
     const torch::Tensor loss =
         torch::nn::functional::cross_entropy(outputs.tensor(), labels);
     if (!steep) return loss;
@@ -101,6 +102,8 @@ class LayersModel : public FaultyModel {
   bool plain = false;
   bool steep = false;
   LayersNetwork* network = nullptr;
+  // How often one was computed.
+  int losses = 0;
 };
 
 inline Batch MakeBatch(int64_t number, int64_t records) {

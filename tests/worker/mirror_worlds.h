@@ -1,89 +1,19 @@
-// A world of two whose other member has the same gradients, for tests of steps
-// on a device.
+// Worlds of two whose other member has the same gradients, on a device.
 #pragma once
 
 #include <cuda_runtime_api.h>
 #include <gtest/gtest.h>
 #include <test_cudart.h>
-#include <torch/types.h>
 
 #include <algorithm>
 #include <cstring>
-#include <limits>
 #include <memory>
-#include <string>
 
 #include "absl/time/time.h"
 #include "elasticdl/collective/device_communicator.h"
-#include "elasticdl/common/mutex.h"
-#include "elasticdl/common/status.h"
+#include "mirror.h"
 
 namespace elasticdl::worker::test {
-
-using collective::DataType;
-
-class Mirror : public collective::Communicator {
- public:
-  int rank() const override { return 1; }
-  int size() const override { return 2; }
-  absl::Status AllReduce(void* data, size_t count, DataType type,
-                         absl::Duration) override {
-    ELASTICDL_RETURN_IF_ERROR(Count());
-    const torch::ScalarType scalar =
-        type == DataType::kFloat32 ? torch::kFloat32 : torch::kBFloat16;
-    torch::from_blob(data, {static_cast<int64_t>(count)}, scalar).mul_(2);
-    MutexLock lock(mu_);
-    if (poisoned_ >= 0 && calls_ == poisoned_call_) {
-      static_cast<float*>(data)[poisoned_] =
-          std::numeric_limits<float>::quiet_NaN();
-    }
-    return absl::OkStatus();
-  }
-  absl::Status Broadcast(void*, size_t, int, absl::Duration) override {
-    return absl::UnimplementedError("");
-  }
-  absl::Status AllGather(const void*, void*, size_t, absl::Duration) override {
-    return absl::UnimplementedError("");
-  }
-  absl::Status ReduceScatter(void*, size_t, DataType, absl::Duration) override {
-    return absl::UnimplementedError("");
-  }
-  absl::Status Barrier(absl::Duration) override { return absl::OkStatus(); }
-  void Abort(const std::string&) override {
-    MutexLock lock(mu_);
-    aborted_ = true;
-  }
-
-  // Of the call-th sum from the beginning, the other member's part has a NaN.
-  void Poison(int call, int at) {
-    MutexLock lock(mu_);
-    poisoned_call_ = call;
-    poisoned_ = at;
-  }
-  // The next such call fails.
-  void FailAfter(int calls) {
-    MutexLock lock(mu_);
-    fail_after_ = calls;
-  }
-
- protected:
-  absl::Status Count() {
-    MutexLock lock(mu_);
-    ++calls_;
-    if (aborted_ || fail_after_-- == 0) {
-      return absl::AbortedError("rank 0 is gone");
-    }
-    return absl::OkStatus();
-  }
-
- private:
-  Mutex mu_;
-  bool aborted_ ABSL_GUARDED_BY(mu_) = false;
-  int fail_after_ ABSL_GUARDED_BY(mu_) = -1;
-  int calls_ ABSL_GUARDED_BY(mu_) = 0;
-  int poisoned_call_ ABSL_GUARDED_BY(mu_) = 0;
-  int poisoned_ ABSL_GUARDED_BY(mu_) = -1;
-};
 
 // The same on the device, as a library with a stream of its own does it.
 class DeviceMirror : public Mirror, public collective::DeviceCommunicator {

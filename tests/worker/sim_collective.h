@@ -31,6 +31,8 @@ class SimNetwork {
   int failures_per_mille = 0;
   // How many worlds can go on without lost members, of 1000.
   int shrinks_per_mille = 0;
+  // How many sums that fail leave their data as it was, of 1000.
+  int left_alone_per_mille = 500;
   // How many worlds went on without members that were lost.
   int num_shrunk = 0;
 

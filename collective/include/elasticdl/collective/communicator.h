@@ -31,7 +31,8 @@ size_t SizeOf(DataType type);
 // ABORTED when the world is broken: a member died, left or aborted, or Abort
 // was called here; DEADLINE_EXCEEDED when `timeout` passed. After any error the
 // communicator cannot be used any more and every later call fails at once; the
-// content of buffers is undefined. Results are bitwise equal on all members.
+// content of buffers is undefined, except where LeftDataAlone says otherwise.
+// Results are bitwise equal on all members.
 class Communicator {
  public:
   virtual ~Communicator() = default;
@@ -104,6 +105,13 @@ int BlamedRank(const absl::Status& status);
 // NCCL could not do it, though all members were there: without NCCL the world
 // might do better.
 bool IsNcclFailure(const absl::Status& status);
+
+// An AllReduce that failed with this has not written to its data: no member has
+// the sum of all of it, or this one was not there to get it. Not every backend
+// knows.
+bool LeftDataAlone(const absl::Status& status);
+// For backends: `status` of an AllReduce that says so, or not.
+absl::Status MarkData(bool left_alone, absl::Status status);
 
 // A name for this process's host: two processes with the same name see the same
 // /dev/shm and each other's process ids, so they can share memory.
