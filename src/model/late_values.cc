@@ -230,6 +230,10 @@ bool LateScope::Note(const c10::FunctionSchema& schema,
   const torch::Tensor& tensor = args[0].toTensor();
   Entry* const entry = Find(tensor);
   if (entry == nullptr || entry->made) return false;
+  // Each note has the state of the random numbers: so many of them would take
+  // more memory than the values.
+  constexpr size_t kMostFills = 64;
+  if (entry->fills.size() >= kMostFills) return false;
   // libtorch refuses to write what needs a gradient.
   const bool refused = torch::GradMode::is_enabled() && tensor.requires_grad();
   if (refused || tensor.scalar_type() != torch::kFloat ||

@@ -21,6 +21,7 @@
 #include "late_values.h"
 #include "layer_tables.h"
 #include "model_base.h"
+#include "named_once.h"
 #include "resolve.h"
 #include "source_scan.h"
 
@@ -51,17 +52,22 @@ class PluginNetwork : public Network {
         tables_(network_->tables()) {
     const auto module = network_->module();
     layers_ = LayerTables(*module, options, tables_);
+    NamedOnce named;
     for (const auto& item : module->named_parameters()) {
       if (layers_.Has(item.value())) continue;
-      parameters_.emplace_back(item.key(), item.value());
+      named.Add(item.key(), item.value());
     }
+    parameters_ = named.Take();
     for (const auto& item : module->named_buffers()) {
-      buffers_.emplace_back(item.key(), item.value());
+      named.Add(item.key(), item.value());
     }
+    buffers_ = named.Take();
+    other_names_ = named.TakeOthers();
   }
 
   const Tensors& parameters() const override { return parameters_; }
   const Tensors& buffers() const override { return buffers_; }
+  Tensors OtherNames() const override { return other_names_; }
   void Train() override { network_->module()->train(); }
   void Eval() override { network_->module()->eval(); }
 
@@ -114,6 +120,7 @@ class PluginNetwork : public Network {
   LayerTables layers_;
   Tensors parameters_;
   Tensors buffers_;
+  Tensors other_names_;
   LateValues late_values_;
 };
 

@@ -1,11 +1,13 @@
 #include "reserved_tensor.h"
 
 #include <c10/core/CPUAllocator.h>
+#include <fcntl.h>
 #include <sys/mman.h>
 #include <torch/torch.h>
 #include <unistd.h>
 
 #include <algorithm>
+#include <cstdint>
 #include <memory>
 #include <utility>
 #include <vector>
@@ -62,12 +64,30 @@ const ReservedMemory* ReservedIn(const c10::Storage& storage) {
 
 bool IsUntouched(const ReservedMemory& memory) {
   static const auto page_bytes = static_cast<size_t>(sysconf(_SC_PAGESIZE));
-  std::vector<unsigned char> pages((memory.bytes + page_bytes - 1) /
-                                   page_bytes);
-  // A page that was only read is there, too.
-  return mincore(memory.data, memory.bytes, pages.data()) == 0 &&
-         std::none_of(pages.begin(), pages.end(),
-                      [](unsigned char page) { return (page & 1) != 0; });
+  const size_t num_pages = (memory.bytes + page_bytes - 1) / page_bytes;
+  // A word for each page of this process: in memory, or in swap. (mincore knows
+  // nothing of swap.) A page that was only read is there, too.
+  constexpr uint64_t kThere = uint64_t{1} << 63 | uint64_t{1} << 62;
+  const int fd = open("/proc/self/pagemap", O_RDONLY | O_CLOEXEC);
+  if (fd < 0) return false;
+  std::vector<uint64_t> words(std::min<size_t>(num_pages, 1 << 16));
+  const size_t first = reinterpret_cast<uintptr_t>(memory.data) / page_bytes;
+  bool untouched = true;
+  for (size_t done = 0; untouched && done < num_pages;) {
+    const size_t wanted = std::min(words.size(), num_pages - done);
+    const ssize_t got =
+        pread(fd, words.data(), wanted * sizeof(uint64_t),
+              static_cast<off_t>((first + done) * sizeof(uint64_t)));
+    const size_t num =
+        got < 0 ? 0 : static_cast<size_t>(got) / sizeof(uint64_t);
+    const auto end = words.begin() + static_cast<ptrdiff_t>(num);
+    untouched = num > 0 && std::none_of(words.begin(), end, [](uint64_t word) {
+                  return (word & kThere) != 0;
+                });
+    done += num;
+  }
+  close(fd);
+  return untouched;
 }
 
 torch::Tensor FloatsIn(c10::Storage storage, c10::DispatchKeySet keys,

@@ -107,6 +107,8 @@ absl::Status ExportTo(const std::string& dir, const Network& network) {
   ELASTICDL_RETURN_IF_ERROR(WriteFileAtomic(JoinPath(dir, "model.pt"), module));
   Network::Tensors state = network.parameters();
   state.insert(state.end(), network.buffers().begin(), network.buffers().end());
+  // Python's load_state_dict wants all of them.
+  for (auto& other : network.OtherNames()) state.push_back(std::move(other));
   return ExportTensors(JoinPath(dir, "state_dict.pt"), state);
 }
 

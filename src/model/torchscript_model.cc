@@ -5,11 +5,15 @@
 
 #include <map>
 #include <sstream>
+#include <string>
 #include <utility>
+#include <vector>
 
 #include "absl/strings/str_cat.h"
+#include "absl/strings/str_split.h"
 #include "elasticdl/common/status.h"
 #include "model_base.h"
+#include "named_once.h"
 
 namespace elasticdl::model {
 namespace {
@@ -57,16 +61,47 @@ Outputs ToOutputs(const c10::IValue& value) {
   return outputs;
 }
 
+// A parameter with two names in a file may have been loaded as two tensors that
+// share their memory. They become one again: else each would get memory, and a
+// gradient, of its own.
+void TieParameters(const torch::jit::Module& module) {
+  std::map<const void*, torch::Tensor> first;
+  std::vector<std::pair<std::string, torch::Tensor>> again;
+  for (const auto& item : module.named_parameters()) {
+    const auto [at, is_new] =
+        first.try_emplace(item.value.data_ptr(), item.value);
+    if (is_new || item.value.numel() == 0 || item.value.is_same(at->second) ||
+        item.value.sizes() != at->second.sizes() ||
+        item.value.strides() != at->second.strides()) {
+      continue;
+    }
+    again.emplace_back(item.name, at->second);
+  }
+  for (const auto& [name, tensor] : again) {
+    torch::jit::Module owner = module;
+    std::vector<std::string> path = absl::StrSplit(name, '.');
+    const std::string attribute = std::move(path.back());
+    path.pop_back();
+    for (const std::string& part : path) owner = owner.attr(part).toModule();
+    owner.setattr(attribute, tensor);
+  }
+}
+
 class ScriptNetwork : public Network {
  public:
   ScriptNetwork(std::string path, const torch::jit::Module& module)
       : path_(std::move(path)), module_(module) {
+    TieParameters(module_);
+    NamedOnce named;
     for (const auto& item : module_.named_parameters()) {
-      parameters_.emplace_back(item.name, item.value);
+      named.Add(item.name, item.value);
     }
+    parameters_ = named.Take();
     for (const auto& item : module_.named_buffers()) {
-      buffers_.emplace_back(item.name, item.value);
+      named.Add(item.name, item.value);
     }
+    buffers_ = named.Take();
+    other_names_ = named.TakeOthers();
     const auto& schema = module_.get_method("forward").function().getSchema();
     forward_parameters_.assign(schema.arguments().begin() + 1,
                                schema.arguments().end());
@@ -74,6 +109,7 @@ class ScriptNetwork : public Network {
 
   const Tensors& parameters() const override { return parameters_; }
   const Tensors& buffers() const override { return buffers_; }
+  Tensors OtherNames() const override { return other_names_; }
   void Train() override { module_.train(); }
   void Eval() override { module_.eval(); }
 
@@ -114,6 +150,7 @@ class ScriptNetwork : public Network {
   std::vector<c10::Argument> forward_parameters_;
   Tensors parameters_;
   Tensors buffers_;
+  Tensors other_names_;
   const std::vector<ShardedTable> tables_;
 };
 

@@ -107,6 +107,45 @@ TEST_F(TorchScriptTest, TrainsAndExports) {
       (*network)->parameters()[0].second));
 }
 
+// It has one gradient, which is the sum of both uses.
+TEST_F(TorchScriptTest, AParameterWithTwoNamesIsOne) {
+  torch::jit::Module inner("Inner");
+  torch::jit::Module module("Net");
+  const Tensor shared = torch::ones({4, 3}, torch::requires_grad());
+  inner.register_parameter("v", shared, false);
+  module.register_parameter("w", shared, false);
+  module.register_module("inner", inner);
+  module.define(R"(
+def forward(self, x):
+    return torch.matmul(x, self.w) + torch.matmul(x, self.inner.v * 2)
+)");
+  module.save(dir_.Path("net.pt"));
+  auto model = Load(options_);
+  ASSERT_TRUE(model.ok()) << model.status();
+  auto network = (*model)->CreateNetwork({});
+  ASSERT_TRUE(network.ok()) << network.status();
+  ASSERT_EQ((*network)->parameters().size(), 1u);
+  Tensor parameter = (*network)->parameters()[0].second;
+  // As the worker does: in memory of its own.
+  parameter.set_data(torch::full({4, 3}, 5.0F));
+  const auto outputs = (*network)->Forward(Features(torch::ones({1, 4})));
+  ASSERT_TRUE(outputs.ok()) << outputs.status();
+  EXPECT_EQ(outputs->tensor()[0][0].item<float>(), 60);
+  outputs->tensor().sum().backward();
+  EXPECT_EQ(parameter.grad()[0][0].item<float>(), 3);
+
+  const std::string out = dir_.Path("export");
+  ASSERT_TRUE(ExportTo(out, **network).ok());
+  const std::string bytes = ReadFile(JoinPath(out, "state_dict.pt")).value();
+  const auto state =
+      torch::pickle_load(std::vector<char>(bytes.begin(), bytes.end()));
+  for (const char* name : {"w", "inner.v"}) {
+    EXPECT_TRUE(state.toGenericDict().at(name).toTensor().equal(parameter));
+  }
+  const torch::jit::Module loaded = torch::jit::load(JoinPath(out, "model.pt"));
+  EXPECT_TRUE(loaded.attr("w").toTensor().equal(parameter));
+}
+
 TEST_F(TorchScriptTest, DefaultMetricsSuitTheLoss) {
   Save(kForward);
   auto model = Load(options_);

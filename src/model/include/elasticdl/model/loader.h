@@ -31,6 +31,9 @@ class Network {
   // and at every start. The tensors share memory with the model.
   virtual const Tensors& parameters() const = 0;
   virtual const Tensors& buffers() const = 0;
+  // A tensor that has several names is above under the first of them. These are
+  // the others, for exports.
+  virtual Tensors OtherNames() const { return {}; }
   // Turns dropout, batch normalization etc. on or off.
   virtual void Train() = 0;
   virtual void Eval() = 0;
