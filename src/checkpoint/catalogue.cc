@@ -146,7 +146,8 @@ constexpr int64_t kAnyVersion = std::numeric_limits<int64_t>::max();
 }  // namespace
 
 absl::StatusOr<std::string> Resolve(const std::string& path) {
-  return FindGood(path, kAnyVersion, Verify);
+  return FindGood(path, kAnyVersion,
+                  [](const std::string& version) { return Verify(version); });
 }
 
 absl::StatusOr<Head> FindHead(const std::string& path, int64_t below) {

@@ -275,13 +275,15 @@ absl::StatusOr<Loaded> Load(const std::string& path,
   Loader loader(path, found, options);
   if (absl::Status status = loader.Prepare(); !status.ok()) {
     // Nothing was verified yet: what is wrong may be the bytes of a file.
-    if (found.manifest.has_value()) ELASTICDL_RETURN_IF_ERROR(Verify(path));
+    if (found.manifest.has_value()) {
+      ELASTICDL_RETURN_IF_ERROR(Verify(path, options.progress));
+    }
     return status;
   }
   return loader.Read();
 }
 
-absl::Status Verify(const std::string& path) {
+absl::Status Verify(const std::string& path, const LoadProgress& progress) {
   ELASTICDL_ASSIGN_OR_RETURN(const VersionFiles found,
                              internal::FindVersionFiles(path));
   // Without checksums, everything that parses is good.
@@ -290,7 +292,7 @@ absl::Status Verify(const std::string& path) {
   for (const ManifestFile& file : found.files) {
     files.push_back(ToRead(path, file, /*checked=*/true));
   }
-  return internal::ReadFiles(std::move(files), /*progress=*/nullptr);
+  return internal::ReadFiles(std::move(files), progress);
 }
 
 absl::StatusOr<Head> ReadHead(const std::string& path) {

@@ -20,6 +20,16 @@ bool IsSame(const checkpoint::Version& a, const checkpoint::Version& b) {
 absl::StatusOr<CheckpointAnswer> SearchCheckpoint(
     const CheckpointStore& store, const CheckpointQuery& query) {
   CheckpointAnswer answer;
+  if (!query.doubtful.empty() && store.verify) {
+    const absl::Status verified = store.verify(query.doubtful);
+    if (verified.ok()) {
+      answer.is_whole = answer.keeps_base = true;
+      return answer;
+    }
+    if (!absl::IsDataLoss(verified) && !absl::IsNotFound(verified)) {
+      return verified;
+    }
+  }
   absl::StatusOr<std::vector<checkpoint::Version>> listed = store.list();
   // Before the first save the directory need not exist. After it, a missing
   // directory means that the disk is not mounted.

@@ -32,6 +32,8 @@ struct CheckpointStore {
   // version, other errors the disk.
   std::function<absl::StatusOr<v1::Ledger>(const std::string& path)>
       load_ledger;
+  // Whether a version is whole, its tensors included. Null: nobody can tell.
+  std::function<absl::Status(const std::string& path)> verify;
   // What else a job can begin with: the newest version below `below` where its
   // first checkpoint is. NOT_FOUND: nothing. Null: likewise.
   std::function<absl::StatusOr<checkpoint::Head>(int64_t below)> older_start;
@@ -44,6 +46,9 @@ struct CheckpointQuery {
   // The ledger is already that of the history's base, which only has to exist.
   // Otherwise the ledger is rolled back to the version that is found.
   bool at_base = false;
+  // A worker could not read this one; empty = none. Damaged versions are given
+  // up, others are not: then it is the worker that cannot read.
+  std::string doubtful = {};
   // The checkpoint that the job began with is of this step, and damaged.
   std::optional<int64_t> bad_start = std::nullopt;
 };
@@ -51,6 +56,8 @@ struct CheckpointQuery {
 struct CheckpointAnswer {
   // The base exists: nothing is rolled back.
   bool keeps_base = false;
+  // Likewise: the doubtful version is whole.
+  bool is_whole = false;
   // Not OK: the checkpoints cannot be read, but may be intact.
   absl::Status error;
   // Otherwise the newest intact version and its ledger; nothing if there is

@@ -241,6 +241,8 @@ class JobController : private ServerTraining::Host {
   // No smaller id was ever used.
   int64_t next_worker_id() const { return registry_.next_id(); }
   // Does the worker have a stream?
+  // Some worker has the model of the job's newest step.
+  bool HasReplica() const { return world_.membership().HasLevelMember(); }
   bool IsAttached(int64_t worker_id) const {
     return registry_.IsAttached(worker_id);
   }
@@ -322,9 +324,12 @@ class JobController : private ServerTraining::Host {
   void FinishDeparted(absl::Time now);
   void LoseWorker(absl::Time now, int64_t worker_id, WorkerLoss loss,
                   const std::string& reason);
-  // A worker could not restore the checkpoint that the ledger is at: an older
-  // one is looked for.
-  void GiveUpCheckpoint(absl::Time now, const std::string& reason);
+  // A worker could not restore the checkpoint that the ledger is at: if it is
+  // damaged, an older one is looked for.
+  void DoubtCheckpoint(absl::Time now, int64_t worker_id,
+                       const std::string& reason);
+  // It is whole: the worker that cannot read it is evicted.
+  void TrustCheckpoint(absl::Time now);
   // Starts the search for the checkpoint that the ledger is rolled back to.
   void SearchCheckpoint(int64_t step, bool at_base);
   // There is no version of the job's own. False: the job has failed.
@@ -477,9 +482,15 @@ class JobController : private ServerTraining::Host {
   std::unique_ptr<ServerTraining> servers_;
   // The ledger for a rollback without any checkpoint.
   v1::Ledger first_ledger_;
-  // Why the checkpoint that the ledger is at cannot be restored; until another
+  // The checkpoint that the ledger is at could not be restored; until another
   // is found.
-  std::optional<std::string> bad_checkpoint_;
+  struct BadCheckpoint {
+    // Empty: it is known to be damaged.
+    std::string path;
+    int64_t worker_id = -1;
+    std::string reason;
+  };
+  std::optional<BadCheckpoint> bad_checkpoint_;
   // Why training stops early, as it was told.
   std::string told_stop_;
   std::optional<JobResult> ending_;

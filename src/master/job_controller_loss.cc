@@ -143,9 +143,10 @@ void JobController::ReportQuarantined() {
 // of any world has the model.
 void JobController::SearchCheckpoint(int64_t step, bool at_base) {
   searching_ = true;
-  CheckpointQuery query{checkpoints_, step, at_base, std::nullopt};
+  CheckpointQuery query{checkpoints_, step, at_base};
   if (bad_checkpoint_.has_value()) {
     query.at_base = false;
+    query.doubtful = bad_checkpoint_->path;
     if (checkpoints_.base().has_value()) {
       query.step = std::min(step, checkpoints_.base()->version - 1);
     } else {
@@ -155,8 +156,8 @@ void JobController::SearchCheckpoint(int64_t step, bool at_base) {
   options_.search_checkpoint(std::move(query));
 }
 
-void JobController::GiveUpCheckpoint(absl::Time now,
-                                     const std::string& reason) {
+void JobController::DoubtCheckpoint(absl::Time now, int64_t worker_id,
+                                    const std::string& reason) {
   const std::optional<checkpoint::Version>& base = checkpoints_.base();
   const std::string path =
       base.has_value() ? base->path : options_.restore_from;
@@ -164,12 +165,21 @@ void JobController::GiveUpCheckpoint(absl::Time now,
       heritage_.has_value() || membership().HasLevelMember()) {
     return;
   }
-  observer_.OnMessage(
-      absl::StrCat("the checkpoint ", path, " cannot be used: ", reason));
-  bad_checkpoint_ = reason;
+  bad_checkpoint_ = {path, worker_id, reason};
   cut_back_due_ = true;
   departed_.SettleAll();
   FinishDeparted(now);
+}
+
+void JobController::TrustCheckpoint(absl::Time now) {
+  const BadCheckpoint trusted = *std::exchange(bad_checkpoint_, std::nullopt);
+  EndCutBack(now);
+  // It may have been lost meanwhile.
+  if (registry_.FindById(trusted.worker_id) == nullptr) return;
+  Evict(now, trusted.worker_id, WorkerLoss::kCrashed,
+        absl::StrCat("it cannot read the checkpoint ", trusted.path,
+                     ", which is whole (", trusted.reason,
+                     "); is its folder mounted there?"));
 }
 
 bool JobController::CutBackToStart(absl::Time now,
@@ -177,9 +187,10 @@ bool JobController::CutBackToStart(absl::Time now,
   const bool bad_start =
       bad_checkpoint_.has_value() && !checkpoints_.base().has_value();
   if (bad_start && !answer.start.ok()) {
-    Fail(now, absl::StrCat("--checkpoint_dir_for_init: ", *bad_checkpoint_,
-                           "; nothing older can be used: ",
-                           answer.start.status().message()));
+    Fail(now,
+         absl::StrCat(
+             "--checkpoint_dir_for_init: ", bad_checkpoint_->reason,
+             "; nothing older can be used: ", answer.start.status().message()));
     return false;
   }
   if (bad_start) {
@@ -200,7 +211,7 @@ bool JobController::CutBackToStart(absl::Time now,
   }
   if (!CutBackTo(now, first_ledger_, nullptr) && bad_checkpoint_.has_value()) {
     // The same checkpoint would be tried again, for ever.
-    Fail(now, absl::StrCat("the model is lost: ", *bad_checkpoint_));
+    Fail(now, absl::StrCat("the model is lost: ", bad_checkpoint_->reason));
     return false;
   }
   return true;
@@ -216,6 +227,15 @@ void JobController::OnCheckpointFound(absl::Time now,
     return Fail(now, absl::StrCat("the model is lost, and its checkpoints "
                                   "cannot be read: ",
                                   answer.error.message()));
+  }
+  if (answer.is_whole && bad_checkpoint_.has_value()) {
+    TrustCheckpoint(now);
+    return Advance(now);
+  }
+  if (bad_checkpoint_.has_value() && !bad_checkpoint_->path.empty()) {
+    observer_.OnMessage(absl::StrCat(
+        "the checkpoint ", std::exchange(bad_checkpoint_->path, std::string()),
+        " cannot be used: ", bad_checkpoint_->reason));
   }
   if (answer.keeps_base) {
     // Nothing has to fall back.

@@ -51,7 +51,7 @@ void JobController::OnWorldMessage(absl::Time now, const Worker& worker,
           failed.generation() == world_.last_generation()) {
         // Its checkpoint is to blame, not a worker.
         membership().ForgiveBreaks();
-        GiveUpCheckpoint(now, failed.reason());
+        DoubtCheckpoint(now, worker.id, failed.reason());
       }
       if (failed.nccl()) OnNcclFailure(now, failed);
       const int64_t accused = membership().MemberAt(

@@ -56,7 +56,7 @@ absl::Status AddCheckpoint(const std::string& dir, bool training,
                            JobController::Options& plan) {
   if (dir.empty()) return absl::OkStatus();
   // The member of a world that restores it says so if it is damaged, and the
-  // job begins with an older one (GiveUpCheckpoint). Others cannot: workers
+  // job begins with an older one (DoubtCheckpoint). Others cannot: workers
   // that evaluate or predict load it one by one, before they are ready, and
   // servers may have got half of it. For them all of it is verified first.
   const bool worlds = training && plan.job.num_ps_pods() == 0;
@@ -104,6 +104,9 @@ CheckpointStore CheckpointStoreIn(const std::string& dir,
                                checkpoint::ReadHead(path));
     if (head.ledger.has_value()) return *std::move(head.ledger);
     return absl::NotFoundError(absl::StrCat(path, " has no ledger"));
+  };
+  store.verify = [](const std::string& path) {
+    return checkpoint::Verify(path);
   };
   if (!start.empty()) {
     store.older_start = [start](int64_t below) {

@@ -214,14 +214,15 @@ void MasterImpl::BeginEnding(absl::Time now) {
 void MasterImpl::WatchProcess(ConnectionId connection, const LifeSign& sign) {
   if (sign.id.empty() || sign_of_.count(connection) > 0) return;
   const auto number = watch_.Add(sign, [this, connection, pid = sign.pid] {
-    Post([this, connection](absl::Time now) {
+    Post([this, connection, pid](absl::Time now) {
       const absl::Status died = absl::UnavailableError("its process died");
       // First: the survivors wait for the word that follows from it.
       OnGone(now, connection, died);
+      // They need the cores now. If there are none, the next step waits for its
+      // end, and perhaps needs the state that it leaves.
+      if (controller_->HasReplica()) LetOthersRun(pid);
       server_->Close(connection, died);
     });
-    // The survivors need the cores now.
-    LetOthersRun(pid);
   });
   if (number.ok()) sign_of_[connection] = *number;
 }

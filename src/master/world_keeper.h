@@ -2,6 +2,7 @@
 // members, and records what the members report about their world.
 #pragma once
 
+#include <algorithm>
 #include <cstdint>
 #include <string>
 #include <vector>
@@ -69,7 +70,12 @@ class WorldKeeper {
   // trains over NCCL, it is the joiner that has a problem.
   NcclVerdict OnNcclFailure(int64_t generation);
   // A worker was lost, which explains failures.
-  void OnLoss() { nccl_failures_ = 0; }
+  void OnLoss() {
+    nccl_failures_ = 0;
+    // Also of members that tell of theirs after this.
+    nccl_failed_generation_ =
+        std::max(nccl_failed_generation_, last_generation_);
+  }
 
   // ---- what they are told ----
   // Offers, switches and dissolutions. False: a decision of another kind.

@@ -85,7 +85,7 @@ TEST_F(CheckpointSearchTest, AnotherStartIsTheLastResort) {
     head.version = 3;
     return head;
   };
-  CheckpointQuery query{history_, 15, false, std::nullopt};
+  CheckpointQuery query{history_, 15};
   EXPECT_FALSE(SearchCheckpoint(store_, query)->start.ok());
   EXPECT_EQ(asked, -1);
   query.bad_start = 5;

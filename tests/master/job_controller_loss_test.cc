@@ -304,6 +304,56 @@ TEST_F(DamagedCheckpointTest, WithoutAnyOtherTheJobBeginsAgain) {
   ExpectGoodLedger();
 }
 
+// A disk that is not mounted at the worker, or its bad memory: that must not
+// cost the job its checkpoints.
+TEST_F(DamagedCheckpointTest, WhoCannotReadAWholeOneIsEvicted) {
+  TrainSteps(1, 2);
+  Checkpoint(1);
+  TrainSteps(1, 2);
+  Checkpoint(1);
+  LoseFirst();
+  std::vector<std::string> verified;
+  controller_.store.verify = [&](const std::string& path) {
+    verified.push_back(path);
+    return path == "version-4" ? absl::OkStatus()
+                               : absl::DataLossError("checksum differs");
+  };
+  v1::Prepare told = BeReady(2);
+  EXPECT_EQ(told.restore_from(), "version-4");
+  Refuse(2, told);
+  EXPECT_THAT(verified, testing::ElementsAre("version-4"));
+  EXPECT_EQ(output_.closed.count(2), 1u);
+  EXPECT_THAT(output_.messages, testing::Contains(testing::HasSubstr(
+                                    "cannot read the checkpoint "
+                                    "version-4, which is whole")));
+  controller_->OnWorkerEnded(now_, id_of_[2], {true, "evicted"});
+  told = BeReady(3);
+  EXPECT_EQ(told.restore_from(), "version-4");
+  Follow(3, told);
+  TrainSteps(3, 1);
+  EXPECT_EQ(step_, 5);
+  ExpectGoodLedger();
+}
+
+// The one that was looked at is damaged: the next is taken, unseen.
+TEST_F(DamagedCheckpointTest, ADamagedOneIsGivenUpWhenTheMasterHasSeenIt) {
+  TrainSteps(1, 2);
+  Checkpoint(1);
+  TrainSteps(1, 2);
+  Checkpoint(1);
+  LoseFirst();
+  controller_.store.verify = [](const std::string&) {
+    return absl::DataLossError("checksum differs");
+  };
+  v1::Prepare told = BeReady(2);
+  told = Refuse(2, told);
+  EXPECT_EQ(told.restore_from(), "version-2");
+  EXPECT_EQ(output_.closed.count(2), 0u);
+  EXPECT_THAT(
+      output_.messages,
+      testing::Contains(testing::HasSubstr("version-4 cannot be used")));
+}
+
 // An old report, or one of a world that restored nothing.
 TEST_F(DamagedCheckpointTest, AReportOfAnotherWorldChangesNothing) {
   TrainSteps(1, 2);

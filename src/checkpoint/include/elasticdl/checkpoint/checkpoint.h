@@ -126,6 +126,6 @@ absl::StatusOr<Loaded> LoadResolved(const std::string& path);
 
 // Only verifies checksums; needs no memory for the tensors. Without a manifest
 // there are none: then, what ReadHead does.
-absl::Status Verify(const std::string& path);
+absl::Status Verify(const std::string& path, const LoadProgress& progress = {});
 
 }  // namespace elasticdl::checkpoint
