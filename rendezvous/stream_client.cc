@@ -102,23 +102,15 @@ class StreamClientImpl
   }
 
   absl::Status Flush(absl::Duration timeout) override {
-    const auto start = std::chrono::steady_clock::now();
     MutexLock lock(mu_);
-    while (!out_.empty() && !broken_) {
-      const absl::Duration used =
-          absl::FromChrono(std::chrono::steady_clock::now() - start);
-      if (used >= timeout) {
-        return absl::DeadlineExceededError(
-            "messages to the master were not sent in time");
-      }
-      changed_.WaitFor(mu_, timeout - used);
-    }
-    return broken_ ? status_ : absl::OkStatus();
+    return FlushLocked(timeout);
   }
 
   void Close(absl::Duration timeout) override {
-    Flush(timeout).IgnoreError();
     MutexLock lock(mu_);
+    // Not let go of the lock after it: the answer to a ping that came in
+    // between would never be sent, and the stream not end in order.
+    FlushLocked(timeout).IgnoreError();
     if (!closing_) {
       closing_ = true;
       if (!broken_ && out_.empty()) StartWritesDone();
@@ -177,6 +169,20 @@ class StreamClientImpl
   }
 
  private:
+  absl::Status FlushLocked(absl::Duration timeout)
+      ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_) {
+    const auto start = std::chrono::steady_clock::now();
+    while (!out_.empty() && !broken_) {
+      const absl::Duration used =
+          absl::FromChrono(std::chrono::steady_clock::now() - start);
+      if (used >= timeout) {
+        return absl::DeadlineExceededError(
+            "messages to the master were not sent in time");
+      }
+      changed_.WaitFor(mu_, timeout - used);
+    }
+    return broken_ ? status_ : absl::OkStatus();
+  }
   void MaybeWrite() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_) {
     if (writing_ || out_.empty() || broken_ || closing_) return;
     writing_ = true;
