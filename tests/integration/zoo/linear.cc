@@ -7,7 +7,8 @@
 //   crash_at=ID                so does a training step
 //   crash=1                    so does every training step
 //   nan_at=ID                  the loss of this record is not a number
-//   gate=DIR;gate_step=N       before step N, once: makes DIR/reached and waits
+//   gate=DIR;gate_step=N       before step N or later, once: makes DIR/reached
+//                              and waits
 //                              until somebody writes to the FIFO DIR/gate
 //   halve=N                    the learning rate is halved every N steps
 //   patience=N                 the N-th evaluation after the first stops
@@ -161,7 +162,9 @@ struct Crash : elasticdl::Callback {
 struct Gate : elasticdl::Callback {
   Gate(std::string dir, int64_t step) : dir(std::move(dir)), step(step) {}
   void on_train_batch_begin(int64_t now) override {
-    if (now != step) return;
+    // With servers, a worker may see step N + 1 first: its last push and the
+    // next pull overlap.
+    if (now < step) return;
     const int fd = open((dir + "/reached").c_str(), O_CREAT | O_EXCL, 0644);
     if (fd < 0) return;
     close(fd);
