@@ -1,6 +1,5 @@
 #include "http_status.h"
 
-#include <httplib.h>
 #include <sys/socket.h>
 
 #include <nlohmann/json.hpp>
@@ -11,6 +10,7 @@
 #include "absl/strings/numbers.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/strip.h"
+#include "bounded_http.h"
 #include "elasticdl/common/clock.h"
 #include "elasticdl/common/json_text.h"
 #include "elasticdl/common/log.h"
@@ -136,9 +136,9 @@ class HttpStatus::Server {
   void Configure() {
     // The factory is called once the server accepts: only then does stop()
     // have an effect.
-    http_.new_task_queue = [this] {
+    http_.new_task_queue = [this, pool = http_.new_task_queue] {
       SetListening();
-      return new httplib::ThreadPool(kThreads);
+      return pool();
     };
     // The default would let a second master share the port.
     http_.set_socket_options(
@@ -149,11 +149,6 @@ class HttpStatus::Server {
             setsockopt(socket, SOL_SOCKET, SO_REUSEPORT, &yes, sizeof(yes));
           }
         });
-    // Idle connections hold a thread and delay Stop.
-    http_.set_keep_alive_max_count(1);
-    http_.set_keep_alive_timeout(1);
-    http_.set_read_timeout(1, 0);
-    http_.set_write_timeout(2, 0);
     http_.set_payload_max_length(4096);
     http_.set_default_headers(
         {{"Cache-Control", "no-store"},
@@ -394,7 +389,7 @@ class HttpStatus::Server {
   const Options options_;
   const StatusBoard& board_;
   const Commands commands_;
-  httplib::Server http_;
+  BoundedHttpServer http_{kThreads};
   int port_ = -1;
 
   Mutex mu_;

@@ -1,9 +1,13 @@
 // The status server over real connections on the loopback.
 #include "http_status.h"
 
+#include <arpa/inet.h>
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 #include <httplib.h>
+#include <netinet/in.h>
+#include <sys/socket.h>
+#include <unistd.h>
 
 #include <atomic>
 #include <cmath>
@@ -15,6 +19,7 @@
 
 #include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
+#include "absl/strings/str_split.h"
 #include "elasticdl/common/thread.h"
 
 namespace elasticdl::master {
@@ -320,6 +325,47 @@ TEST_F(HttpStatusTest, FilesOfThePageNeedNoTokenAndAreCached) {
     EXPECT_EQ(reply->status, 304);
     EXPECT_EQ(reply->body, "");
   }
+}
+
+// Thousands of copies of a file would be made in memory, for anybody.
+TEST_F(HttpStatusTest, RangesAreIgnored) {
+  const auto whole = client_->Get("/page.js");
+  ASSERT_TRUE(whole);
+  const auto reply =
+      client_->Get("/page.js", {{"Range", "bytes=0-,0-,0-,0-,0-,0-,0-"}});
+  ASSERT_TRUE(reply);
+  EXPECT_EQ(reply->body, whole->body);
+}
+
+// Sends the pieces as fast as they are taken, until the server closes.
+int64_t SendUntilClosed(const std::string& address, const std::string& first,
+                        const std::string& again) {
+  const std::vector<std::string> parts = absl::StrSplit(address, ':');
+  const int fd = socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0);
+  sockaddr_in to = {};
+  to.sin_family = AF_INET;
+  to.sin_port = htons(static_cast<uint16_t>(std::stoi(parts.at(1))));
+  inet_pton(AF_INET, parts.at(0).c_str(), &to.sin_addr);
+  EXPECT_EQ(connect(fd, reinterpret_cast<sockaddr*>(&to), sizeof(to)), 0);
+  int64_t sent = 0;
+  const std::string* piece = &first;
+  for (;;) {
+    const ssize_t n = send(fd, piece->data(), piece->size(), MSG_NOSIGNAL);
+    if (n <= 0) break;
+    sent += n;
+    piece = &again;
+  }
+  close(fd);
+  return sent;
+}
+
+TEST_F(HttpStatusTest, EndlessRequestsAreCutOff) {
+  const std::string filler(1000, 'x');
+  // Without a limit, these would go on until memory is used up.
+  EXPECT_GT(SendUntilClosed(server_->address(), "GET /", filler), 0);
+  EXPECT_GT(
+      SendUntilClosed(server_->address(), "GET / HTTP/1.1\r\n", "a: b\r\n"), 0);
+  EXPECT_EQ(client_->Get("/healthz")->status, 200);
 }
 
 TEST_F(HttpStatusTest, PolicyAllowsNoInlineScript) {
