@@ -101,7 +101,7 @@ absl::StatusOr<RegistryAuth> RegistryAuth::Read(const std::string& config_dir,
 }
 
 absl::StatusOr<nlohmann::json> RegistryAuth::Find(
-    const std::string& server) const {
+    const std::string& server, absl::Duration timeout) const {
   const std::string host = HostOf(server);
   const nlohmann::json helpers = ObjectField(*config_, "credHelpers");
   std::string helper = StringField(helpers, server.c_str());
@@ -110,7 +110,7 @@ absl::StatusOr<nlohmann::json> RegistryAuth::Find(
   if (!helper.empty()) {
     ELASTICDL_ASSIGN_OR_RETURN(
         const HelperAnswer answer,
-        AskCredentialHelper(helper, server, path_, kHelperTimeout));
+        AskCredentialHelper(helper, server, path_, timeout));
     return FromHelper(answer, server);
   }
   const nlohmann::json auths = ObjectField(*config_, "auths");
@@ -127,7 +127,8 @@ absl::StatusOr<std::string> RegistryAuth::PushHeader(
     const std::string& registry) const {
   const std::string server =
       registry == "docker.io" ? kDockerHubServer : registry;
-  ELASTICDL_ASSIGN_OR_RETURN(const nlohmann::json found, Find(server));
+  ELASTICDL_ASSIGN_OR_RETURN(const nlohmann::json found,
+                             Find(server, kHelperTimeout));
   return Encode(found);
 }
 
@@ -136,14 +137,21 @@ std::vector<std::string> RegistryAuth::Servers() const {
   std::set<std::string> servers;
   for (const char* key : {"auths", "credHelpers"}) {
     const nlohmann::json entries = ObjectField(*config_, key);
-    for (const auto& [server, entry] : entries.items()) servers.insert(server);
+    for (const auto& [server, entry] : entries.items()) {
+      // Where `docker login` with a browser keeps its tokens: no registries.
+      if (absl::EndsWith(server, "/access-token") ||
+          absl::EndsWith(server, "/refresh-token")) {
+        continue;
+      }
+      servers.insert(server);
+    }
   }
   return {servers.begin(), servers.end()};
 }
 
 absl::StatusOr<std::string> RegistryAuth::LoginBody(
-    const std::string& server) const {
-  ELASTICDL_ASSIGN_OR_RETURN(const nlohmann::json found, Find(server));
+    const std::string& server, absl::Duration timeout) const {
+  ELASTICDL_ASSIGN_OR_RETURN(const nlohmann::json found, Find(server, timeout));
   if (!found.empty()) return JsonText(found);
   return absl::NotFoundError(absl::StrCat("no credentials for ", server));
 }
@@ -151,7 +159,7 @@ absl::StatusOr<std::string> RegistryAuth::LoginBody(
 std::string RegistryAuth::BuildHeader() const {
   nlohmann::json all = nlohmann::json::object();
   for (const std::string& server : Servers()) {
-    const absl::StatusOr<nlohmann::json> found = Find(server);
+    const absl::StatusOr<nlohmann::json> found = Find(server, kHelperTimeout);
     if (found.ok() && !found->empty()) all[server] = *found;
   }
   return Encode(all);

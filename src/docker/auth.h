@@ -6,6 +6,7 @@
 #include <vector>
 
 #include "absl/status/statusor.h"
+#include "absl/time/time.h"
 #include "nlohmann/json_fwd.hpp"
 
 namespace elasticdl::docker {
@@ -29,14 +30,17 @@ class RegistryAuth {
   // ("https://index.docker.io/v1/", "gcr.io").
   std::vector<std::string> Servers() const;
   // The body of a login at one of them; NOT_FOUND: there are no credentials.
-  absl::StatusOr<std::string> LoginBody(const std::string& server) const;
+  // A credential helper may take this long.
+  absl::StatusOr<std::string> LoginBody(const std::string& server,
+                                        absl::Duration timeout) const;
   // The header X-Registry-Config with all credentials, for the base images of a
   // build. Those that a helper does not return are left out.
   std::string BuildHeader() const;
 
  private:
   RegistryAuth();
-  absl::StatusOr<nlohmann::json> Find(const std::string& server) const;
+  absl::StatusOr<nlohmann::json> Find(const std::string& server,
+                                      absl::Duration timeout) const;
 
   std::unique_ptr<nlohmann::json> config_;
   std::string path_;

@@ -322,7 +322,8 @@ absl::Status Engine::CheckLogin(const std::string& registry,
   request.method = "POST";
   request.target = impl_->Path("/auth");
   request.headers = {"Content-Type: application/json"};
-  ELASTICDL_ASSIGN_OR_RETURN(request.body, impl_->auth.LoginBody(registry));
+  ELASTICDL_ASSIGN_OR_RETURN(request.body,
+                             impl_->auth.LoginBody(registry, timeout));
   request.limits.total = timeout;
   ELASTICDL_ASSIGN_OR_RETURN(
       const http::Response response,

@@ -62,6 +62,8 @@ TEST_F(AuthTest, AuthsByHost) {
              {{"username", "u"}, {"password", "p"}}},
             {"gcr.io",
              {{"auth", absl::Base64Escape("x:y")}, {"identitytoken", "tok"}}},
+            {"https://index.docker.io/v1/refresh-token",
+             {{"auth", absl::Base64Escape("hub:secret")}}},
             {"broken.io", {{"auth", 7}}}}}});
   EXPECT_EQ(Push("docker.io"),
             json({{"username", "hub"},
@@ -78,6 +80,10 @@ TEST_F(AuthTest, AuthsByHost) {
   const RegistryAuth auth = RegistryAuth::Read(dir_.path(), Path()).value();
   const json all = Decoded(auth.BuildHeader());
   EXPECT_EQ(all.size(), 3u);
+  EXPECT_THAT(
+      auth.Servers(),
+      testing::ElementsAre("broken.io", "gcr.io", "https://index.docker.io/v1/",
+                           "https://reg.example.com:5000/v2/"));
   EXPECT_EQ(all["https://index.docker.io/v1/"]["username"], "hub");
 }
 
