@@ -13,9 +13,9 @@ bool LaneActivities::EvaluatorsDue(absl::Time now, bool running) {
 
 bool LaneActivities::SetEvaluators(absl::Time now,
                                    const std::vector<int64_t>& workers) {
-  if (workers == evaluators_) return false;
   // The next evaluation begins with a line of its own.
   next_ = workers.empty() ? absl::InfinitePast() : now + kSpacing;
+  if (workers == evaluators_) return false;
   evaluators_ = workers;
   return true;
 }

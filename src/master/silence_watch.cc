@@ -18,7 +18,11 @@ SilenceWatch::Turn SilenceWatch::OnTimer(absl::Time now) {
   // slow): what was said meanwhile may still be on its way to this thread.
   const bool late = next_ != absl::InfinitePast() && now > next_ + kPeriod;
   next_ = now + kPeriod;
-  for (auto& [connection, peer] : peers_) {
+  // After those who were asked last, so that everybody's turn comes.
+  auto at = peers_.upper_bound(last_asked_);
+  for (size_t i = 0; i < peers_.size(); ++i, ++at) {
+    if (at == peers_.end()) at = peers_.begin();
+    auto& [connection, peer] = *at;
     if (peer.silent || now - peer.heard < kQuiet) continue;
     if (late || peer.asked == absl::InfiniteFuture()) {
       if (turn.ask.size() >= kMostAsked) continue;
@@ -29,6 +33,7 @@ SilenceWatch::Turn SilenceWatch::OnTimer(absl::Time now) {
       turn.silent.push_back({connection, now - peer.heard});
     }
   }
+  if (!turn.ask.empty()) last_asked_ = turn.ask.back();
   return turn;
 }
 

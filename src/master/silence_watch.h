@@ -57,6 +57,7 @@ class SilenceWatch {
   };
 
   std::map<ConnectionId, Peer> peers_;
+  ConnectionId last_asked_ = 0;
   absl::Time next_ = absl::InfinitePast();
 };
 

@@ -49,6 +49,21 @@ TEST_F(SilenceWatchTest, WhoIsQuietIsAskedAndAnswers) {
   EXPECT_THAT(Until(8).ask, ElementsAre(7));
 }
 
+// Quiet ones at the beginning of the list must not hide those at its end.
+TEST_F(SilenceWatchTest, EverybodysTurnComes) {
+  constexpr ConnectionId kLast = 2000;
+  for (ConnectionId id = 1; id <= kLast; ++id) watch_.OnHeard(At(0), id);
+  bool asked = false;
+  for (int second = 1; second <= 20; ++second) {
+    for (const ConnectionId id : Until(second).ask) {
+      // All but the last answer.
+      if (id != kLast) watch_.OnHeard(At(second), id);
+      asked |= id == kLast;
+    }
+  }
+  EXPECT_TRUE(asked);
+}
+
 TEST_F(SilenceWatchTest, WhoDoesNotAnswerIsSilentOnce) {
   watch_.OnHeard(At(0), 7);
   watch_.OnHeard(At(0), 8);
