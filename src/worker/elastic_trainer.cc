@@ -158,13 +158,15 @@ absl::StatusOr<Round> ElasticTrainer::RunRound(
 absl::Status ElasticTrainer::MakeGradients(
     const std::vector<WeightedBatch>& batches, elastic::MemberWord& word) {
   const std::optional<KeptGradients> kept = std::exchange(kept_, std::nullopt);
-  const auto same = [](const WeightedBatch& batch, const Batch* other) {
-    return batch.batch == other;
+  const auto same = [](const Batch* mine, const WeightedBatch& batch) {
+    return mine == batch.batch;
   };
-  if (!kept.has_value() ||
-      !std::equal(batches.begin(), batches.end(), kept->batches.begin(),
-                  kept->batches.end(), same)) {
-    return AddGradients(batches, word);
+  // A smaller world may give this member more minibatches, after those.
+  if (!kept.has_value() || kept->batches.size() > batches.size() ||
+      !std::equal(kept->batches.begin(), kept->batches.end(), batches.begin(),
+                  same)) {
+    replica_.parameters().ZeroGradients();
+    return AddGradients(batches, 0, word);
   }
   buffers_.Recall();
   word.records = kept->records;
@@ -174,7 +176,7 @@ absl::Status ElasticTrainer::MakeGradients(
     Scale(static_cast<double>(kept->usual_records) /
           static_cast<double>(usual_records_));
   }
-  return absl::OkStatus();
+  return AddGradients(batches, kept->batches.size(), word);
 }
 
 void ElasticTrainer::EndFailedRound(const std::vector<WeightedBatch>& batches,
@@ -195,12 +197,12 @@ void ElasticTrainer::EndFailedRound(const std::vector<WeightedBatch>& batches,
 }
 
 absl::Status ElasticTrainer::AddGradients(
-    const std::vector<WeightedBatch>& batches, elastic::MemberWord& word) {
+    const std::vector<WeightedBatch>& batches, size_t first,
+    elastic::MemberWord& word) {
   const elastic::Watchdog::Watch watch(watchdog_, "forward and backward",
                                        replica_.step() + 1);
-  replica_.parameters().ZeroGradients();
   if (device_ != nullptr) device_->loss_sum.zero_();
-  for (size_t i = 0; i < batches.size(); ++i) {
+  for (size_t i = first; i < batches.size(); ++i) {
     const auto records = static_cast<double>(batches[i].records);
     // Gradients add up over the batches, so only those of the last one are
     // final and can be sent while backward is running.

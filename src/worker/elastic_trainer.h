@@ -56,9 +56,13 @@ class ElasticTrainer {
                   int64_t usual_records);
   void LeaveWorld() { communicator_.reset(); }
   // The gradients of a round that failed because of others are kept: the next
-  // round with the same minibatches need not compute them again. To be called
-  // when the model or the minibatches are no longer those of that round.
+  // round that has the same minibatches, or these and more, need not compute
+  // them again. To be called when the model or the minibatches are no longer
+  // those of that round.
   void ForgetGradients() { kept_.reset(); }
+  // No round comes after the one that runs: if it fails, its gradients need not
+  // be complete. Any thread.
+  void ExpectNoMoreRounds() { reducer_.ExpectNoMoreRounds(); }
   bool keeps_gradients() const { return kept_.has_value(); }
   // Of the current world; null = none.
   collective::Communicator* communicator() { return communicator_.get(); }
@@ -89,8 +93,9 @@ class ElasticTrainer {
   // Of these minibatches: computes them, or takes those that are kept.
   absl::Status MakeGradients(const std::vector<WeightedBatch>& batches,
                              elastic::MemberWord& word);
+  // Of the minibatches from `first` on.
   absl::Status AddGradients(const std::vector<WeightedBatch>& batches,
-                            elastic::MemberWord& word);
+                            size_t first, elastic::MemberWord& word);
   // The sum has failed: back to the model as it was before the round.
   void EndFailedRound(const std::vector<WeightedBatch>& batches,
                       const elastic::MemberWord& word);

@@ -114,7 +114,7 @@ void GradientReducer::BeginOverlap(
 void GradientReducer::OnGradientReady(size_t index) {
   MutexLock lock(mu_);
   if (overlap_ == nullptr) return;
-  if (!status_.ok() && (written_ || device_ != nullptr)) {
+  if (!status_.ok() && (written_ || device_ != nullptr || no_more_rounds_)) {
     // The step will be repeated in another world. With a large model, the rest
     // of this backward pass would be most of the time until then.
     given_up_ = true;
@@ -141,7 +141,7 @@ absl::Status GradientReducer::Finish(
   const absl::Status status = FinishBuckets(std::move(communicator), head);
   if (device_ != nullptr) device_->Join();
   MutexLock lock(mu_);
-  intact_ = !written_ && device_ == nullptr;
+  intact_ = !written_ && device_ == nullptr && !no_more_rounds_;
   return status;
 }
 

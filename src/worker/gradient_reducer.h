@@ -7,6 +7,7 @@
 
 #include <torch/csrc/autograd/function.h>
 
+#include <atomic>
 #include <cstdint>
 #include <memory>
 #include <string>
@@ -55,9 +56,11 @@ class GradientReducer {
   absl::Status Cancel();
 
   // After Finish has failed: no sum was written over this member's gradients,
-  // so they are still those of its minibatches. On the CPU and without
-  // compression only.
+  // so they are still those of its minibatches, and of use. On the CPU and
+  // without compression only.
   bool intact() const { return intact_; }
+  // Gradients of a failed step are of no use from now on. Any thread.
+  void ExpectNoMoreRounds() { no_more_rounds_ = true; }
 
   size_t num_buckets() const { return buckets_.size(); }
 
@@ -108,6 +111,7 @@ class GradientReducer {
   std::unique_ptr<DeviceSum> device_;
 
   bool intact_ = false;
+  std::atomic<bool> no_more_rounds_{false};
 
   Mutex mu_;
   CondVar done_;

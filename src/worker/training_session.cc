@@ -45,6 +45,11 @@ bool TrainingSession::Hear(const v1::MasterMessage& message) {
   // At once, not in its turn: the training thread may be waiting for data that
   // will never come.
   if (message.has_no_more_tasks()) no_more_tasks_ = true;
+  // Before the sum of the step is aborted: a grace period may be running.
+  if (message.has_stop() ||
+      (message.has_prepare() && message.prepare().last())) {
+    trainer_.ExpectNoMoreRounds();
+  }
   return link_.Hear(message);
 }
 

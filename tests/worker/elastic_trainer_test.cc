@@ -101,6 +101,34 @@ TEST_P(BrokenRoundTest, OtherMinibatchesHaveOtherGradients) {
   ExpectClose(broken_, whole_, 1e-6);
 }
 
+// With a fixed size of the step, a smaller world gives its members more.
+TEST_P(BrokenRoundTest, MoreMinibatchesAreAddedToThoseThatAreThere) {
+  Break(0, /*leave_data_alone=*/true);
+  broken_.trainer->EnterWorld(std::make_shared<Mirror>(), 6);
+  const Batch more = MakeBatch(4, 8);
+  const int before = broken_.model.losses;
+  for (Side* side : {&broken_, &whole_}) {
+    const auto round = side->trainer->Run({{&batch_, 8}, {&more, 8}}, {}, 0.1);
+    ASSERT_TRUE(round.ok() && round->stepped);
+    EXPECT_EQ(round->summary.total_records, 32);
+    side->last = *round;
+  }
+  EXPECT_EQ(broken_.model.losses, before + 1) << "only the new one";
+  EXPECT_NEAR(broken_.last.summary.mean_loss, whole_.last.summary.mean_loss,
+              1e-6);
+  ExpectClose(broken_, whole_, 1e-6);
+}
+
+TEST_P(BrokenRoundTest, BeforeTheEndNothingIsKept) {
+  broken_.trainer->ExpectNoMoreRounds();
+  world_->FailAfter(0, /*leave_data_alone=*/true);
+  const auto round = broken_.trainer->Run({{&batch_, 8}}, {}, 0.1);
+  ASSERT_TRUE(round.ok()) << round.status();
+  EXPECT_FALSE(round->world.ok());
+  EXPECT_FALSE(broken_.trainer->keeps_gradients());
+  EXPECT_EQ(*broken_.replica->StateDigest(), *whole_.replica->StateDigest());
+}
+
 TEST_P(BrokenRoundTest, AModelThatWasReplacedHasOtherGradients) {
   Break(0, /*leave_data_alone=*/true);
   broken_.trainer->ForgetGradients();
