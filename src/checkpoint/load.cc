@@ -295,6 +295,12 @@ absl::Status Verify(const std::string& path, const LoadProgress& progress) {
   return internal::ReadFiles(std::move(files), progress);
 }
 
+absl::StatusOr<bool> HasChecksums(const std::string& path) {
+  ELASTICDL_ASSIGN_OR_RETURN(const VersionFiles found,
+                             internal::FindVersionFiles(path));
+  return found.manifest.has_value();
+}
+
 absl::StatusOr<Head> ReadHead(const std::string& path) {
   ELASTICDL_ASSIGN_OR_RETURN(const VersionFiles found,
                              internal::FindVersionFiles(path));

@@ -18,10 +18,11 @@ bool IsSame(const checkpoint::Version& a, const checkpoint::Version& b) {
 }  // namespace
 
 absl::StatusOr<CheckpointAnswer> SearchCheckpoint(
-    const CheckpointStore& store, const CheckpointQuery& query) {
+    const CheckpointStore& store, const CheckpointQuery& query,
+    const checkpoint::LoadProgress& progress) {
   CheckpointAnswer answer;
   if (!query.doubtful.empty() && store.verify) {
-    const absl::Status verified = store.verify(query.doubtful);
+    const absl::Status verified = store.verify(query.doubtful, progress);
     if (verified.ok()) {
       answer.is_whole = answer.keeps_base = true;
       return answer;
@@ -93,8 +94,13 @@ void CheckpointSearcher::Run() {
 CheckpointAnswer CheckpointSearcher::SearchPatiently(
     const CheckpointQuery& query) {
   const absl::Time end = Clock::Real().Now() + patience_.all;
+  const auto go_on = [this](int64_t /*bytes*/, int64_t /*total_bytes*/) {
+    return stop_.closed() ? absl::AbortedError("the job ends")
+                          : absl::OkStatus();
+  };
   while (true) {
-    absl::StatusOr<CheckpointAnswer> answer = SearchCheckpoint(store_, query);
+    absl::StatusOr<CheckpointAnswer> answer =
+        SearchCheckpoint(store_, query, go_on);
     if (answer.ok()) return *std::move(answer);
     CheckpointAnswer failed;
     failed.error = answer.status();

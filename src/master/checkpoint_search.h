@@ -32,8 +32,11 @@ struct CheckpointStore {
   // version, other errors the disk.
   std::function<absl::StatusOr<v1::Ledger>(const std::string& path)>
       load_ledger;
-  // Whether a version is whole, its tensors included. Null: nobody can tell.
-  std::function<absl::Status(const std::string& path)> verify;
+  // Whether a version is whole, its tensors included. DATA_LOSS: it is not, or
+  // has no checksums. An error of `progress` ends it. Null: nobody can tell.
+  std::function<absl::Status(const std::string& path,
+                             const checkpoint::LoadProgress& progress)>
+      verify;
   // What else a job can begin with: the newest version below `below` where its
   // first checkpoint is. NOT_FOUND: nothing. Null: likewise.
   std::function<absl::StatusOr<checkpoint::Head>(int64_t below)> older_start;
@@ -70,8 +73,10 @@ struct CheckpointAnswer {
 };
 
 // Answers a query; reads only what is necessary. Errors come from the store.
-absl::StatusOr<CheckpointAnswer> SearchCheckpoint(const CheckpointStore& store,
-                                                  const CheckpointQuery& query);
+// `progress`: of reading a doubtful version, which may take minutes.
+absl::StatusOr<CheckpointAnswer> SearchCheckpoint(
+    const CheckpointStore& store, const CheckpointQuery& query,
+    const checkpoint::LoadProgress& progress = {});
 
 // Answers queries in order, on its own thread. If the store cannot be read, it
 // tries again for a while: giving up intact checkpoints would cost the whole
@@ -90,8 +95,8 @@ class CheckpointSearcher {
   CheckpointSearcher(CheckpointStore store,
                      std::function<void(CheckpointAnswer answer)> answer)
       : CheckpointSearcher(std::move(store), std::move(answer), Patience()) {}
-  // Stops, and waits for the current search: reading a file cannot be
-  // interrupted.
+  // Stops, and waits for the current search, which ends after the file or the
+  // piece of a file that it is reading.
   ~CheckpointSearcher();
 
   // No new answer after this, except one that is being delivered. Returns at

@@ -491,6 +491,12 @@ class JobController : private ServerTraining::Host {
     std::string reason;
   };
   std::optional<BadCheckpoint> bad_checkpoint_;
+  // How many workers in a row could not read this one, which is whole.
+  struct Unreadable {
+    std::string path;
+    int workers = 0;
+  };
+  Unreadable unreadable_;
   // Why training stops early, as it was told.
   std::string told_stop_;
   std::optional<JobResult> ending_;

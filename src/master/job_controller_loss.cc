@@ -173,6 +173,16 @@ void JobController::DoubtCheckpoint(absl::Time now, int64_t worker_id,
 
 void JobController::TrustCheckpoint(absl::Time now) {
   const BadCheckpoint trusted = *std::exchange(bad_checkpoint_, std::nullopt);
+  if (unreadable_.path != trusted.path) unreadable_ = {trusted.path, 0};
+  // A slot that is relaunched elsewhere may do better, but not for ever.
+  if (++unreadable_.workers > options_.tasks.task_max_failures) {
+    return Fail(now,
+                absl::StrCat("the model is lost: ", unreadable_.workers,
+                             " workers in a row could not read the "
+                             "checkpoint ",
+                             trusted.path, ", which is whole (", trusted.reason,
+                             "); is its folder mounted there?"));
+  }
   EndCutBack(now);
   // It may have been lost meanwhile.
   if (registry_.FindById(trusted.worker_id) == nullptr) return;

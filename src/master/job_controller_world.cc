@@ -108,6 +108,7 @@ void JobController::OnLevel(absl::Time now, const Worker& worker,
   }
   checkpoints_.SetLineage(level.lineage());
   heirs_.OnLevel(level.generation());
+  unreadable_ = {};
   EndHeritage();
   Commit(now, level.totals(), level.step(), level.generation());
   departed_.SettleAll();

@@ -105,8 +105,13 @@ CheckpointStore CheckpointStoreIn(const std::string& dir,
     if (head.ledger.has_value()) return *std::move(head.ledger);
     return absl::NotFoundError(absl::StrCat(path, " has no ledger"));
   };
-  store.verify = [](const std::string& path) {
-    return checkpoint::Verify(path);
+  store.verify = [](const std::string& path,
+                    const checkpoint::LoadProgress& progress) -> absl::Status {
+    ELASTICDL_ASSIGN_OR_RETURN(const bool checked,
+                               checkpoint::HasChecksums(path));
+    if (checked) return checkpoint::Verify(path, progress);
+    return absl::DataLossError(
+        absl::StrCat(path, " has no checksums that say that it is whole"));
   };
   if (!start.empty()) {
     store.older_start = [start](int64_t below) {

@@ -313,7 +313,7 @@ TEST_F(DamagedCheckpointTest, WhoCannotReadAWholeOneIsEvicted) {
   Checkpoint(1);
   LoseFirst();
   std::vector<std::string> verified;
-  controller_.store.verify = [&](const std::string& path) {
+  controller_.store.verify = [&](const std::string& path, const auto&) {
     verified.push_back(path);
     return path == "version-4" ? absl::OkStatus()
                                : absl::DataLossError("checksum differs");
@@ -335,6 +335,28 @@ TEST_F(DamagedCheckpointTest, WhoCannotReadAWholeOneIsEvicted) {
   ExpectGoodLedger();
 }
 
+// A cluster whose nodes do not mount it: relaunching would never end.
+TEST_F(DamagedCheckpointTest, WhenNobodyCanReadAWholeOneTheJobFails) {
+  TrainSteps(1, 2);
+  Checkpoint(1);
+  LoseFirst();
+  controller_.store.verify = [](const std::string&, const auto&) {
+    return absl::OkStatus();
+  };
+  ConnectionId connection = 2;
+  for (int i = 0; i < 3; ++i, ++connection) {
+    Refuse(connection, BeReady(connection));
+    ASSERT_FALSE(controller_->ending()) << i;
+    controller_->OnWorkerEnded(now_, id_of_[connection], {true, "evicted"});
+  }
+  Refuse(connection, BeReady(connection));
+  EXPECT_TRUE(controller_->ending());
+  controller_->OnWorkerEnded(now_, id_of_[connection], {true, "told to stop"});
+  ASSERT_TRUE(controller_->result().has_value());
+  EXPECT_THAT(controller_->result()->message,
+              testing::HasSubstr("4 workers in a row could not read"));
+}
+
 // The one that was looked at is damaged: the next is taken, unseen.
 TEST_F(DamagedCheckpointTest, ADamagedOneIsGivenUpWhenTheMasterHasSeenIt) {
   TrainSteps(1, 2);
@@ -342,7 +364,7 @@ TEST_F(DamagedCheckpointTest, ADamagedOneIsGivenUpWhenTheMasterHasSeenIt) {
   TrainSteps(1, 2);
   Checkpoint(1);
   LoseFirst();
-  controller_.store.verify = [](const std::string&) {
+  controller_.store.verify = [](const std::string&, const auto&) {
     return absl::DataLossError("checksum differs");
   };
   v1::Prepare told = BeReady(2);

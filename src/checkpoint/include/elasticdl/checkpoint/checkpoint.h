@@ -127,5 +127,7 @@ absl::StatusOr<Loaded> LoadResolved(const std::string& path);
 // Only verifies checksums; needs no memory for the tensors. Without a manifest
 // there are none: then, what ReadHead does.
 absl::Status Verify(const std::string& path, const LoadProgress& progress = {});
+// Whether the version at `path` has a manifest.
+absl::StatusOr<bool> HasChecksums(const std::string& path);
 
 }  // namespace elasticdl::checkpoint
