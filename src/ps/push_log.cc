@@ -116,7 +116,12 @@ absl::StatusOr<std::unique_ptr<PushLog>> PushLog::Open(
   return log;
 }
 
-PushLog::~PushLog() { KillSnapshot(); }
+PushLog::~PushLog() {
+  KillSnapshot();
+  // A process that another log of this one has just forked may have the
+  // descriptor still, and would keep the lock.
+  if (lock_.valid()) flock(lock_.get(), LOCK_UN);
+}
 
 absl::Status PushLog::PutAside(const std::string& dir) {
   const std::string aside = JoinPath(dir, kAside);

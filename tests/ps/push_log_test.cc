@@ -462,6 +462,20 @@ TEST_F(PushLogTest, OneProcessAtATime) {
   EXPECT_TRUE(Start()->opened.ok());
 }
 
+// As a snapshot of another log does, until it has closed what it need not have.
+TEST_F(PushLogTest, AForkedProcessDoesNotKeepTheLock) {
+  auto process = StartDefined();
+  const pid_t child = fork();
+  if (child == 0) {
+    pause();
+    _exit(0);
+  }
+  process.reset();
+  EXPECT_TRUE(Start()->opened.ok());
+  kill(child, SIGKILL);
+  waitpid(child, nullptr, 0);
+}
+
 TEST_F(PushLogTest, AFailedWriteLeavesNothing) {
   auto process = StartDefined();
   PushOne(*process);
