@@ -262,7 +262,7 @@ TEST_P(CommunicatorFaultTest, KilledOneByOneUntilOneIsLeft) {
     alive.erase(alive.begin() + static_cast<ptrdiff_t>(victim));
   }
   ASSERT_EQ(alive.size(), 1u);
-  if (GetParam().name != "Mpi") {
+  if (GetParam().option != "mpi") {
     EXPECT_EQ(worlds, size - 1);
   }
   while (waiting.count(alive[0]) == 0) ASSERT_NE(next(alive[0]), "gone");
