@@ -187,13 +187,11 @@ void ElasticTrainer::EndFailedRound(const std::vector<WeightedBatch>& batches,
     return buffers_.RollBack();
   }
   buffers_.SetAside();
-  KeptGradients& kept = kept_.emplace();
-  for (const WeightedBatch& batch : batches) {
-    kept.batches.push_back(batch.batch);
-  }
-  kept.records = word.records;
-  kept.loss_sum = word.loss_sum;
-  kept.usual_records = usual_records_;
+  std::vector<const Batch*> used;
+  used.reserve(batches.size());
+  for (const WeightedBatch& batch : batches) used.push_back(batch.batch);
+  kept_ = KeptGradients{std::move(used), word.records, word.loss_sum,
+                        usual_records_};
 }
 
 absl::Status ElasticTrainer::AddGradients(

@@ -161,9 +161,9 @@ class ElasticTrainer {
   // step yet.
   struct KeptGradients {
     std::vector<const Batch*> batches;
-    int64_t records = 0;
-    float loss_sum = 0;
-    int64_t usual_records = 1;
+    int64_t records;
+    float loss_sum;
+    int64_t usual_records;
   };
   std::optional<KeptGradients> kept_;
   // Of the attempt at hand; the replica's is that of the last step.
