@@ -280,8 +280,12 @@ absl::Status PushLog::OpenSegment() {
   const std::string path = PathOf("log", position_);
   Fd fd(open(path.c_str(), O_WRONLY | O_CREAT | O_APPEND | O_CLOEXEC, 0600));
   if (!fd.valid()) return ErrnoToStatus(errno, absl::StrCat("open ", path));
-  // There may be one of this name: without entries.
-  if (ftruncate(fd.get(), 0) != 0) {
+  // There may be one of this name: without entries. A file that was truncated,
+  // even an empty one, is written to the disk when it is closed (ext4's
+  // auto_da_alloc), and whoever begins the next segment waits for that.
+  struct stat info = {};
+  if (fstat(fd.get(), &info) != 0 ||
+      (info.st_size != 0 && ftruncate(fd.get(), 0) != 0)) {
     return ErrnoToStatus(errno, absl::StrCat("truncate ", path));
   }
   fd_ = std::move(fd);
