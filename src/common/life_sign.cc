@@ -34,11 +34,15 @@ constexpr size_t kPageBytes = 4096;
 // FUTEX_WAITV_MAX, less the word that makes the thread look again.
 constexpr size_t kMostWatched = 127;
 
+// The number of no thread: a page that was made for a process that has not
+// taken it yet.
+constexpr uint32_t kNotTaken = FUTEX_TID_MASK;
+
 // What both sides map.
 struct SharedPage {
   std::array<char, kIdBytes> id;
   // The thread that holds it, 0 once the process has withdrawn it. The kernel
-  // replaces the number by FUTEX_OWNER_DIED.
+  // adds FUTEX_OWNER_DIED.
   std::atomic<uint32_t> word;
 };
 static_assert(std::atomic<uint32_t>::is_always_lock_free,
@@ -56,11 +60,30 @@ absl::StatusOr<SharedPage*> MapPage(int fd) {
   return static_cast<SharedPage*>(base);
 }
 
+absl::StatusOr<Fd> MakePage() {
+  Fd fd(memfd_create("elasticdl-life", MFD_CLOEXEC | MFD_ALLOW_SEALING));
+  if (!fd.valid()) return ErrnoToStatus(errno, "make a life sign");
+  if (ftruncate(fd.get(), kPageBytes) != 0 ||
+      fcntl(fd.get(), F_ADD_SEALS, F_SEAL_SHRINK | F_SEAL_GROW) != 0) {
+    return ErrnoToStatus(errno, "set the size of a life sign");
+  }
+  return fd;
+}
+
+// Only a page that nobody can cut may be mapped: reading beyond the end of a
+// file is a SIGBUS.
+bool IsWholePage(int fd) {
+  struct stat file;
+  const int seals = fcntl(fd, F_GET_SEALS);
+  return seals >= 0 && (seals & F_SEAL_SHRINK) != 0 && fstat(fd, &file) == 0 &&
+         file.st_size >= static_cast<off_t>(kPageBytes);
+}
+
 // The page of this process and the thread that holds its word. Never destroyed:
 // both live as long as the process.
 class OwnPage {
  public:
-  static absl::StatusOr<OwnPage*> Make();
+  static absl::StatusOr<OwnPage*> Make(Fd fd, const std::string& id);
   const LifeSign& sign() const { return sign_; }
   void Withdraw() {
     page_->word.store(0);
@@ -68,10 +91,8 @@ class OwnPage {
   }
 
  private:
-  OwnPage(Fd fd, SharedPage* page)
-      : fd_(std::move(fd)),
-        page_(page),
-        sign_{getpid(), fd_.get(), RandomBytes(kIdBytes)} {
+  OwnPage(Fd fd, SharedPage* page, const std::string& id)
+      : fd_(std::move(fd)), page_(page), sign_{getpid(), fd_.get(), id} {
     std::memcpy(page->id.data(), sign_.id.data(), kIdBytes);
   }
   // The body of the thread. Sets `held` to 0 or to an error number.
@@ -84,15 +105,9 @@ class OwnPage {
   robust_list node_ = {};
 };
 
-absl::StatusOr<OwnPage*> OwnPage::Make() {
-  Fd fd(memfd_create("elasticdl-life", MFD_CLOEXEC | MFD_ALLOW_SEALING));
-  if (!fd.valid()) return ErrnoToStatus(errno, "make a life sign");
-  if (ftruncate(fd.get(), kPageBytes) != 0 ||
-      fcntl(fd.get(), F_ADD_SEALS, F_SEAL_SHRINK | F_SEAL_GROW) != 0) {
-    return ErrnoToStatus(errno, "set the size of a life sign");
-  }
+absl::StatusOr<OwnPage*> OwnPage::Make(Fd fd, const std::string& id) {
   ELASTICDL_ASSIGN_OR_RETURN(SharedPage* const page, MapPage(fd.get()));
-  auto* const own = new OwnPage(std::move(fd), page);
+  auto* const own = new OwnPage(std::move(fd), page, id);
   std::promise<int> promise;
   std::future<int> held = promise.get_future();
   try {
@@ -128,17 +143,27 @@ void OwnPage::Hold(std::promise<int> held) {
   const auto thread = static_cast<uint32_t>(syscall(SYS_gettid));
   page_->word.store(thread);
   if (syscall(SYS_set_robust_list, &head_, sizeof(head_)) != 0) {
-    page_->word.store(0);
-    held.set_value(errno);
+    const int error = errno;
+    Withdraw();
+    held.set_value(error);
     return;
   }
+  // For a parent that waits for it to be taken.
+  WakeAll(page_->word);
   held.set_value(0);
   // Until the process ends.
   while (true) pause();
 }
 
+struct AdoptedPage {
+  Fd fd;
+  std::string id;
+};
+
 Mutex own_mu;
 OwnPage* own ABSL_GUARDED_BY(own_mu) = nullptr;
+// Until OwnPage has it.
+AdoptedPage* adopted ABSL_GUARDED_BY(own_mu) = nullptr;
 
 }  // namespace
 
@@ -151,12 +176,55 @@ absl::StatusOr<LifeSign> OwnLifeSign() {
   MutexLock lock(own_mu);
   // A forked child has the parent's page, but not its thread.
   if (own == nullptr || own->sign().pid != getpid()) {
-    ELASTICDL_ASSIGN_OR_RETURN(own, OwnPage::Make());
+    AdoptedPage page;
+    if (adopted != nullptr) {
+      page = std::move(*adopted);
+      delete adopted;
+      adopted = nullptr;
+    } else {
+      ELASTICDL_ASSIGN_OR_RETURN(page.fd, MakePage());
+      page.id = RandomBytes(kIdBytes);
+    }
+    ELASTICDL_ASSIGN_OR_RETURN(own, OwnPage::Make(std::move(page.fd), page.id));
     // The last words of a process that ends in order may still be under way;
     // its death must not overtake them.
     std::atexit(WithdrawLifeSign);
   }
   return own->sign();
+}
+
+absl::StatusOr<GivenLifeSign> MakeGivenLifeSign() {
+  GivenLifeSign given;
+  ELASTICDL_ASSIGN_OR_RETURN(given.fd, MakePage());
+  ELASTICDL_ASSIGN_OR_RETURN(SharedPage* const page, MapPage(given.fd.get()));
+  given.sign = {getpid(), given.fd.get(), RandomBytes(kIdBytes)};
+  std::memcpy(page->id.data(), given.sign.id.data(), kIdBytes);
+  page->word.store(kNotTaken);
+  munmap(page, kPageBytes);
+  return given;
+}
+
+absl::Status AdoptLifeSign(int fd) {
+  if (fd <= STDERR_FILENO || !IsWholePage(fd)) {
+    return absl::InvalidArgumentError(
+        absl::StrCat("descriptor ", fd, " is no life sign"));
+  }
+  ELASTICDL_ASSIGN_OR_RETURN(SharedPage* const page, MapPage(fd));
+  const bool taken = page->word.load() != kNotTaken &&
+                     page->word.load() != (kNotTaken | FUTEX_WAITERS);
+  std::string id(page->id.data(), kIdBytes);
+  munmap(page, kPageBytes);
+  if (taken) {
+    return absl::InvalidArgumentError(absl::StrCat(
+        "the life sign of descriptor ", fd, " belongs to another process"));
+  }
+  if (fcntl(fd, F_SETFD, FD_CLOEXEC) != 0) {
+    return ErrnoToStatus(errno, "adopt a life sign");
+  }
+  MutexLock lock(own_mu);
+  delete adopted;
+  adopted = new AdoptedPage{Fd(fd), std::move(id)};
+  return absl::OkStatus();
 }
 
 // Another process's page.
@@ -184,14 +252,7 @@ absl::StatusOr<std::shared_ptr<LifeWatch::Page>> LifeWatch::Page::Open(
   if (!S_ISREG(file.st_mode) || sign.id.size() != kIdBytes) return other;
   const Fd fd(open(path.c_str(), O_RDWR | O_CLOEXEC | O_NONBLOCK | O_NOCTTY));
   if (!fd.valid()) return ErrnoToStatus(errno, path);
-  // Only a page that nobody can cut may be mapped: reading beyond the end of a
-  // file is a SIGBUS.
-  const int seals = fcntl(fd.get(), F_GET_SEALS);
-  if (seals < 0 || (seals & F_SEAL_SHRINK) == 0 ||
-      fstat(fd.get(), &file) != 0 ||
-      file.st_size < static_cast<off_t>(kPageBytes)) {
-    return other;
-  }
+  if (!IsWholePage(fd.get())) return other;
   ELASTICDL_ASSIGN_OR_RETURN(SharedPage* const shared, MapPage(fd.get()));
   auto page = std::make_shared<Page>(shared);
   if (std::memcmp(shared->id.data(), sign.id.data(), kIdBytes) != 0) {

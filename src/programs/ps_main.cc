@@ -32,6 +32,7 @@ absl::StatusOr<int> Serve(const flags::JobFlags& flags,
 
 int Main(const std::vector<std::string>& args) {
   RaiseFileLimit();
+  AdoptGivenLifeSign();
   // Before any thread starts, so that all of them inherit the mask.
   process::SignalWatcher signals({SIGTERM, SIGINT});
   signal(SIGPIPE, SIG_IGN);

@@ -77,6 +77,7 @@ int Main(const std::vector<std::string>& args) {
   worker::KeepFreedMemory();
   worker::AvoidAmx();
   RaiseFileLimit();
+  AdoptGivenLifeSign();
   // Before any thread starts, so that all of them inherit the mask.
   process::SignalWatcher signals({SIGTERM, SIGINT});
   flags::JobFlags flags;

@@ -23,7 +23,8 @@ class DoctorTest : public ::testing::Test {
   DoctorTest() {
     for (const char* name :
          {"elasticdl-master", "elasticdl-worker", "elasticdl-ps",
-          "elasticdl-ckpt", "elasticdl-cluster", "elasticdl-experiment"}) {
+          "elasticdl-ckpt", "elasticdl-cluster", "elasticdl-experiment",
+          "elasticdl-sentinel"}) {
       EXPECT_TRUE(WriteFileAtomic(dir_.Path(name), "").ok());
     }
     EXPECT_TRUE(MakeDirectories(dir_.Path("proc/driver/nvidia")).ok());

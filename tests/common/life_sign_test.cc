@@ -1,6 +1,8 @@
 #include "elasticdl/common/life_sign.h"
 
+#include <fcntl.h>
 #include <signal.h>
+#include <sys/mman.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
@@ -213,6 +215,125 @@ TEST(LifeSignTest, AWatchMayEndAtAnyTime) {
     }
     over = true;
   }
+}
+
+// A process for which its parent has made the page.
+class GivenChild {
+ public:
+  // `adopts` before it takes the page; it may also leave it alone.
+  explicit GivenChild(bool adopts) {
+    auto given = MakeGivenLifeSign();
+    if (!given.ok()) std::abort();
+    given_ = *std::move(given);
+    int up[2];
+    int down[2];
+    if (pipe(up) != 0 || pipe(down) != 0) std::abort();
+    taken_.Reset(up[0]);
+    to_.Reset(down[1]);
+    pid_ = fork();
+    if (pid_ == 0) {
+      // It ends when the test does.
+      to_.Reset();
+      if (adopts && (!AdoptLifeSign(given_.fd.get()).ok() ||
+                     OwnLifeSign()->fd != given_.fd.get())) {
+        _exit(1);
+      }
+      char byte = 0;
+      if (write(up[1], &byte, 1) != 1) _exit(1);
+      [[maybe_unused]] const ssize_t bytes = read(down[0], &byte, 1);
+      exit(0);
+    }
+    close(up[1]);
+    close(down[0]);
+  }
+  ~GivenChild() {
+    Kill();
+    waitpid(pid_, nullptr, 0);
+  }
+  void Kill() { kill(pid_, SIGKILL); }
+  void AwaitTaken() {
+    char byte = 0;
+    ASSERT_EQ(read(taken_.get(), &byte, 1), 1);
+  }
+  void ExitInOrder() {
+    to_.Reset();
+    int status = 0;
+    waitpid(pid_, &status, 0);
+    EXPECT_TRUE(WIFEXITED(status));
+  }
+  const LifeSign& sign() const { return given_.sign; }
+
+ private:
+  GivenLifeSign given_;
+  Fd taken_;
+  Fd to_;
+  pid_t pid_ = -1;
+};
+
+TEST(GivenLifeSignTest, AKilledProcessIsNoticed) {
+  GivenChild child(true);
+  Event died;
+  LifeWatch watch;
+  ASSERT_TRUE(watch.Add(child.sign(), died.Callback()).ok());
+  child.AwaitTaken();
+  child.Kill();
+  EXPECT_TRUE(died.Happens());
+}
+
+// The page is watched before, while and after the process takes it.
+TEST(GivenLifeSignTest, ItMayBeWatchedAtAnyTime) {
+  for (int i = 0; i < 50; ++i) {
+    GivenChild child(true);
+    Event died;
+    LifeWatch watch;
+    if (i % 2 == 0) child.AwaitTaken();
+    ASSERT_TRUE(watch.Add(child.sign(), died.Callback()).ok());
+    if (i % 2 != 0) child.AwaitTaken();
+    child.Kill();
+    EXPECT_TRUE(died.Happens());
+  }
+}
+
+TEST(GivenLifeSignTest, NothingIsReportedIfItEndsInOrderOrDoesNotTakeThePage) {
+  GivenChild orderly(true);
+  GivenChild indifferent(false);
+  GivenChild killed(true);
+  Event exited;
+  Event ignored;
+  Event died;
+  LifeWatch watch;
+  ASSERT_TRUE(watch.Add(orderly.sign(), exited.Callback()).ok());
+  ASSERT_TRUE(watch.Add(indifferent.sign(), ignored.Callback()).ok());
+  ASSERT_TRUE(watch.Add(killed.sign(), died.Callback()).ok());
+  orderly.AwaitTaken();
+  indifferent.AwaitTaken();
+  killed.AwaitTaken();
+  orderly.ExitInOrder();
+  indifferent.Kill();
+  killed.Kill();
+  EXPECT_TRUE(died.Happens());
+  EXPECT_EQ(exited.calls(), 0);
+  EXPECT_EQ(ignored.calls(), 0);
+}
+
+TEST(GivenLifeSignTest, OnlyAFreePageIsAdopted) {
+  const auto refused = [](int fd) {
+    return absl::IsInvalidArgument(AdoptLifeSign(fd));
+  };
+  EXPECT_TRUE(refused(-1));
+  EXPECT_TRUE(refused(1));
+  const Fd null(open("/dev/null", O_RDWR));
+  EXPECT_TRUE(refused(null.get()));
+  // Somebody could cut it.
+  const Fd unsealed(memfd_create("page", MFD_CLOEXEC | MFD_ALLOW_SEALING));
+  ASSERT_EQ(ftruncate(unsealed.get(), 4096), 0);
+  EXPECT_TRUE(refused(unsealed.get()));
+  // Another process has it.
+  GivenChild child(true);
+  child.AwaitTaken();
+  EXPECT_TRUE(refused(child.sign().fd));
+  child.ExitInOrder();
+  EXPECT_TRUE(refused(child.sign().fd));
 }
 
 }  // namespace

@@ -6,7 +6,10 @@
 #include <iostream>
 #include <string>
 
+#include "absl/strings/ascii.h"
+#include "absl/strings/numbers.h"
 #include "absl/strings/str_cat.h"
+#include "elasticdl/common/file.h"
 #include "gmock/gmock.h"
 #include "integration/chaos.h"
 #include "integration/network.h"
@@ -74,14 +77,44 @@ class ChaosNetworkTest : public ChaosTest {
                                             const Flags& environment = {}) {
     std::vector<std::string> argv = {"/usr/bin/env"};
     argv.insert(argv.end(), environment.begin(), environment.end());
-    const Flags command = {
-        Program("elasticdl-worker"), absl::StrCat("--worker_id=", id),
-        absl::StrCat("--master_addr=", Network::Address(1), ":", port_),
-        "--token_file=" + Path("state/elasticdl/jobs/chaos/token"),
-        "--num_threads=1"};
+    const Flags command = WorkerCommand(id);
     argv.insert(argv.end(), command.begin(), command.end());
     argv.insert(argv.end(), more.begin(), more.end());
     return Run(absl::StrCat("worker-", id), network_->OnHost(host, argv));
+  }
+  Flags WorkerCommand(int64_t id) const {
+    return {Program("elasticdl-worker"), absl::StrCat("--worker_id=", id),
+            absl::StrCat("--master_addr=", Network::Address(1), ":", port_),
+            "--token_file=" + Path("state/elasticdl/jobs/chaos/token"),
+            "--num_threads=1"};
+  }
+  // As in a pod of a cluster: process ids of its own, the sentinel is the
+  // first.
+  std::unique_ptr<ChildProcess> StartPod(int64_t id, int host) {
+    std::vector<std::string> argv = {"/usr/bin/unshare", "--pid",
+                                     "--fork",           "--kill-child",
+                                     "--mount-proc",     Sentinel()};
+    const Flags command = WorkerCommand(id);
+    argv.insert(argv.end(), command.begin(), command.end());
+    return Run(absl::StrCat("worker-", id), network_->OnHost(host, argv));
+  }
+  static std::string Sentinel() { return Program("elasticdl-sentinel"); }
+  // Of a pod: unshare's only child.
+  static pid_t SentinelPid(const ChildProcess& pod) {
+    return OnlyChild(pod.pid());
+  }
+  static pid_t WorkerPid(const ChildProcess& pod) {
+    return OnlyChild(SentinelPid(pod));
+  }
+  static pid_t OnlyChild(pid_t parent) {
+    const auto children =
+        ReadFile(absl::StrCat("/proc/", parent, "/task/", parent, "/children"));
+    pid_t child = 0;
+    EXPECT_TRUE(children.ok() &&
+                absl::SimpleAtoi(absl::StripAsciiWhitespace(*children), &child))
+        << "children of process " << parent << ": "
+        << children.value_or("unknown");
+    return child;
   }
   void StartWorkers() {
     for (int i = 0; i < 3; ++i) workers_.push_back(StartWorker(i, i + 2));
@@ -113,6 +146,33 @@ TEST_F(ChaosNetworkTest, AllIsWell) {
   ASSERT_TRUE(WaitForWorld(*job, {0, 1, 2})) << Logs();
   FinishHosts(*job);
   for (const auto& worker : workers_) EXPECT_EQ(worker->Wait(), 0);
+}
+
+// Master and workers have process ids of their own, as in a cluster: nobody can
+// watch the life sign of a worker but its sentinel.
+TEST_F(ChaosNetworkTest, PodsWithSentinels) {
+  const auto job = StartMaster();
+  for (int i = 0; i < 3; ++i) workers_.push_back(StartPod(i, i + 2));
+  ASSERT_TRUE(WaitForWorld(*job, {0, 1, 2})) << Logs();
+  const pid_t killed = WorkerPid(*workers_[1]);
+  ASSERT_GT(killed, 1);
+  kill(killed, SIGKILL);
+  ASSERT_TRUE(WaitForWorld(*job, {0, 2})) << Logs();
+  EXPECT_EQ(workers_[1]->Wait(), 128 + SIGKILL);
+  // A notice goes through the sentinel, which only forwards it.
+  workers_.push_back(StartPod(3, 3));
+  ASSERT_TRUE(WaitForWorld(*job, {0, 2, 3})) << Logs();
+  kill(SentinelPid(*workers_[0]), SIGTERM);
+  ASSERT_TRUE(WaitForWorld(*job, {2, 3})) << Logs();
+  EXPECT_EQ(workers_[0]->Wait(), 0);
+  // The first process of a pod takes the others with it.
+  workers_.push_back(StartPod(4, 2));
+  ASSERT_TRUE(WaitForWorld(*job, {2, 3, 4})) << Logs();
+  kill(SentinelPid(*workers_[4]), SIGKILL);
+  ASSERT_TRUE(WaitForWorld(*job, {2, 3})) << Logs();
+  FinishHosts(*job);
+  EXPECT_EQ(workers_[2]->Wait(), 0);
+  EXPECT_EQ(workers_[3]->Wait(), 0);
 }
 
 // Which address a worker offers to those on other hosts: that of a flag, of a
