@@ -359,6 +359,11 @@ int64_t Membership::ChooseVictim(int64_t first_reporter) const {
   return world.members.front().worker_id;
 }
 
+bool Membership::IsLastWorld(int64_t generation) const {
+  return (active_ && active_->last && active_->generation == generation) ||
+         (try_ && try_->world.last && try_->world.generation == generation);
+}
+
 int64_t Membership::MemberAt(int64_t generation, int64_t rank) const {
   for (const World* world :
        {try_ ? &try_->world : nullptr, active_ ? &*active_ : nullptr}) {

@@ -15,8 +15,10 @@
 #include "absl/strings/str_cat.h"
 #include "completion_lane.h"
 #include "elasticdl/common/check.h"
+#include "elasticdl/common/clock.h"
 #include "elasticdl/common/file.h"
 #include "elasticdl/common/log.h"
+#include "elasticdl/common/log_limit.h"
 #include "elasticdl/common/mutex.h"
 #include "elasticdl/common/secret.h"
 #include "elasticdl/common/status.h"
@@ -244,8 +246,11 @@ class StreamServerImpl : public StreamServer, public ServerStream::Owner {
   absl::Status CheckCaller(const grpc::ServerContext& context) const {
     const std::optional<absl::string_view> token = Find(context, kTokenKey);
     if (!token.has_value() || !SecretsEqual(*token, token_)) {
-      LogWarning("refused a call from ", context.peer(), ": ",
-                 token.has_value() ? "wrong token" : "no token");
+      if (const auto others = refusals_.Allow(Clock::Real().Now())) {
+        LogWarning("refused a call from ", context.peer(), ": ",
+                   token.has_value() ? "wrong token" : "no token",
+                   LogLimit::Describe(*others));
+      }
       return absl::UnauthenticatedError(
           "the job's token is missing or wrong: give worker and master the "
           "same --token_file or ELASTICDL_TOKEN");
@@ -274,6 +279,8 @@ class StreamServerImpl : public StreamServer, public ServerStream::Owner {
   }
 
   const std::string token_;
+  // Strangers must not fill the disk with lines about them.
+  mutable LogLimit refusals_;
   const int streams_per_thread_;
   StreamSink& sink_;
   int port_ = 0;

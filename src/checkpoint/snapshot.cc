@@ -6,6 +6,7 @@
 #include <map>
 #include <utility>
 
+#include "absl/algorithm/container.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
 
@@ -171,7 +172,8 @@ char* Loaded::Allocate(size_t bytes) {
 }
 
 absl::Status CheckCompatible(const Loaded& loaded,
-                             absl::Span<const NamedTensor> model) {
+                             absl::Span<const NamedTensor> model,
+                             absl::Span<const std::string> other_names) {
   std::map<absl::string_view, const NamedTensor*> wanted;
   for (const NamedTensor& tensor : model) wanted[tensor.name] = &tensor;
   std::vector<std::string> differences;
@@ -187,7 +189,8 @@ absl::Status CheckCompatible(const Loaded& loaded,
     }
   }
   for (const NamedTensor& tensor : loaded.variables) {
-    if (wanted.count(tensor.name) == 0) {
+    if (wanted.count(tensor.name) == 0 &&
+        absl::c_find(other_names, tensor.name) == other_names.end()) {
       differences.push_back(
           absl::StrCat("the model has no ", Describe(tensor)));
     }

@@ -3,6 +3,7 @@
 #include <arpa/inet.h>
 #include <netinet/in.h>
 #include <poll.h>
+#include <pthread.h>
 #include <sys/socket.h>
 #include <unistd.h>
 
@@ -119,9 +120,40 @@ class BoundedStream final : public httplib::Stream {
 // The connection at hand is closed unheard.
 thread_local bool refusing = false;
 
+// httplib takes a Range header apart with a regular expression before it calls
+// us, which needs 600 bytes of stack for each of up to 8,192 characters. Where
+// the stack is not limited (ulimit -s), new threads have 2 MB only.
+class LargeStacks {
+ public:
+  LargeStacks() {
+    pthread_attr_init(&before_);
+    pthread_getattr_default_np(&before_);
+    size_t bytes = 0;
+    pthread_attr_getstacksize(&before_, &bytes);
+    pthread_attr_t large;
+    pthread_attr_init(&large);
+    pthread_attr_setstacksize(&large, std::max(bytes, kBytes));
+    pthread_setattr_default_np(&large);
+    pthread_attr_destroy(&large);
+  }
+  ~LargeStacks() {
+    pthread_setattr_default_np(&before_);
+    pthread_attr_destroy(&before_);
+  }
+  LargeStacks(const LargeStacks&) = delete;
+  LargeStacks& operator=(const LargeStacks&) = delete;
+
+ private:
+  static constexpr size_t kBytes = 16 << 20;
+  pthread_attr_t before_;
+};
+
 class BoundedPool final : public httplib::TaskQueue {
  public:
-  explicit BoundedPool(size_t threads) : pool_(threads) {}
+  explicit BoundedPool(size_t threads) {
+    const LargeStacks stacks;
+    pool_ = std::make_unique<httplib::ThreadPool>(threads);
+  }
 
   // On the thread that accepts.
   void enqueue(std::function<void()> serve) override {
@@ -132,16 +164,24 @@ class BoundedPool final : public httplib::TaskQueue {
       return;
     }
     waiting_.fetch_add(1);
-    pool_.enqueue([this, serve = std::move(serve)] {
+    pool_->enqueue([this, serve = std::move(serve)] {
       waiting_.fetch_sub(1);
+      refusing = closing_.load();
       serve();
+      refusing = false;
     });
   }
-  void shutdown() override { pool_.shutdown(); }
+  // Who still waits for a thread is not served any more: it could take a
+  // minute.
+  void shutdown() override {
+    closing_.store(true);
+    pool_->shutdown();
+  }
 
  private:
-  httplib::ThreadPool pool_;
+  std::unique_ptr<httplib::ThreadPool> pool_;
   std::atomic<size_t> waiting_{0};
+  std::atomic<bool> closing_{false};
 };
 
 }  // namespace

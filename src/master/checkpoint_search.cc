@@ -93,7 +93,9 @@ void CheckpointSearcher::Run() {
 
 CheckpointAnswer CheckpointSearcher::SearchPatiently(
     const CheckpointQuery& query) {
-  const absl::Time end = Clock::Real().Now() + patience_.all;
+  // Counted from the first failure: verifying a large version may take longer
+  // than the patience.
+  std::optional<absl::Time> end;
   const auto go_on = [this](int64_t /*bytes*/, int64_t /*total_bytes*/) {
     return stop_.closed() ? absl::AbortedError("the job ends")
                           : absl::OkStatus();
@@ -104,7 +106,9 @@ CheckpointAnswer CheckpointSearcher::SearchPatiently(
     if (answer.ok()) return *std::move(answer);
     CheckpointAnswer failed;
     failed.error = answer.status();
-    if (Clock::Real().Now() >= end || stop_.closed()) return failed;
+    const absl::Time now = Clock::Real().Now();
+    if (!end.has_value()) end = now + patience_.all;
+    if (now >= *end || stop_.closed()) return failed;
     LogWarning("the checkpoints cannot be read: ", answer.status().message(),
                "; trying again");
     stop_.Pop(patience_.pause);

@@ -43,6 +43,8 @@ class CommandJob : public Master {
   void Stop(const std::string& reason) override {
     Post([this, reason](absl::Time now) { OnStop(now, reason); });
   }
+  // Nor are its pods adopted by another master.
+  bool ProbesFail() const override { return false; }
   // A command has no state that a later run could go on from.
   void Suspend(const std::string& reason) override {
     Post([this, reason](absl::Time now) {

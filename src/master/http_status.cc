@@ -14,6 +14,7 @@
 #include "elasticdl/common/clock.h"
 #include "elasticdl/common/json_text.h"
 #include "elasticdl/common/log.h"
+#include "elasticdl/common/log_limit.h"
 #include "elasticdl/common/mutex.h"
 #include "elasticdl/common/secret.h"
 #include "elasticdl/common/status.h"
@@ -42,6 +43,9 @@ constexpr size_t kPiece = 64 << 10;
 // The master's loop publishes five times a second. One that has not for this
 // long hangs; a machine that is merely busy is not that slow.
 constexpr absl::Duration kHanging = absl::Seconds(60);
+// The third of three probes 20 s apart has failed (AddProbes of src/cluster);
+// while all is well an answer is 20 s old at most.
+constexpr absl::Duration kProbesFail = absl::Seconds(50);
 
 void ReplyError(httplib::Response& response, int code,
                 absl::string_view message) {
@@ -118,6 +122,11 @@ class HttpStatus::Server {
     }
   }
 
+  bool ProbesFail(absl::Time now) const {
+    MutexLock lock(mu_);
+    return healthy_at_.has_value() && now - *healthy_at_ > kProbesFail;
+  }
+
   void Stop() {
     MutexLock lock(stop_mu_);
     http_.stop();
@@ -150,6 +159,7 @@ class HttpStatus::Server {
           }
         });
     http_.set_payload_max_length(4096);
+    http_.set_write_timeout(2);
     http_.set_default_headers(
         {{"Cache-Control", "no-store"},
          {"Referrer-Policy", "no-referrer"},
@@ -163,9 +173,12 @@ class HttpStatus::Server {
           if (Allowed(request)) {
             return httplib::Server::HandlerResponse::Unhandled;
           }
-          LogWarning("status page: ", request.method, " ",
-                     absl::CHexEscape(request.path.substr(0, 100)), " from ",
-                     request.remote_addr, " refused: no valid token");
+          if (const auto others = refusals_.Allow(Clock::Real().Now())) {
+            LogWarning("status page: ", request.method, " ",
+                       absl::CHexEscape(request.path.substr(0, 100)), " from ",
+                       request.remote_addr, " refused: no valid token",
+                       LogLimit::Describe(*others));
+          }
           response.set_header("WWW-Authenticate", "Bearer");
           ReplyError(response, 401, "the job's token is missing or wrong");
           return httplib::Server::HandlerResponse::Handled;
@@ -248,6 +261,10 @@ class HttpStatus::Server {
     http_.Get("/healthz", [this](const Request&, Response& response) {
       const auto age = board_.Age(Clock::Real().Now());
       const bool hangs = age.has_value() && *age > kHanging;
+      if (!hangs) {
+        MutexLock lock(mu_);
+        healthy_at_ = Clock::Real().Now();
+      }
       response.status = hangs ? 503 : 200;
       response.set_content(hangs ? "the master's loop hangs\n" : "ok\n",
                            "text/plain");
@@ -392,11 +409,15 @@ class HttpStatus::Server {
   BoundedHttpServer http_{kThreads};
   int port_ = -1;
 
-  Mutex mu_;
+  mutable Mutex mu_;
   CondVar changed_;
   bool listening_ ABSL_GUARDED_BY(mu_) = false;
   absl::Time last_look_ ABSL_GUARDED_BY(mu_) = absl::InfinitePast();
   int viewers_ ABSL_GUARDED_BY(mu_) = 0;
+  // The last good answer to /healthz.
+  std::optional<absl::Time> healthy_at_ ABSL_GUARDED_BY(mu_);
+  // Strangers must not fill the disk with lines about them.
+  LogLimit refusals_;
 
   Mutex stop_mu_;  // Join is not thread-safe
   Thread thread_;
@@ -418,6 +439,9 @@ HttpStatus::HttpStatus(std::unique_ptr<Server> server)
 HttpStatus::~HttpStatus() { Stop(); }
 std::string HttpStatus::address() const { return server_->address(); }
 std::string HttpStatus::page_url() const { return server_->page_url(); }
+bool HttpStatus::ProbesFail(absl::Time now) const {
+  return server_->ProbesFail(now);
+}
 void HttpStatus::ShowEnd() { server_->ShowEnd(); }
 void HttpStatus::Stop() { server_->Stop(); }
 

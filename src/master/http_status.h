@@ -81,6 +81,10 @@ class HttpStatus {
   // http://host:port/?token=…, to show to the user. Holds the secret.
   std::string page_url() const;
 
+  // A kubelet that asked /healthz has had no good answer for so long that it is
+  // about to restart the container: the loop hangs, or the port is overrun.
+  bool ProbesFail(absl::Time now) const;
+
   // Waits until all streams have sent how the job ended, and two seconds if
   // there was a request within the last three (from a page or `elasticdl top`,
   // which poll every second), so that they get it, too. Waits two seconds at

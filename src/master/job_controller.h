@@ -395,6 +395,8 @@ class JobController : private ServerTraining::Host {
   // Says that training stops before its data is used up, when that happens.
   void TellStop();
   bool StopHasDeadline() const;
+  // A member says that it has entered the world of this generation.
+  void NoteEntered(int64_t generation);
   absl::Time MembershipTimer() const;
   // The members of the world run no steps until the master sends a message.
   bool AtRest() const;
@@ -506,6 +508,9 @@ class JobController : private ServerTraining::Host {
     // When the workers must have stopped training.
     absl::Time deadline;
     bool suspend = false;
+    // They have: members have entered a last world. If it breaks, or if one of
+    // them has to be given the model first, membership limits the rest.
+    bool entered_last_world = false;
   };
   std::optional<Stopping> stopping_;
   // It ends without an outcome.

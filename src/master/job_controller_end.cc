@@ -149,12 +149,23 @@ JobResult JobController::WithLastCheckpoint(JobResult result) const {
   return result;
 }
 
-// The workers of a job that is to stop are waited for until they form the last
+void JobController::NoteEntered(int64_t generation) {
+  if (stopping_.has_value() && membership().IsLastWorld(generation)) {
+    stopping_->entered_last_world = true;
+  }
+}
+
+// The workers of a job that is to stop are waited for until they enter the last
 // world (with servers: until one of them saves the model), but not while they
 // are not even back.
 bool JobController::StopHasDeadline() const {
-  return stopping_.has_value() && !ending_.has_value() &&
-         !resumption_.waiting() && !membership().InLastWorld() &&
+  if (!stopping_.has_value() || ending_.has_value() || resumption_.waiting()) {
+    return false;
+  }
+  // Without a member that has the model there is nothing to wait for.
+  const bool saves =
+      stopping_->entered_last_world && membership().HasLevelMember();
+  return !saves && !membership().InLastWorld() &&
          !(HasServers() && servers_->IsSaving());
 }
 

@@ -174,8 +174,11 @@ void JobController::DoubtCheckpoint(absl::Time now, int64_t worker_id,
 void JobController::TrustCheckpoint(absl::Time now) {
   const BadCheckpoint trusted = *std::exchange(bad_checkpoint_, std::nullopt);
   if (unreadable_.path != trusted.path) unreadable_ = {trusted.path, 0};
-  // A slot that is relaunched elsewhere may do better, but not for ever.
-  if (++unreadable_.workers > options_.tasks.task_max_failures) {
+  // Another worker, or a slot that is relaunched elsewhere, may do better, but
+  // not for ever. A replacement comes after all who are there.
+  const auto others = static_cast<int64_t>(membership().num_workers());
+  if (++unreadable_.workers >
+      std::max<int64_t>(options_.tasks.task_max_failures, others)) {
     return Fail(now,
                 absl::StrCat("the model is lost: ", unreadable_.workers,
                              " workers in a row could not read the "

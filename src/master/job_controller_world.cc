@@ -30,6 +30,7 @@ void JobController::OnWorldMessage(absl::Time now, const Worker& worker,
       break;
     case v1::WorkerMessage::kLoading:
       world_.OnLoading(now, worker.id, message.loading());
+      NoteEntered(message.loading().generation());
       // While state is passed on, nobody trains or evaluates.
       if (membership().IsForming()) tasks_.RestartClocks(now);
       break;
@@ -98,6 +99,7 @@ void JobController::OnNcclFailure(absl::Time now,
 
 void JobController::OnLevel(absl::Time now, const Worker& worker,
                             const v1::Level& level) {
+  NoteEntered(level.generation());
   const Membership::Decisions decisions = membership().Level(
       now, worker.id, level.generation(),
       {level.behind().begin(), level.behind().end()}, level.can_shrink());

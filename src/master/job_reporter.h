@@ -48,6 +48,8 @@ class JobReporter : public JobObserver {
       const MasterOptions& options, const jobdir::JobDir& jobdir,
       const Commands& commands, bool resumed);
   ~JobReporter() override;
+  // See HttpStatus. Any thread.
+  bool ProbesFail(absl::Time now) const { return http_->ProbesFail(now); }
   // Writes the address of the status page into the job's folder.
   absl::Status Publish(const jobdir::JobDir& jobdir) const;
 

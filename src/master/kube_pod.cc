@@ -146,6 +146,8 @@ void DescribeEnd(const Json& pod, bool failed, PodEvent& event) {
   event.phase = failed ? PodPhase::kFailed : PodPhase::kSucceeded;
   if (failed) {
     event.reason = TakenByCluster(pod, end != nullptr);
+    event.refused = event.reason == PodEndReason::kEvicted &&
+                    ListAt(pod, "/status/containerStatuses").empty();
     if (!said.empty()) event.message = said;
     if (event.reason == PodEndReason::kNone) {
       event.reason = end != nullptr && TextAt(*end, "/reason") == "OOMKilled"

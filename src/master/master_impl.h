@@ -50,6 +50,9 @@ class MasterImpl : public Master,
   void Stop(const std::string& reason) override {
     Post([this, reason](absl::Time now) { OnStop(now, reason); });
   }
+  bool ProbesFail() const override {
+    return reporter_->ProbesFail(Clock::Real().Now());
+  }
   void Suspend(const std::string& reason) override {
     Post([this, reason](absl::Time now) { OnSuspend(now, reason); });
   }

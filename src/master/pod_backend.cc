@@ -119,7 +119,8 @@ bool operator==(const PodEvent& a, const PodEvent& b) {
          a.exit_code == b.exit_code && a.signal == b.signal &&
          a.reason == b.reason && a.message == b.message &&
          a.create_error == b.create_error && a.terminating == b.terminating &&
-         a.restarts == b.restarts && a.restart_reason == b.restart_reason &&
+         a.refused == b.refused && a.restarts == b.restarts &&
+         a.restart_reason == b.restart_reason &&
          a.restart_failure == b.restart_failure && a.type == b.type &&
          a.id == b.id && a.attempt == b.attempt && a.priority == b.priority;
 }

@@ -85,6 +85,8 @@ struct PodEvent {
   bool restart_failure = false;
   // Its deletion has begun, by anybody.
   bool terminating = false;
+  // Final phases: its node refused it, so that nothing of it ever ran.
+  bool refused = false;
   // What is known about pods of an earlier run of the master; a local backend
   // does not fill these in. id is -1 when it is not known.
   PodType type = PodType::kWorker;

@@ -15,6 +15,7 @@ SlotRules RulesOf(const PodManagerOptions& options, PodType type) {
   rules.type = type;
   rules.job_name = options.job_name;
   rules.max_failures = options.relaunch_on_worker_failure;
+  rules.exit_zero_is_done = options.exit_zero_is_done;
   rules.relaunch = options.relaunch;
   rules.delete_grace = options.delete_grace;
   rules.stable_after = options.stable_after;

@@ -47,6 +47,7 @@ PodSlot::PodSlot(std::shared_ptr<const SlotRules> rules, const PodEvent& pod)
       id_(pod.id),
       attempt_(pod.attempt),
       may_exist_(true),
+      adopted_(true),
       pid_(pod.pid),
       restarts_(pod.restarts),
       terminating_(pod.terminating),
@@ -121,7 +122,7 @@ void PodSlot::Create(absl::Time now, PodDecisions& out) {
   state_ = State::kCreating;
   may_exist_ = true;
   started_ = now;
-  leaving_ = deleting_ = hung_ = terminating_ = false;
+  leaving_ = deleting_ = hung_ = terminating_ = adopted_ = false;
   delete_reason_.clear();
   const bool again = create_errors_ > 0;
   // A further try says the same as the one before: what was reported about this
@@ -271,7 +272,9 @@ void PodSlot::OnEnded(const PodEvent& event, absl::Time now,
   attach_by_ = absl::InfiniteFuture();
   // It holds for this end only, whatever kind it is.
   const bool forgiven = std::exchange(forgiven_, false);
-  const bool done = event.phase == PodPhase::kSucceeded && !leaving_ &&
+  // The master before this one may have known that it was leaving.
+  const bool may_leave = leaving_ || (adopted_ && !rules_->exit_zero_is_done);
+  const bool done = event.phase == PodPhase::kSucceeded && !may_leave &&
                     !deleting_ && ExitZeroIsDone(rules_->type);
   if (retired_) {
     state_ = State::kGone;
@@ -284,18 +287,20 @@ void PodSlot::OnEnded(const PodEvent& event, absl::Time now,
                           rules_->max_failures),
              out);
     } else {
-      Relaunch(failed, /*own_fault=*/true, now, out);
+      Relaunch(failed, /*back_off=*/true, now, out);
     }
   } else if (done) {
     state_ = State::kDone;
   } else {
+    // A node that refuses its pods will refuse the next one, too.
     Relaunch(absl::StrCat(name_, " was lost: ", reason),
-             /*own_fault=*/ended.process_failure || hung_, now, out);
+             /*back_off=*/ended.process_failure || hung_ || event.refused, now,
+             out);
   }
 }
 
-void PodSlot::Relaunch(const std::string& reason, bool own_fault,
-                       absl::Time now, PodDecisions& out) {
+void PodSlot::Relaunch(const std::string& reason, bool back_off, absl::Time now,
+                       PodDecisions& out) {
   if (!rules_->relaunch) {
     GiveUp(absl::StrCat(reason,
                         "; relaunching is switched off "
@@ -307,7 +312,7 @@ void PodSlot::Relaunch(const std::string& reason, bool own_fault,
   // does not hide that it crashes.
   const bool was_stable = now - started_ >= rules_->stable_after;
   if (was_stable) quick_failures_ = quick_losses_ = 0;
-  int64_t& count = own_fault ? quick_failures_ : quick_losses_;
+  int64_t& count = back_off ? quick_failures_ : quick_losses_;
   if (!was_stable) ++count;
   state_ = State::kWaiting;
   deleting_ = false;
@@ -318,10 +323,10 @@ void PodSlot::Relaunch(const std::string& reason, bool own_fault,
   if (count < 2) return;
   // Waiting longer would not keep anybody from taking it away again.
   not_before_ =
-      now + (own_fault ? BackoffAfter(count - 1) : rules_->backoff_initial);
+      now + (back_off ? BackoffAfter(count - 1) : rules_->backoff_initial);
   PodDecision delayed =
       Decide(PodDecision::Kind::kDelayed,
-             absl::StrCat(own_fault ? "failed" : "was taken away",
+             absl::StrCat(back_off ? "failed" : "was taken away",
                           " soon after its start, ", count,
                           " times in a row; next try in ",
                           absl::FormatDuration(not_before_ - now)));

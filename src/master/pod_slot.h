@@ -71,6 +71,9 @@ struct SlotRules {
   absl::Duration backoff_initial = absl::Seconds(1);
   absl::Duration backoff_max = absl::Seconds(30);
   absl::Duration attach_timeout = absl::InfiniteDuration();
+  // Exit code 0 means that the work of this worker is done, whoever has made it
+  // leave; otherwise a worker may have been let go.
+  bool exit_zero_is_done = false;
 };
 
 // Thread-compatible.
@@ -146,8 +149,9 @@ class PodSlot {
   void Delete(const std::string& reason, absl::Duration grace,
               PodDecisions& out);
   void OnRestarted(const PodEvent& event, PodDecisions& out);
-  // `own_fault`: the pod crashed or hung; otherwise it was preempted.
-  void Relaunch(const std::string& reason, bool own_fault, absl::Time now,
+  // `back_off`: the pod crashed or hung, or its node refused it; otherwise it
+  // was preempted.
+  void Relaunch(const std::string& reason, bool back_off, absl::Time now,
                 PodDecisions& out);
   void GiveUp(const std::string& reason, PodDecisions& out);
   absl::Duration BackoffAfter(int64_t count) const;
@@ -162,6 +166,8 @@ class PodSlot {
   int64_t attempt_ = 0;
   int64_t previous_id_ = -1;
   bool may_exist_ = false;
+  // Made by an earlier run of the master.
+  bool adopted_ = false;
 
   absl::Time not_before_ = absl::InfinitePast();
   absl::Time started_ = absl::InfinitePast();  // creation decided, then running

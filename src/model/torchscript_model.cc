@@ -11,6 +11,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_split.h"
+#include "elasticdl/common/log.h"
 #include "elasticdl/common/status.h"
 #include "model_base.h"
 #include "named_once.h"
@@ -65,17 +66,30 @@ Outputs ToOutputs(const c10::IValue& value) {
 // share their memory. They become one again: else each would get memory, and a
 // gradient, of its own.
 void TieParameters(const torch::jit::Module& module) {
-  std::map<const void*, torch::Tensor> first;
+  struct Named {
+    std::string name;
+    torch::Tensor value;
+  };
+  std::map<const void*, Named> first;
   std::vector<std::pair<std::string, torch::Tensor>> again;
   for (const auto& item : module.named_parameters()) {
     const auto [at, is_new] =
-        first.try_emplace(item.value.data_ptr(), item.value);
-    if (is_new || item.value.numel() == 0 || item.value.is_same(at->second) ||
-        item.value.sizes() != at->second.sizes() ||
-        item.value.strides() != at->second.strides()) {
+        first.try_emplace(item.value.data_ptr(), Named{item.name, item.value});
+    if (is_new || item.value.numel() == 0 ||
+        item.value.is_same(at->second.value)) {
       continue;
     }
-    again.emplace_back(item.name, at->second);
+    // One of them cannot stand for the other: a frozen copy is not trained, and
+    // a transposed one has other gradients.
+    if (item.value.requires_grad() != at->second.value.requires_grad() ||
+        item.value.sizes() != at->second.value.sizes() ||
+        item.value.strides() != at->second.value.strides()) {
+      LogWarning("parameters ", at->second.name, " and ", item.name,
+                 " share memory in the file, but differ in shape, layout or in "
+                 "what is trained: from now on they are two");
+      continue;
+    }
+    again.emplace_back(item.name, at->second.value);
   }
   for (const auto& [name, tensor] : again) {
     torch::jit::Module owner = module;

@@ -4,6 +4,7 @@
 #include <signal.h>
 #include <unistd.h>
 
+#include <cstdio>
 #include <optional>
 #include <string>
 #include <utility>
@@ -89,9 +90,17 @@ absl::StatusOr<int> RunJob(const flags::JobFlags& flags,
   if (options.job.prediction_output_dir().empty()) {
     options.job.set_prediction_output_dir(JoinPath(dir.path(), "predictions"));
   }
+  const bool in_cluster = options.cluster.has_value();
   ELASTICDL_ASSIGN_OR_RETURN(const auto master,
                              master::Master::Create(std::move(options)));
   signals.Start([&](int signal) {
+    if (in_cluster && signal == SIGTERM && master->ProbesFail()) {
+      LogError("the liveness probe fails: ending, to be started again");
+      // Not in order: the loop may hang. The next master has the journal, and
+      // the workers wait for it.
+      std::fflush(nullptr);
+      _exit(1);
+    }
     if (on_slurm && signal == SIGTERM) {
       master->Suspend("Slurm ends the allocation");
     } else {

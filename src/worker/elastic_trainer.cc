@@ -100,6 +100,10 @@ absl::StatusOr<Round> ElasticTrainer::RunRound(
   if (!mine.ok()) {
     round.world = reducer_.Cancel();
     buffers_.RollBack();
+    if (std::exchange(gave_up_, false)) {
+      communicator_->Abort("this member was told to stop");
+      round.world = mine;
+    }
     // The others are the reason, not this member's model.
     if (!round.world.ok()) return round;
     return mine;
@@ -201,6 +205,13 @@ absl::Status ElasticTrainer::AddGradients(
                                        replica_.step() + 1);
   if (device_ != nullptr) device_->loss_sum.zero_();
   for (size_t i = first; i < batches.size(); ++i) {
+    // Nobody would use them, and the time until this process is killed may be
+    // running. The backward pass of the last one is given up by the reducer.
+    if (i > first && communicator_->size() > 1 &&
+        reducer_.expects_no_more_rounds()) {
+      gave_up_ = true;
+      return absl::AbortedError("no round follows; minibatches are left out");
+    }
     const auto records = static_cast<double>(batches[i].records);
     // Gradients add up over the batches, so only those of the last one are
     // final and can be sent while backward is running.

@@ -165,6 +165,8 @@ class ElasticTrainer {
     float loss_sum;
     int64_t usual_records;
   };
+  // This step was given up between two of its minibatches.
+  bool gave_up_ = false;
   std::optional<KeptGradients> kept_;
   // Of the attempt at hand; the replica's is that of the last step.
   LossScale loss_scale_;

@@ -61,6 +61,7 @@ class GradientReducer {
   bool intact() const { return intact_; }
   // Gradients of a failed step are of no use from now on. Any thread.
   void ExpectNoMoreRounds() { no_more_rounds_ = true; }
+  bool expects_no_more_rounds() const { return no_more_rounds_; }
 
   size_t num_buckets() const { return buckets_.size(); }
 

@@ -90,7 +90,12 @@ absl::Status Replica::Restore(checkpoint::Loaded& loaded) {
     ELASTICDL_RETURN_IF_ERROR(FetchState());
   }
   const std::vector<checkpoint::NamedTensor> variables = Variables();
-  ELASTICDL_RETURN_IF_ERROR(checkpoint::CheckCompatible(loaded, variables));
+  std::vector<std::string> other_names;
+  for (const auto& [name, tensor] : network_->OtherNames()) {
+    other_names.push_back(name);
+  }
+  ELASTICDL_RETURN_IF_ERROR(
+      checkpoint::CheckCompatible(loaded, variables, other_names));
   GiveUpLive("a checkpoint is restored");
   for (const checkpoint::NamedTensor& variable : variables) {
     const auto* source = loaded.FindVariable(variable.name);

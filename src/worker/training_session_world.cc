@@ -187,6 +187,23 @@ absl::Status TrainingSession::StartCold(const rendezvous::World& world,
   return absl::OkStatus();
 }
 
+namespace {
+
+// Why a checkpoint was not read. The disk of this host may be to blame (a mount
+// that is stale or not permitted, too few descriptors), so that others can read
+// it: DATA_LOSS, upon which the master looks at it. Not so if it does not fit
+// the model, or if the world is over.
+absl::Status ReadingError(const absl::Status& error, const absl::Status& placed,
+                          bool world_usable) {
+  if (!placed.ok() || !world_usable || absl::IsNotFound(error) ||
+      absl::IsInvalidArgument(error) || absl::IsInternal(error)) {
+    return error;
+  }
+  return absl::DataLossError(error.message());
+}
+
+}  // namespace
+
 absl::Status TrainingSession::RestoreCheckpoint(const rendezvous::World& world,
                                                 elastic::LoadReport& report) {
   // Stop loading for a world that is over: a checkpoint may take minutes.
@@ -199,20 +216,25 @@ absl::Status TrainingSession::RestoreCheckpoint(const rendezvous::World& world,
   };
   checkpoint::LoadOptions load;
   load.progress = progress;
-  load.place = [this](checkpoint::Loaded& loaded) {
+  absl::Status placed;
+  load.place = [&](checkpoint::Loaded& loaded) {
     // The weights are overwritten, whether it succeeds or not.
     fresh_ = false;
-    return replica_.PlaceCheckpoint(loaded);
+    placed = replica_.PlaceCheckpoint(loaded);
+    return placed;
   };
   const absl::Time begin = environment_.clock().Now();
   int64_t bytes = 0;
   {
-    ELASTICDL_ASSIGN_OR_RETURN(
-        checkpoint::Loaded loaded,
-        environment_.LoadCheckpoint(world.restore_from, load));
+    absl::StatusOr<checkpoint::Loaded> loaded =
+        environment_.LoadCheckpoint(world.restore_from, load);
+    if (!loaded.ok()) {
+      return ReadingError(loaded.status(), placed,
+                          link_.IsUsable(world.generation));
+    }
     fresh_ = false;
-    bytes = loaded.file_bytes;
-    ELASTICDL_RETURN_IF_ERROR(replica_.Restore(loaded));
+    bytes = loaded->file_bytes;
+    ELASTICDL_RETURN_IF_ERROR(replica_.Restore(*loaded));
   }
   LogInfo("restored ", world.restore_from, " (step ", replica_.step(), ", ",
           bytes, " bytes) in ",

@@ -285,6 +285,11 @@ TEST(CheckpointTest, TellsACheckpointOfAnotherModel) {
   ASSERT_TRUE(loaded.ok());
   std::vector<NamedTensor> model = snapshot.get().variables;
   EXPECT_TRUE(CheckCompatible(*loaded, model).ok());
+  // It was written under both of its names; now it has one.
+  const std::vector<std::string> other_names = {"fc1/other", model[0].name};
+  const std::vector<NamedTensor> fewer(model.begin() + 1, model.end());
+  EXPECT_FALSE(CheckCompatible(*loaded, fewer).ok());
+  EXPECT_TRUE(CheckCompatible(*loaded, fewer, other_names).ok());
   model[0].shape = {25, 2};
   model[1].name = "other/bias";
   model[2].dtype = v1::DT_INT32;

@@ -6,6 +6,7 @@
 #include <gtest/gtest.h>
 #include <httplib.h>
 #include <netinet/in.h>
+#include <pthread.h>
 #include <sys/socket.h>
 #include <unistd.h>
 
@@ -20,6 +21,7 @@
 #include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_split.h"
+#include "elasticdl/common/clock.h"
 #include "elasticdl/common/thread.h"
 
 namespace elasticdl::master {
@@ -257,6 +259,21 @@ TEST_F(HttpStatusTest, ProbesNeedNoToken) {
   EXPECT_EQ(client.Get("/readyz")->status, 503);
 }
 
+// Probes of a cluster come every 20 s; the third that fails ends the container.
+TEST_F(HttpStatusTest, ProbesFailWhenThereWasNoGoodAnswerForLong) {
+  const auto fail_after = [this](absl::Duration time) {
+    return server_->ProbesFail(Clock::Real().Now() + time);
+  };
+  EXPECT_FALSE(fail_after(absl::Hours(1))) << "nobody has asked";
+  EXPECT_EQ(client_->Get("/readyz")->status, 200);
+  EXPECT_FALSE(fail_after(absl::Hours(1))) << "it is not the liveness probe";
+  EXPECT_EQ(client_->Get("/healthz")->status, 200);
+  EXPECT_FALSE(fail_after(absl::Seconds(25)));
+  EXPECT_TRUE(fail_after(absl::Seconds(55)));
+  EXPECT_EQ(client_->Get("/healthz")->status, 200);
+  EXPECT_FALSE(fail_after(absl::ZeroDuration()));
+}
+
 TEST_F(HttpStatusTest, EveryPathNeedsTheToken) {
   const httplib::Headers wrong = {{"Authorization", "Bearer Secret"}};
   for (const char* path :
@@ -335,6 +352,28 @@ TEST_F(HttpStatusTest, RangesAreIgnored) {
       client_->Get("/page.js", {{"Range", "bytes=0-,0-,0-,0-,0-,0-,0-"}});
   ASSERT_TRUE(reply);
   EXPECT_EQ(reply->body, whole->body);
+}
+
+// httplib needs much stack for it, and threads have little where ulimit -s is
+// "unlimited".
+TEST(HttpStatusStackTest, LongRangesDoNotOverflowTheStack) {
+  pthread_attr_t before;
+  ASSERT_EQ(pthread_getattr_default_np(&before), 0);
+  pthread_attr_t small;
+  pthread_attr_init(&small);
+  pthread_attr_setstacksize(&small, 2 << 20);
+  ASSERT_EQ(pthread_setattr_default_np(&small), 0);
+  StatusBoard board;
+  HttpStatus::Options options;
+  options.token = "secret";
+  const auto server = HttpStatus::Start(options, board, {});
+  ASSERT_TRUE(server.ok());
+  pthread_setattr_default_np(&before);
+  httplib::Client client("http://" + (*server)->address());
+  const auto reply = client.Get(
+      "/healthz", {{"Range", "bytes=" + std::string(8000, '1') + "-"}});
+  ASSERT_TRUE(reply);
+  EXPECT_TRUE(client.Get("/healthz"));
 }
 
 // Sends the pieces as fast as they are taken, until the server closes.

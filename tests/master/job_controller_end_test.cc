@@ -273,6 +273,63 @@ TEST_F(LastWorldTest, AStopDoesNotWaitForWorkersThatHang) {
   EXPECT_TRUE(controller_->ending());
 }
 
+// A save may take longer than members have to enter the last world.
+TEST_F(LastWorldTest, AMemberThatIsLostDuringTheLastSaveDoesNotCostTheModel) {
+  controller_->StopJob(now_, "enough");
+  Form();
+  now_ += 2 * kStopGrace;
+  Break(1);
+  controller_->OnWorkerEnded(now_, 0, {false, "signal 9"});
+  controller_->OnTimer(now_);
+  ASSERT_FALSE(controller_->ending());
+  id_of_.erase(1);
+  Form();
+  ASSERT_FALSE(controller_->ending());
+  Checkpoint(2);
+  SayWorldSaved(2);
+  Break(2);
+  controller_->OnWorkerEnded(now_, 1, {false, "told to leave"});
+  ASSERT_TRUE(controller_->ending());
+  EXPECT_THAT(controller_->result()->message,
+              testing::HasSubstr("enough; saved"));
+}
+
+// One that has been given nothing yet, while bytes are on their way to it.
+TEST_F(LastWorldTest, AStopWaitsWhileMembersAreGivenTheModel) {
+  controller_->StopJob(now_, "enough");
+  std::map<ConnectionId, v1::Prepare> last;
+  for (const ConnectionId connection : {1, 2}) {
+    for (const auto& message :
+         output_.Take(connection, v1::MasterMessage::kPrepare)) {
+      last[connection] = message.prepare();
+    }
+    ASSERT_TRUE(last[connection].last());
+    v1::WorkerMessage offer;
+    offer.mutable_offer()->set_generation(last[connection].generation());
+    Say(connection, offer);
+  }
+  for (const ConnectionId connection : {1, 2}) {
+    v1::WorkerMessage connected;
+    connected.mutable_connected()->set_generation(
+        last[connection].generation());
+    Say(connection, connected);
+  }
+  const auto tell = [&](ConnectionId connection) {
+    v1::WorkerMessage loading;
+    loading.mutable_loading()->set_generation(last[connection].generation());
+    loading.mutable_loading()->set_phase(v1::Loading::MOVING);
+    Say(connection, loading);
+  };
+  const absl::Time end = now_ + 3 * kStopGrace;
+  while (now_ < end) {
+    tell(1);
+    tell(2);
+    now_ += absl::Seconds(1);
+    controller_->OnTimer(now_);
+    ASSERT_FALSE(controller_->ending());
+  }
+}
+
 TEST_F(LastWorldTest, AStopEndsWithTheLastWorker) {
   controller_->StopJob(now_, "enough");
   Form();

@@ -357,6 +357,30 @@ TEST_F(DamagedCheckpointTest, WhenNobodyCanReadAWholeOneTheJobFails) {
               testing::HasSubstr("4 workers in a row could not read"));
 }
 
+// More of them than failures are allowed, and they were ready first.
+TEST_F(DamagedCheckpointTest, AllWhoAreThereMayTryToReadAWholeOne) {
+  TrainSteps(1, 2);
+  Checkpoint(1);
+  LoseFirst();
+  controller_.store.verify = [](const std::string&, const auto&) {
+    return absl::OkStatus();
+  };
+  for (ConnectionId other = 11; other <= 15; ++other) {
+    v1::WorkerMessage hello;
+    hello.mutable_hello()->set_worker_id(-1);
+    Say(other, hello);
+    v1::WorkerMessage ready;
+    ready.mutable_ready();
+    Say(other, ready);
+  }
+  ConnectionId connection = 2;
+  for (int i = 0; i < 5; ++i, ++connection) {
+    Refuse(connection, BeReady(connection));
+    ASSERT_FALSE(controller_->ending()) << i;
+    controller_->OnWorkerEnded(now_, id_of_[connection], {true, "evicted"});
+  }
+}
+
 // The one that was looked at is damaged: the next is taken, unseen.
 TEST_F(DamagedCheckpointTest, ADamagedOneIsGivenUpWhenTheMasterHasSeenIt) {
   TrainSteps(1, 2);

@@ -338,6 +338,53 @@ TEST_F(PodSlotTest, AnAdoptedPodHasProvedItself) {
   EXPECT_TRUE(slot.due(At(0)));
 }
 
+// It may have announced to leave to the master that was killed.
+TEST_F(PodSlotTest, AnAdoptedWorkerThatEndsInOrderIsReplaced) {
+  PodEvent end;
+  end.phase = PodPhase::kSucceeded;
+  end.exit_code = 0;
+  rules_.job_name = "j";
+  PodEvent pod = Alive(PodPhase::kRunning);
+  pod.name = "elasticdl-worker-j-4";
+  pod.id = 4;
+  {
+    PodSlot slot(std::make_shared<const SlotRules>(rules_), pod);
+    slot.OnEnded(end, At(0), out_);
+    EXPECT_TRUE(slot.due(At(0)));
+    // The next one was made here.
+    slot.Name(5, 0);
+    slot.Create(At(0), out_);
+    slot.OnAlive(Alive(PodPhase::kRunning), At(0), out_);
+    slot.OnEnded(end, At(9), out_);
+    EXPECT_EQ(slot.state(), State::kDone);
+  }
+  // A command that has ended has done its work.
+  rules_.exit_zero_is_done = true;
+  PodSlot command(std::make_shared<const SlotRules>(rules_), pod);
+  command.OnEnded(end, At(0), out_);
+  EXPECT_EQ(command.state(), State::kDone);
+}
+
+// A node may refuse pods for hours (UnexpectedAdmissionError).
+TEST_F(PodSlotTest, PodsThatTheirNodeRefusesComeLessAndLessOften) {
+  PodEvent refused;
+  refused.phase = PodPhase::kFailed;
+  refused.reason = PodEndReason::kEvicted;
+  refused.refused = true;
+  PodSlot slot = Created();
+  double now = 0;
+  int tries = 0;
+  for (; now < 600; ++tries) {
+    slot.OnEnded(refused, At(now), out_);
+    ASSERT_EQ(slot.state(), State::kWaiting) << "it is no failure";
+    now = std::max(now, absl::ToDoubleSeconds(slot.next_wake() - At(0)));
+    slot.Name(10 + tries, 0);
+    slot.Create(At(now), out_);
+  }
+  EXPECT_GT(tries, 10);
+  EXPECT_LT(tries, 40);
+}
+
 TEST_F(PodSlotTest, EachReasonOfAPendingPodIsReportedOnce) {
   PodSlot slot = Created();
   for (const char* reason : {"ErrImagePull", "BackOff", "ErrImagePull"}) {

@@ -146,6 +146,29 @@ def forward(self, x):
   EXPECT_TRUE(loaded.attr("w").toTensor().equal(parameter));
 }
 
+// A copy that must not be trained is none of the parameter that is.
+TEST_F(TorchScriptTest, AFrozenCopyInTheSameMemoryStaysFrozen) {
+  torch::jit::Module module("Net");
+  const Tensor trained = torch::ones({4, 3}, torch::requires_grad());
+  module.register_parameter("a", trained.detach(), false);
+  module.register_parameter("b", trained, false);
+  module.define(R"(
+def forward(self, x):
+    return torch.matmul(x, self.a) + torch.matmul(x, self.b)
+)");
+  module.save(dir_.Path("net.pt"));
+  auto model = Load(options_);
+  ASSERT_TRUE(model.ok()) << model.status();
+  auto network = (*model)->CreateNetwork({});
+  ASSERT_TRUE(network.ok()) << network.status();
+  std::map<std::string, bool> trains;
+  for (const auto& [name, tensor] : (*network)->parameters()) {
+    trains[name] = tensor.requires_grad();
+  }
+  EXPECT_TRUE(trains.at("b"));
+  EXPECT_FALSE(trains["a"]);
+}
+
 TEST_F(TorchScriptTest, DefaultMetricsSuitTheLoss) {
   Save(kForward);
   auto model = Load(options_);

@@ -129,6 +129,22 @@ TEST_P(BrokenRoundTest, BeforeTheEndNothingIsKept) {
   EXPECT_EQ(*broken_.replica->StateDigest(), *whole_.replica->StateDigest());
 }
 
+// Somebody waits with SIGKILL meanwhile.
+TEST_P(BrokenRoundTest, BeforeTheEndMinibatchesAreLeftOut) {
+  const Batch second = MakeBatch(4, 8);
+  const Batch third = MakeBatch(5, 8);
+  const int before = broken_.model.losses;
+  broken_.trainer->ExpectNoMoreRounds();
+  const auto round =
+      broken_.trainer->Run({{&batch_, 8}, {&second, 8}, {&third, 8}}, {}, 0.1);
+  ASSERT_TRUE(round.ok()) << round.status();
+  EXPECT_TRUE(absl::IsAborted(round->world)) << round->world;
+  EXPECT_FALSE(round->stepped);
+  EXPECT_EQ(broken_.model.losses, before + 1);
+  EXPECT_FALSE(broken_.trainer->keeps_gradients());
+  EXPECT_EQ(*broken_.replica->StateDigest(), *whole_.replica->StateDigest());
+}
+
 TEST_P(BrokenRoundTest, AModelThatWasReplacedHasOtherGradients) {
   Break(0, /*leave_data_alone=*/true);
   broken_.trainer->ForgetGradients();

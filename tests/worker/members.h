@@ -18,6 +18,7 @@
 
 #include "counting_model.h"
 #include "elasticdl/common/clock.h"
+#include "elasticdl/common/status.h"
 #include "environment.h"
 #include "event.h"
 #include "replica.h"
@@ -146,6 +147,8 @@ class TestEnvironment : public Environment {
       }
       return absl::DataLossError("damaged: checksum differs");
     }
+    // Its mount does not answer.
+    if (path == "stale") return ErrnoToStatus(ESTALE, "read stale");
     const auto found = checkpoints.find(path);
     if (found == checkpoints.end()) return absl::NotFoundError(path);
     const checkpoint::Snapshot& saved = found->second.snapshot;

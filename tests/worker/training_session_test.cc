@@ -353,7 +353,7 @@ TEST_F(TrainingSessionTest, ACheckpointThatCannotBeUsedBreaksTheWorld) {
   WorldOptions options = Cold();
   options.cold_step = 1;
   int64_t generation = 2;
-  for (const std::string path : {"gone", "damaged"}) {
+  for (const std::string path : {"gone", "stale", "damaged"}) {
     SCOPED_TRACE(path);
     options.restore_from = path;
     Connect(generation++, {&a_}, options);

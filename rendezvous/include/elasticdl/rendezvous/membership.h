@@ -205,6 +205,8 @@ class Membership {
   absl::Status CheckActive(int64_t worker_id, int64_t generation) const;
   // The active world is a last world.
   bool InLastWorld() const { return active_ && active_->last; }
+  // The world of this generation is a last world, active or being formed.
+  bool IsLastWorld(int64_t generation) const;
   // A world is being formed.
   bool IsForming() const { return try_.has_value(); }
   // At least one worker has the trained model.

@@ -160,6 +160,9 @@ class Master {
   // Ends the job in an orderly way. From any thread; the second call is rude:
   // pods are killed.
   virtual void Stop(const std::string& reason) = 0;
+  // On a cluster: a SIGTERM that comes now is from a kubelet that restarts the
+  // container, because its liveness probe fails. The job should go on then.
+  virtual bool ProbesFail() const = 0;
 
   // The same for a job that is to go on later (exit code 5). Repeating it has
   // no effect.

@@ -193,8 +193,10 @@ class Loaded {
 
 // Checks that the loaded variables match `model` (names, types and shapes, not
 // `bytes`). FAILED_PRECONDITION says that it is a checkpoint of another model
-// and lists the first tensors that differ.
+// and lists the first tensors that differ. `other_names` are further names of
+// the model's tensors, under which older releases wrote them a second time.
 absl::Status CheckCompatible(const Loaded& loaded,
-                             absl::Span<const NamedTensor> model);
+                             absl::Span<const NamedTensor> model,
+                             absl::Span<const std::string> other_names = {});
 
 }  // namespace elasticdl::checkpoint
