@@ -4,6 +4,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "absl/strings/string_view.h"
+#include "elasticdl/common/clock.h"
 #include "elasticdl/common/secret.h"
 #include "elasticdl/common/status.h"
 
@@ -20,7 +21,8 @@ std::string Raw(int32_t number) {
 absl::StatusOr<std::string> ReadBytes(Socket& socket, size_t size,
                                       absl::Duration timeout) {
   std::string bytes(size, '\0');
-  ELASTICDL_RETURN_IF_ERROR(socket.Read(bytes.data(), size, timeout));
+  ELASTICDL_RETURN_IF_ERROR(
+      socket.ReadBy(bytes.data(), size, Clock::Real().Now() + timeout));
   return bytes;
 }
 

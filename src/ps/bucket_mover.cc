@@ -90,6 +90,12 @@ class BucketMover::Source {
     payload = lane.answer.view();
     return absl::OkStatus();
   }
+  // What is asked of this server fails. Any thread.
+  void Interrupt(int server) {
+    MutexLock lock(mu_);
+    const auto lane = lanes_.find(server);
+    if (lane != lanes_.end()) lane->second->Interrupt();
+  }
   // Ask fails with CANCELLED. Any thread.
   void Cancel() {
     MutexLock lock(mu_);
@@ -125,6 +131,10 @@ BucketMover::BucketMover(Options options, Server& server,
 BucketMover::~BucketMover() {
   Stop();
   thread_.Join();
+}
+
+void BucketMover::SetServers(const v1::Servers& servers) {
+  for (const int server : book_.Set(servers)) source_->Interrupt(server);
 }
 
 void BucketMover::Begin(v1::MoveBuckets step) {

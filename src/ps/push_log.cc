@@ -97,6 +97,11 @@ bool EndsInZeros(absl::string_view rest, size_t bytes) {
   return rest.find_first_not_of('\0', bytes - 8) == absl::string_view::npos;
 }
 
+// Later files were written to the disk although this one was not.
+constexpr char kNotTheLast[] =
+    " (the file is damaged, or the machine crashed before it was on the disk; "
+    "the newest checkpoint has what is left)";
+
 }  // namespace
 
 absl::StatusOr<std::unique_ptr<PushLog>> PushLog::Open(
@@ -219,6 +224,9 @@ absl::Status PushLog::Recover(ServerState::Options state_options,
     ELASTICDL_RETURN_IF_ERROR(Replay(PathOf("log", segments[i]), last, state));
   }
   DeleteBefore(oldest_needed, oldest_needed);
+  // What is still there may be read for the backup until the next snapshot but
+  // one, like what is written from now on.
+  cuts_ = {oldest_needed};
   return OpenSegment();
 }
 
@@ -243,7 +251,7 @@ absl::Status PushLog::Replay(const std::string& path, bool last,
         !entry.ParseFromArray(frame.header.data(),
                               static_cast<int>(frame.header.size()))) {
       if (!last || !EndsInZeros(file.substr(at), frame.whole.size())) {
-        return bad("bad entry");
+        return bad(absl::StrCat("bad entry", last ? "" : kNotTheLast));
       }
       torn =
           "that never reached the disk: the machine crashed, and the last "
@@ -267,7 +275,7 @@ absl::Status PushLog::Replay(const std::string& path, bool last,
   }
   ELASTICDL_RETURN_IF_ERROR(Annotate(state.ApplyRows(), path));
   if (at == file.size()) return absl::OkStatus();
-  if (!last) return bad("an entry is cut off");
+  if (!last) return bad(absl::StrCat("an entry is cut off", kNotTheLast));
   LogWarning(path, ": dropped ", file.size() - at, " bytes at offset ", at, " ",
              torn);
   if (truncate(path.c_str(), static_cast<off_t>(at)) != 0) {
@@ -355,7 +363,7 @@ absl::Status PushLog::Restart(const std::string& snapshot, int64_t position) {
   last_snapshot_bytes_ = 0;
   postponed_ = 0;
   broken_ = false;
-  cuts_.clear();
+  cuts_ = {position};
   if (!snapshot.empty()) {
     const std::string path = PathOf("snapshot", position);
     struct stat info = {};

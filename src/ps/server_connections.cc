@@ -4,6 +4,7 @@
 #include <utility>
 
 #include "absl/strings/str_cat.h"
+#include "elasticdl/common/clock.h"
 #include "elasticdl/common/log.h"
 #include "elasticdl/common/status.h"
 #include "elasticdl/net/handshake.h"
@@ -43,14 +44,18 @@ void ServerImpl::AcceptAll() {
       changed_.WaitFor(mu_, kNoRoomPause);
       continue;
     }
-    if (connections_.size() >= kMaxConnections || greetings_ >= kMaxGreetings) {
-      LogWarning("refused a connection: ", connections_.size(), " are open");
+    if (connections_.size() >= kMaxConnections) {
+      if (const auto others = refusals_.Allow(Clock::Real().Now())) {
+        LogWarning("refused a connection: ", connections_.size(), " are open",
+                   LogLimit::Describe(*others));
+      }
       continue;
     }
+    if (greetings_ >= kMaxGreetings) EndOldestGreeting();
     const int64_t id = next_connection_++;
     auto connection = std::make_unique<Connection>();
     connection->socket = *std::move(socket);
-    net::Socket& own = connection->socket;
+    Connection& own = *connection;
     greetings_.fetch_add(1);
     try {
       connection->thread = Thread(absl::StrCat("worker ", id),
@@ -62,20 +67,36 @@ void ServerImpl::AcceptAll() {
       continue;
     }
     connections_.emplace(id, std::move(connection));
+    num_connections_ = connections_.size();
+  }
+}
+
+// Whoever knows the token shows it at once.
+void ServerImpl::EndOldestGreeting() {
+  for (auto& [id, connection] : connections_) {
+    if (!connection->greeting.exchange(false)) continue;
+    connection->socket.ShutDown();
+    return;
   }
 }
 
 void ServerImpl::Reap() {
   for (const int64_t id : finished_) connections_.erase(id);
   finished_.clear();
+  num_connections_ = connections_.size();
 }
 
-void ServerImpl::Serve(int64_t id, net::Socket& socket) {
+void ServerImpl::Serve(int64_t id, Connection& connection) {
+  net::Socket& socket = connection.socket;
   absl::Status status = net::GreetAsListener(socket, options_.secret,
                                              options_.server, kGreetTimeout);
   greetings_.fetch_sub(1);
+  connection.greeting = false;
   if (!status.ok() && !absl::IsUnavailable(status)) {
-    LogWarning("refused a connection: ", status.message());
+    if (const auto others = refusals_.Allow(Clock::Real().Now())) {
+      LogWarning("refused a connection: ", status.message(),
+                 LogLimit::Describe(*others));
+    }
   }
   std::unique_ptr<Follower> follower;
   if (replicator_ != nullptr) {
@@ -87,8 +108,9 @@ void ServerImpl::Serve(int64_t id, net::Socket& socket) {
   Buffer answer;
   while (status.ok()) {
     status = ServeOne(socket, follower.get(), payload, answer);
-    payload.Trim();
-    answer.Trim();
+    const size_t kept = KeptBytes();
+    payload.Trim(kept);
+    answer.Trim(kept);
   }
   if (absl::IsInvalidArgument(status)) {
     LogWarning("ended a connection: ", status.message());
@@ -100,6 +122,16 @@ void ServerImpl::Serve(int64_t id, net::Socket& socket) {
 }
 
 // ---- memory ----
+
+// What connections keep for their next request is a quarter of what requests
+// may have, however many connections there are: each keeps two buffers.
+size_t ServerImpl::KeptBytes() const {
+  constexpr uint64_t kFewest = uint64_t{64} << 10;
+  constexpr uint64_t kMost = uint64_t{16} << 20;
+  const uint64_t share = RequestBytes(options_) / 8 /
+                         std::max<uint64_t>(num_connections_.load(), 1);
+  return std::clamp(share, kFewest, kMost);
+}
 
 uint64_t ServerImpl::RequestBytes(const ServerOptions& options) {
   if (options.request_bytes > 0) return options.request_bytes;

@@ -17,6 +17,7 @@
 #include "absl/time/time.h"
 #include "byte_budget.h"
 #include "elasticdl/common/file.h"
+#include "elasticdl/common/log_limit.h"
 #include "elasticdl/common/mutex.h"
 #include "elasticdl/common/shared_mutex.h"
 #include "elasticdl/common/thread.h"
@@ -58,6 +59,8 @@ class ServerImpl : public Server, private FollowedServer {
 
  private:
   struct Connection {
+    // It has not shown the token yet. Set before its thread starts.
+    std::atomic<bool> greeting = true;
     net::Socket socket;
     Thread thread;
   };
@@ -88,8 +91,10 @@ class ServerImpl : public Server, private FollowedServer {
   // A server that cannot write its audit ends.
   void NoteAudit(const absl::Status& written)
       ABSL_EXCLUSIVE_LOCKS_REQUIRED(state_mu_);
+  size_t KeptBytes() const;
+  void EndOldestGreeting() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
   void AcceptAll();
-  void Serve(int64_t id, net::Socket& socket);
+  void Serve(int64_t id, Connection& connection);
   absl::Status ServeOne(net::Socket& socket, Follower* follower,
                         Buffer& payload, Buffer& answer);
   void HandleEntry(const v1::PsEntry& entry, absl::string_view payload,
@@ -171,6 +176,9 @@ class ServerImpl : public Server, private FollowedServer {
   std::atomic<int64_t> pushes_ = 0;
   std::atomic<int64_t> repeated_ = 0;
   std::atomic<int> greetings_ = 0;
+  // As many as connections_, without its lock.
+  std::atomic<uint64_t> num_connections_ = 0;
+  LogLimit refusals_;
   // There is a log that could not be read.
   std::atomic<bool> aside_ = false;
   // No push is answered before: memory is nearly used up.

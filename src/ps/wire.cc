@@ -33,9 +33,8 @@ char* Buffer::Resize(size_t size) {
   return data_.get();
 }
 
-void Buffer::Trim() {
-  constexpr size_t kKept = size_t{16} << 20;
-  if (capacity_ <= kKept) return;
+void Buffer::Trim(size_t most) {
+  if (capacity_ <= most) return;
   data_.reset();
   capacity_ = 0;
   size_ = 0;

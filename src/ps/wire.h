@@ -28,8 +28,9 @@ class Buffer {
   char* Resize(size_t size);
   // Keeps only the first bytes of what it holds.
   void Shrink(size_t size) { size_ = size; }
-  // Gives much memory back; little is kept for the next use.
-  void Trim();
+  // Gives the memory back if it is more than `most`; else it is kept for the
+  // next use.
+  void Trim(size_t most = size_t{16} << 20);
   char* data() { return data_.get(); }
   size_t size() const { return size_; }
   absl::string_view view() const { return {data_.get(), size_}; }

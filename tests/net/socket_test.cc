@@ -6,6 +6,7 @@
 
 #include <string>
 
+#include "elasticdl/common/clock.h"
 #include "elasticdl/common/thread.h"
 #include "elasticdl/net/handshake.h"
 
@@ -63,6 +64,19 @@ TEST(SocketTest, DeadlinesEnd) {
   const std::string much(64 << 20, 'x');
   EXPECT_TRUE(absl::IsDeadlineExceeded(
       pair.dialler.Write(much, absl::Milliseconds(10))));
+}
+
+// Bytes that keep coming do not win time.
+TEST(SocketTest, ADeadlineForAllOfItIsNotRenewed) {
+  Pair pair = Connected();
+  ASSERT_TRUE(pair.dialler.Write("12345", absl::Minutes(1)).ok());
+  char bytes[8];
+  const absl::Time now = Clock::Real().Now();
+  EXPECT_TRUE(pair.listener.ReadBy(bytes, 3, now + absl::Minutes(1)).ok());
+  EXPECT_EQ(absl::string_view(bytes, 3), "123");
+  EXPECT_TRUE(absl::IsDeadlineExceeded(
+      pair.listener.ReadBy(bytes, 8, now + absl::Milliseconds(10))));
+  EXPECT_TRUE(absl::IsDeadlineExceeded(pair.listener.ReadBy(bytes, 1, now)));
 }
 
 TEST(SocketTest, TheEndOfTheOtherIsUnavailable) {

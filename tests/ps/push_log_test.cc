@@ -133,6 +133,22 @@ TEST_F(PushLogTest, ASnapshotStandsForTheLogBeforeIt) {
   EXPECT_EQ(process->log->position(), 18);
 }
 
+// A backup may have begun to read what was there before a restart.
+TEST_F(PushLogTest, TheFirstSnapshotAfterARestartKeepsWhatIsRead) {
+  auto process = StartDefined();
+  for (int i = 0; i < 5; ++i) PushOne(*process);
+  process.reset();
+  process = Start();
+  ASSERT_TRUE(process->opened.ok()) << process->opened;
+  for (int i = 0; i < 5; ++i) PushOne(*process);
+  ASSERT_TRUE(process->log->BeginSnapshot(process->state).ok());
+  pollfd wait = {process->log->snapshot_fd(), POLLIN, 0};
+  ASSERT_EQ(poll(&wait, 1, 60000), 1);
+  ASSERT_TRUE(process->log->FinishSnapshot(/*keep=*/2).ok());
+  EXPECT_TRUE(FileExists(dir_.Path("log/log-0")));
+  EXPECT_TRUE(FileExists(dir_.Path("log/log-8")));
+}
+
 // Logs and snapshots that are large enough are read by two threads.
 TEST_F(PushLogTest, ManyRowsComeBackBitByBit) {
   constexpr int64_t kRows = 30000;

@@ -41,6 +41,8 @@ class Socket {
 
   // All of it, or an error.
   absl::Status Read(void* data, size_t size, absl::Duration timeout);
+  // The same, but all of it must be there by then.
+  absl::Status ReadBy(void* data, size_t size, absl::Time deadline);
   // Waits for the first byte; there is no deadline before it.
   absl::Status WaitReadable();
   // There are bytes to read, or the other end is gone; does not wait.

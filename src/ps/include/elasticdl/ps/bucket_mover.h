@@ -55,7 +55,9 @@ class BucketMover {
   BucketMover(Options options, Server& server, const v1::Servers& servers);
   ~BucketMover();
 
-  void SetServers(const v1::Servers& servers) { book_.Set(servers); }
+  // A request to a server that has moved fails now: the host where it was may
+  // be gone without a word.
+  void SetServers(const v1::Servers& servers);
 
   // Takes the place of a step that is under way: the master makes one at a
   // time, and says it again when either side was restarted.
