@@ -171,15 +171,19 @@ endfunction()
 
 # elasticdl_test(<module>/<unit> [LABEL unit|contract|integration|kube|gpu]
 #                [SRCS helper.cc ...] [DEPS ...] [PROGRAMS target ...]
-#                [TIMEOUT seconds] [COST number] [SERIAL] [THREADS] [TORCH])
+#                [TIMEOUT seconds] [COST number] [SERIAL] [THREADS] [TORCH]
+#                [LONG_FILTER pattern])
 # Registers tests/<module>/<unit>_test.cc. The test sees the private headers of
 # its own module and links GoogleTest. PROGRAMS are built before it. COST: ctest
 # starts those with the highest first, so that the longest do not end alone. THREADS: the
 # code under test has threads of its own and needs no gRPC, so that ThreadSanitizer
 # can judge it: `make tsan` runs it. Its label gets "-threads" at the end, which
-# ctest's -L unit matches too. TORCH: see elasticdl_test_code.
+# ctest's -L unit matches too. TORCH: see elasticdl_test_code. LONG_FILTER: the
+# tests of this file, as of --gtest_filter, that `make test` leaves to `make
+# test-long`.
 function(elasticdl_test path)
-  cmake_parse_arguments(arg "SERIAL;THREADS;TORCH" "LABEL;TIMEOUT;COST"
+  cmake_parse_arguments(arg "SERIAL;THREADS;TORCH"
+                        "LABEL;TIMEOUT;COST;LONG_FILTER"
                         "SRCS;DEPS;PROGRAMS"
                         ${ARGN})
   if(NOT arg_LABEL)
@@ -233,8 +237,18 @@ function(elasticdl_test path)
       # Several times slower.
       math(EXPR arg_TIMEOUT "5 * ${arg_TIMEOUT}")
     endif()
+    set(filter "*")
+    if(arg_LONG_FILTER)
+      set(filter "-${arg_LONG_FILTER}")
+      gtest_discover_tests(${target}
+        TEST_PREFIX ${module}/ TEST_LIST ${target}_long
+        TEST_FILTER "${arg_LONG_FILTER}"
+        PROPERTIES LABELS ${arg_LABEL}-long TIMEOUT ${arg_TIMEOUT} ${schedule}
+        DISCOVERY_MODE PRE_TEST DISCOVERY_TIMEOUT 120)
+    endif()
     gtest_discover_tests(${target}
       TEST_PREFIX ${module}/
+      TEST_FILTER "${filter}"
       PROPERTIES LABELS ${arg_LABEL} TIMEOUT ${arg_TIMEOUT} ${schedule}
       # A busy machine may take long to load libtorch.
       DISCOVERY_MODE PRE_TEST DISCOVERY_TIMEOUT 120)
