@@ -182,7 +182,12 @@ class JobController : private ServerTraining::Host {
     if (options_.server_memory != nullptr) {
       options_.server_memory->OnTelemetry(server, telemetry);
     }
+    if (HasServers()) servers_->OnTelemetry(now, server);
     observer_.OnTelemetry(now, /*server=*/true, server, telemetry);
+  }
+  // Its process has no stream any more.
+  void OnServerStreamClosed(absl::Time now, int server) {
+    if (HasServers()) servers_->OnStreamClosed(now, server);
   }
   void OnServerMessage(absl::Time now, int server,
                        const v1::WorkerMessage& message);

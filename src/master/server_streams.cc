@@ -130,6 +130,7 @@ bool ServerStreams::OnClosed(absl::Time now, ConnectionId connection,
     LogInfo("server ", *server, " is away",
             status.ok() ? "" : absl::StrCat(": ", status.message()));
     if (backups_ == nullptr) controller_.OnServerDetached(*server);
+    controller_.OnServerStreamClosed(now, *server);
     away_until_[*server] = now + kDyingTime;
   }
   if (directory_.OnClosed(connection)) TellAddresses();

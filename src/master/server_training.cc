@@ -7,6 +7,13 @@
 #include "elasticdl/common/log.h"
 
 namespace elasticdl::master {
+namespace {
+
+// Of a server that says nothing about itself. It tells every second; a snapshot
+// of a large state holds it up for a while.
+constexpr absl::Duration kStuck = absl::Seconds(15);
+
+}  // namespace
 
 ServerTraining::ServerTraining(const Options& options, const Job& job,
                                Host& host, absl::Time now)
@@ -313,7 +320,42 @@ bool ServerTraining::StandsStill() const {
   // Not while workers are asked to pause: one that hangs would hold up the job
   // for ever.
   return saves_.state() == ServerCheckpoints::State::kSaving ||
-         versions_.open() || moves_.open() || !away_.empty();
+         versions_.open() || moves_.open() || !away_.empty() || !stuck_.empty();
+}
+
+absl::Time ServerTraining::NextTimer() const {
+  absl::Time next = read_deadline_;
+  for (const auto& [server, told] : told_) {
+    if (stuck_.count(server) == 0) next = std::min(next, told + kStuck);
+  }
+  return next;
+}
+
+void ServerTraining::OnTelemetry(absl::Time now, int server) {
+  const auto [told, first] = told_.try_emplace(server, now);
+  const absl::Duration silence = now - std::exchange(told->second, now);
+  if (stuck_.erase(server) == 0) return;
+  observer_.OnMessage(absl::StrCat(
+      "parameter server ", server, " goes on after ",
+      absl::FormatDuration(absl::Trunc(silence, absl::Seconds(1)))));
+  // Workers have waited for it.
+  tasks_.RestartClocks(now);
+}
+
+void ServerTraining::OnStreamClosed(absl::Time now, int server) {
+  told_.erase(server);
+  if (stuck_.erase(server) > 0) tasks_.RestartClocks(now);
+}
+
+void ServerTraining::NoteStuck(absl::Time now) {
+  for (const auto& [server, told] : told_) {
+    if (told + kStuck > now || !stuck_.insert(server).second) continue;
+    observer_.OnMessage(absl::StrCat(
+        "parameter server ", server, " answers, but has done nothing for ",
+        absl::FormatDuration(kStuck),
+        ": is the disk of its log (--ps_log) slow or gone? Workers wait for "
+        "it"));
+  }
 }
 
 bool ServerTraining::IsRestoring() const {

@@ -160,7 +160,13 @@ class ServerTraining {
   // While the job trains: when Advance wants to be called next.
   absl::Time NextMove() const { return next_move_; }
   // When OnTimer wants to be called next.
-  absl::Time NextTimer() const { return read_deadline_; }
+  absl::Time NextTimer() const;
+
+  // A server's process has told how it is, as it does every second unless its
+  // state is locked: while it waits for a disk that hangs, say. It answers the
+  // master all the same, so nobody else notices.
+  void OnTelemetry(absl::Time now, int server);
+  void OnStreamClosed(absl::Time now, int server);
 
   // Nobody may get new training data: the model is about to be saved.
   bool holds_training() const { return saves_.holds_training(); }
@@ -174,6 +180,7 @@ class ServerTraining {
   // Workers wait for something that is not their fault: a lost server, a
   // version that a server has not applied, a model that is being read.
   bool StandsStill() const;
+  void NoteStuck(absl::Time now);
   // This one does: for others that have not come so far, for a model that is
   // being restored.
   bool IsExcused(int64_t worker_id);
@@ -249,6 +256,10 @@ class ServerTraining {
   std::set<int> away_;
   // Those that can be reached.
   std::set<int> there_;
+  // Processes of servers: when each has told how it is, and those that should
+  // have done so long ago.
+  std::map<int, absl::Time> told_;
+  std::set<int> stuck_;
   std::map<int, v1::PsPartRecord> parts_;
   // The worker that restores the servers from the job's checkpoint; -1 = none.
   int64_t restorer_ = -1;

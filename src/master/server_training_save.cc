@@ -158,6 +158,7 @@ void ServerTraining::CancelSave(absl::Time now) {
 }
 
 void ServerTraining::OnTimer(absl::Time now) {
+  NoteStuck(now);
   if (now < read_deadline_) return;
   read_deadline_ = absl::InfiniteFuture();
   if (saves_.state() != ServerCheckpoints::State::kSaving) return;

@@ -50,7 +50,9 @@ class PsRecorder : public WorkerPort, public JobObserver {
   void OnQuarantined(const QuarantinedRange&) override {}
   void OnServersScaled(int servers) override { scaled.push_back(servers); }
   void OnPart(const PartChange&) override {}
-  void OnMessage(const std::string&) override {}
+  void OnMessage(const std::string& message) override {
+    messages.push_back(message);
+  }
 
   std::vector<v1::MasterMessage> Take(ConnectionId connection,
                                       v1::MasterMessage::MessageCase kind) {
@@ -72,6 +74,7 @@ class PsRecorder : public WorkerPort, public JobObserver {
   std::vector<int64_t> killed;
   std::vector<int> scaled;
   std::vector<v1::ExportedRows> exported;
+  std::vector<std::string> messages;
 };
 
 class JobControllerPsTest : public testing::Test {

@@ -46,6 +46,43 @@ TEST_F(JobControllerPsTest, ALostWorkersRestGoesToAnotherAtTheSameBounds) {
   EXPECT_EQ(tasks[0].range().end(), 20);
 }
 
+// Its disk hangs, and with it all workers that push to it.
+TEST_F(JobControllerPsTest, WorkersAreNotBlamedForAServerThatIsStuck) {
+  options_.job.set_use_async(true);
+  options_.tasks.task_timeout = absl::Seconds(60);
+  Start();
+  Attach(1, 0);
+  ASSERT_FALSE(Tasks(1).empty());
+  Pushed(1, 0, 10);
+  const auto pass = [this](absl::Duration time) {
+    const absl::Time end = now_ + time;
+    for (;;) {
+      const absl::Time next = std::max(now_, controller_->NextTimer());
+      if (next > end) break;
+      now_ = next;
+      controller_->OnTimer(now_);
+    }
+    now_ = end;
+  };
+  controller_->OnServerTelemetry(now_, 1, {});
+  pass(absl::Seconds(10));
+  EXPECT_THAT(output_.messages, IsEmpty());
+  pass(absl::Hours(1));
+  EXPECT_THAT(output_.messages,
+              ElementsAre(testing::HasSubstr("parameter server 1 answers, but "
+                                             "has done nothing for 15s")));
+  EXPECT_TRUE(controller_->IsAttached(0)) << "not evicted";
+  controller_->OnServerTelemetry(now_, 1, {});
+  EXPECT_THAT(output_.messages.back(),
+              testing::HasSubstr("parameter server 1 goes on after 1h"));
+  // From here on the worker is to blame.
+  for (int i = 0; i < 70; ++i) {
+    controller_->OnServerTelemetry(now_, 1, {});
+    pass(absl::Seconds(1));
+  }
+  EXPECT_FALSE(controller_->IsAttached(0));
+}
+
 TEST_F(JobControllerPsTest, ALeavingWorkerIsReleasedAtOnce) {
   options_.job.set_use_async(true);
   Start();
