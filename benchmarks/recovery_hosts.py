@@ -6,9 +6,8 @@
 
 Each worker is in a network namespace of its own, with process ids, a host name
 and shared memory of its own, like a pod of a cluster; the master is in another
-one. Half of the workers are children of elasticdl-sentinel, as the pods of a job
-are, the others are the first processes of their namespaces. A random worker is
-killed and replaced by one of the same kind, again and again:
+one. A random worker is killed and replaced, again and again, in turn together
+with its sentinel ("plain") and alone ("sentinel"):
 
 * level: from SIGKILL until the others are a world that is ready to train
 * recovery: until the first step that is known to be committed by them
@@ -87,19 +86,16 @@ def only_child(pid):
 
 
 class Worker:
-    def __init__(self, job, number, host, kind):
-        self.number, self.host, self.kind = number, host, kind
+    def __init__(self, job, number, host):
+        self.number, self.host = number, host
         program = os.path.join(job.bin, "elasticdl-worker")
         argv = [program, f"--worker_id={number}",
                 f"--master_addr={address(1)}:50001",
                 f"--token_file={job.token}", "--num_threads=1"]
-        if kind == "sentinel":
-            argv.insert(0, os.path.join(job.bin, "elasticdl-sentinel"))
         self.process = job.start(host, argv, f"worker-{number}")
 
     def pid(self):
-        first = only_child(self.process.pid)
-        return only_child(first) if self.kind == "sentinel" else first
+        return only_child(self.process.pid)
 
 
 class Job:
@@ -150,8 +146,8 @@ class Job:
             time.sleep(0.002)
         raise RuntimeError("timed out; last events: " + str(self.seen[-5:]))
 
-    def add(self, host, kind):
-        worker = Worker(self, self.count, host, kind)
+    def add(self, host):
+        worker = Worker(self, self.count, host)
         self.workers[self.count] = worker
         self.count += 1
 
@@ -203,29 +199,31 @@ def run(args, size):
     job = Job(args, size)
     try:
         for i in range(args.workers):
-            job.add(i + 2, KINDS[i % 2])
+            job.add(i + 2)
         job.wait_members(args.workers)
         step = step_ms(job)
         level = {kind: [] for kind in KINDS}
         recovery = {kind: [] for kind in KINDS}
         for i in range(args.kills):
-            # Also once the sockets have carried the next step.
+            # At any moment of a step.
             time.sleep(random.uniform(0.5, 1.5))
             before = len(job.seen)
-            victims = [w for w in job.workers.values()
-                       if w.kind == KINDS[i % 2]]
-            victim = random.choice(victims)
+            victim = random.choice(list(job.workers.values()))
+            kind = KINDS[i % 2]
             pid = victim.pid()
+            if kind == "plain":
+                os.kill(only_child(pid), signal.SIGKILL)
+                time.sleep(0.1)
             at = time.time()
             os.kill(pid, signal.SIGKILL)
             world = job.wait(lambda e: e["event"] == "world", before)
             done = job.wait(first_step(world["generation"]), before)
-            level[victim.kind].append((world["time"] - at) * 1000)
-            recovery[victim.kind].append((done["time"] - at) * 1000)
+            level[kind].append((world["time"] - at) * 1000)
+            recovery[kind].append((done["time"] - at) * 1000)
             victim.process.wait()
             del job.workers[victim.number]
             before = len(job.seen)
-            job.add(victim.host, victim.kind)
+            job.add(victim.host)
             job.wait_members(args.workers, before)
         print(f"{size} MB of state, {args.workers} workers on as many hosts "
               f"(ms; a step takes {step:.1f} ms)")

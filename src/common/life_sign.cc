@@ -14,6 +14,7 @@
 #include <cstdlib>
 #include <cstring>
 #include <future>
+#include <memory>
 #include <system_error>
 #include <thread>
 #include <utility>
@@ -83,7 +84,7 @@ bool IsWholePage(int fd) {
 // both live as long as the process.
 class OwnPage {
  public:
-  static absl::StatusOr<OwnPage*> Make(Fd fd, const std::string& id);
+  static absl::StatusOr<OwnPage*> Make(Fd fd, SharedPage* page);
   const LifeSign& sign() const { return sign_; }
   void Withdraw() {
     page_->word.store(0);
@@ -91,8 +92,10 @@ class OwnPage {
   }
 
  private:
-  OwnPage(Fd fd, SharedPage* page, const std::string& id)
-      : fd_(std::move(fd)), page_(page), sign_{getpid(), fd_.get(), id} {
+  OwnPage(Fd fd, SharedPage* page)
+      : fd_(std::move(fd)),
+        page_(page),
+        sign_{getpid(), fd_.get(), RandomBytes(kIdBytes)} {
     std::memcpy(page->id.data(), sign_.id.data(), kIdBytes);
   }
   // The body of the thread. Sets `held` to 0 or to an error number.
@@ -105,9 +108,8 @@ class OwnPage {
   robust_list node_ = {};
 };
 
-absl::StatusOr<OwnPage*> OwnPage::Make(Fd fd, const std::string& id) {
-  ELASTICDL_ASSIGN_OR_RETURN(SharedPage* const page, MapPage(fd.get()));
-  auto* const own = new OwnPage(std::move(fd), page, id);
+absl::StatusOr<OwnPage*> OwnPage::Make(Fd fd, SharedPage* page) {
+  auto* const own = new OwnPage(std::move(fd), page);
   std::promise<int> promise;
   std::future<int> held = promise.get_future();
   try {
@@ -148,22 +150,29 @@ void OwnPage::Hold(std::promise<int> held) {
     held.set_value(error);
     return;
   }
-  // For a parent that waits for it to be taken.
+  // For a child that waits for it already.
   WakeAll(page_->word);
   held.set_value(0);
   // Until the process ends.
   while (true) pause();
 }
 
-struct AdoptedPage {
+// Made before it is owned.
+struct FreePage {
   Fd fd;
-  std::string id;
+  SharedPage* page;
 };
+
+absl::StatusOr<FreePage*> MakeFreePage() {
+  ELASTICDL_ASSIGN_OR_RETURN(Fd fd, MakePage());
+  ELASTICDL_ASSIGN_OR_RETURN(SharedPage* const page, MapPage(fd.get()));
+  return new FreePage{std::move(fd), page};
+}
 
 Mutex own_mu;
 OwnPage* own ABSL_GUARDED_BY(own_mu) = nullptr;
 // Until OwnPage has it.
-AdoptedPage* adopted ABSL_GUARDED_BY(own_mu) = nullptr;
+FreePage* free_page ABSL_GUARDED_BY(own_mu) = nullptr;
 
 }  // namespace
 
@@ -176,16 +185,13 @@ absl::StatusOr<LifeSign> OwnLifeSign() {
   MutexLock lock(own_mu);
   // A forked child has the parent's page, but not its thread.
   if (own == nullptr || own->sign().pid != getpid()) {
-    AdoptedPage page;
-    if (adopted != nullptr) {
-      page = std::move(*adopted);
-      delete adopted;
-      adopted = nullptr;
-    } else {
-      ELASTICDL_ASSIGN_OR_RETURN(page.fd, MakePage());
-      page.id = RandomBytes(kIdBytes);
+    FreePage* made = std::exchange(free_page, nullptr);
+    if (made == nullptr) {
+      ELASTICDL_ASSIGN_OR_RETURN(made, MakeFreePage());
     }
-    ELASTICDL_ASSIGN_OR_RETURN(own, OwnPage::Make(std::move(page.fd), page.id));
+    const std::unique_ptr<FreePage> page(made);
+    ELASTICDL_ASSIGN_OR_RETURN(own,
+                               OwnPage::Make(std::move(page->fd), page->page));
     // The last words of a process that ends in order may still be under way;
     // its death must not overtake them.
     std::atexit(WithdrawLifeSign);
@@ -193,38 +199,33 @@ absl::StatusOr<LifeSign> OwnLifeSign() {
   return own->sign();
 }
 
-absl::StatusOr<GivenLifeSign> MakeGivenLifeSign() {
-  GivenLifeSign given;
-  ELASTICDL_ASSIGN_OR_RETURN(given.fd, MakePage());
-  ELASTICDL_ASSIGN_OR_RETURN(SharedPage* const page, MapPage(given.fd.get()));
-  given.sign = {getpid(), given.fd.get(), RandomBytes(kIdBytes)};
-  std::memcpy(page->id.data(), given.sign.id.data(), kIdBytes);
-  page->word.store(kNotTaken);
-  munmap(page, kPageBytes);
-  return given;
+absl::StatusOr<std::atomic<uint32_t>*> MakeOwnWord() {
+  MutexLock lock(own_mu);
+  if (own != nullptr || free_page != nullptr) {
+    return absl::FailedPreconditionError("there is a life sign already");
+  }
+  ELASTICDL_ASSIGN_OR_RETURN(free_page, MakeFreePage());
+  free_page->page->word.store(kNotTaken);
+  return &free_page->page->word;
 }
 
-absl::Status AdoptLifeSign(int fd) {
-  if (fd <= STDERR_FILENO || !IsWholePage(fd)) {
-    return absl::InvalidArgumentError(
-        absl::StrCat("descriptor ", fd, " is no life sign"));
+bool AwaitEnd(std::atomic<uint32_t>& word) {
+  while (true) {
+    uint32_t value = word.load();
+    if (value == 0) return false;
+    if ((value & FUTEX_OWNER_DIED) != 0) {
+      // The kernel wakes only one of those who wait.
+      WakeAll(word);
+      return true;
+    }
+    // Without this bit it would wake nobody.
+    if ((value & FUTEX_WAITERS) == 0 &&
+        !word.compare_exchange_strong(value, value | FUTEX_WAITERS)) {
+      continue;
+    }
+    syscall(SYS_futex, reinterpret_cast<uint32_t*>(&word), FUTEX_WAIT,
+            value | FUTEX_WAITERS, nullptr, nullptr, 0);
   }
-  ELASTICDL_ASSIGN_OR_RETURN(SharedPage* const page, MapPage(fd));
-  const bool taken = page->word.load() != kNotTaken &&
-                     page->word.load() != (kNotTaken | FUTEX_WAITERS);
-  std::string id(page->id.data(), kIdBytes);
-  munmap(page, kPageBytes);
-  if (taken) {
-    return absl::InvalidArgumentError(absl::StrCat(
-        "the life sign of descriptor ", fd, " belongs to another process"));
-  }
-  if (fcntl(fd, F_SETFD, FD_CLOEXEC) != 0) {
-    return ErrnoToStatus(errno, "adopt a life sign");
-  }
-  MutexLock lock(own_mu);
-  delete adopted;
-  adopted = new AdoptedPage{Fd(fd), std::move(id)};
-  return absl::OkStatus();
 }
 
 // Another process's page.

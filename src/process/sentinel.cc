@@ -1,187 +1,112 @@
 #include "elasticdl/sentinel.h"
 
+#include <dirent.h>
 #include <fcntl.h>
+#include <sched.h>
 #include <signal.h>
 #include <sys/prctl.h>
-#include <sys/signalfd.h>
 #include <sys/socket.h>
 #include <sys/syscall.h>
-#include <sys/wait.h>
 #include <unistd.h>
 
-#include <algorithm>
+#include <array>
+#include <atomic>
 #include <cerrno>
-#include <optional>
-#include <utility>
+#include <cstdint>
+#include <cstring>
 
-#include "absl/strings/match.h"
-#include "absl/strings/numbers.h"
-#include "absl/strings/str_cat.h"
-#include "elasticdl/common/file.h"
 #include "elasticdl/common/life_sign.h"
-#include "elasticdl/common/log.h"
 #include "elasticdl/common/status.h"
-#include "elasticdl/process.h"
 
 namespace elasticdl::process {
 namespace {
 
-// PIDFD_THREAD, which Debian 12's headers do not have: a pidfd of one thread
-// (Linux 6.9).
-constexpr unsigned kPidfdThread = O_EXCL;
-
-// Of a process that dies, the first thread may have given up its files already
-// while another one, which frees the memory, still has them. So each thread is
-// asked.
-Fd OpenThread(pid_t thread, pid_t process) {
-  Fd fd(static_cast<int>(syscall(SYS_pidfd_open, thread, kPidfdThread)));
-  if (fd.valid() || thread != process) return fd;
-  return OpenPidfd(process);
-}
-
-bool IsConnection(int fd) {
-  int domain = 0;
-  int type = 0;
-  socklen_t size = sizeof(domain);
-  return getsockopt(fd, SOL_SOCKET, SO_DOMAIN, &domain, &size) == 0 &&
-         getsockopt(fd, SOL_SOCKET, SO_TYPE, &type, &size) == 0 &&
-         (domain == AF_INET || domain == AF_INET6) && type == SOCK_STREAM;
-}
-
-bool IsSocket(const std::string& link) {
-  char target[64];
-  const ssize_t n = readlink(link.c_str(), target, sizeof(target));
-  return n > 0 &&
-         absl::StartsWith(absl::string_view(target, static_cast<size_t>(n)),
-                          "socket:");
-}
-
-struct Cut {
-  int connections = 0;
-  // Nothing was missed: it had its files until the end of the look.
-  bool complete = false;
+// As the kernel writes them (getdents64(2)).
+struct Entry {
+  uint64_t inode;
+  int64_t offset;
+  uint16_t length;
+  uint8_t type;
+  char name[1];
 };
 
-absl::StatusOr<Cut> CutThread(pid_t process, pid_t thread) {
-  Cut cut;
-  const Fd pidfd = OpenThread(thread, process);
-  // It has ended, or the kernel knows no pidfds of threads.
-  if (!pidfd.valid()) return cut;
-  const std::string folder =
-      absl::StrCat("/proc/", process, "/task/", thread, "/fd");
-  const auto names = ListDirectory(folder);
-  if (!names.ok()) return cut;
-  for (const std::string& name : *names) {
-    int number = 0;
-    if (!absl::SimpleAtoi(name, &number) || !IsSocket(JoinPath(folder, name))) {
-      continue;
-    }
-    const Fd copy(
-        static_cast<int>(syscall(SYS_pidfd_getfd, pidfd.get(), number, 0)));
-    if (copy.valid()) {
-      if (IsConnection(copy.get())) {
-        shutdown(copy.get(), SHUT_RDWR);
-        ++cut.connections;
-      }
-    } else if (errno == ESRCH) {
-      // It has just given its files up.
-      return cut;
-    } else if (errno != EBADF) {
-      return ErrnoToStatus(errno, "take a socket of a dying process");
-    }
+// Below this line, in the sentinel, only system calls: the C library does not
+// know of this process.
+
+// -1: not a number.
+int ParseNumber(const char* text) {
+  int number = 0;
+  if (*text == '\0') return -1;
+  for (; *text != '\0'; ++text) {
+    if (*text < '0' || *text > '9') return -1;
+    number = 10 * number + (*text - '0');
   }
-  cut.complete = !names->empty();
-  return cut;
+  return number;
 }
 
-// Waits for all children that have ended. The exit code of `program` if it is
-// one of them.
-std::optional<int> Reap(pid_t program) {
-  std::optional<int> code;
-  int status = 0;
-  pid_t pid = 0;
-  while ((pid = waitpid(-1, &status, WNOHANG)) > 0) {
-    if (pid != program) continue;
-    code = WIFSIGNALED(status) ? 128 + WTERMSIG(status) : WEXITSTATUS(status);
+void ShutDownIfConnection(int fd) {
+  int domain = 0;
+  socklen_t size = sizeof(domain);
+  // Of sockets of a family other than these, somebody on this host has the
+  // other end.
+  if (getsockopt(fd, SOL_SOCKET, SO_DOMAIN, &domain, &size) == 0 &&
+      (domain == AF_INET || domain == AF_INET6)) {
+    shutdown(fd, SHUT_RDWR);
   }
-  return code;
+}
+
+void ShutDownConnections() {
+  const int folder = static_cast<int>(
+      syscall(SYS_openat, AT_FDCWD, "/proc/self/fd", O_RDONLY | O_DIRECTORY));
+  if (folder < 0) {
+    // No /proc here: as many as a worker may have.
+    for (int fd = 3; fd < (1 << 16); ++fd) ShutDownIfConnection(fd);
+    return;
+  }
+  alignas(Entry) std::array<char, 4096> buffer;
+  int64_t got = 0;
+  while ((got = syscall(SYS_getdents64, folder, buffer.data(), buffer.size())) >
+         0) {
+    for (int64_t at = 0; at < got;) {
+      const char* const entry = buffer.data() + at;
+      uint16_t length = 0;
+      std::memcpy(&length, entry + offsetof(Entry, length), sizeof(length));
+      const int fd = ParseNumber(entry + offsetof(Entry, name));
+      if (fd >= 0) ShutDownIfConnection(fd);
+      at += length;
+    }
+  }
+}
+
+[[noreturn]] void Guard(pid_t process, std::atomic<uint32_t>& word) {
+  // If it is stopped or overlooks the end, it goes with the process all the
+  // same; the files would stay open otherwise.
+  prctl(PR_SET_PDEATHSIG, SIGKILL);
+  prctl(PR_SET_NAME, "edl-sentinel");
+  if (syscall(SYS_getppid) == process && AwaitEnd(word)) {
+    ShutDownConnections();
+  }
+  syscall(SYS_exit_group, 0);
+  __builtin_unreachable();
 }
 
 }  // namespace
 
-absl::StatusOr<int> ShutDownConnections(pid_t pid) {
-  const std::string folder = absl::StrCat("/proc/", pid, "/task");
-  ELASTICDL_ASSIGN_OR_RETURN(const std::vector<std::string> threads,
-                             ListDirectory(folder));
-  int connections = 0;
-  for (const std::string& name : threads) {
-    pid_t thread = 0;
-    if (!absl::SimpleAtoi(name, &thread)) continue;
-    ELASTICDL_ASSIGN_OR_RETURN(const Cut cut, CutThread(pid, thread));
-    // All threads share the files.
-    connections = std::max(connections, cut.connections);
-    if (cut.complete) break;
-  }
-  return connections;
-}
-
-absl::StatusOr<int> RunSentinel(const std::vector<std::string>& argv) {
-  sigset_t mask;
-  sigemptyset(&mask);
-  for (const int signal :
-       {SIGTERM, SIGINT, SIGHUP, SIGQUIT, SIGUSR1, SIGUSR2, SIGCHLD}) {
-    sigaddset(&mask, signal);
-  }
-  pthread_sigmask(SIG_BLOCK, &mask, nullptr);
-  const Fd signals(signalfd(-1, &mask, SFD_CLOEXEC));
-  if (!signals.valid()) return ErrnoToStatus(errno, "signalfd");
-  // Processes that the program leaves behind come here, also where the sentinel
-  // is not the first process of a pid namespace.
-  prctl(PR_SET_CHILD_SUBREAPER, 1);
-
-  Options options;
-  options.argv = argv;
-  options.environment = InheritedEnvironment();
-  options.input_fd = STDIN_FILENO;
-  options.output_fd = STDOUT_FILENO;
-  options.error_fd = STDERR_FILENO;
-  options.own_session = false;
-  // Without a life sign the program runs all the same.
-  absl::StatusOr<GivenLifeSign> given = MakeGivenLifeSign();
-  if (given.ok()) {
-    options.keep_fds = {given->fd.get()};
-    options.environment.push_back(
-        absl::StrCat(kLifeSignVariable, "=", given->fd.get()));
-  }
-  ELASTICDL_ASSIGN_OR_RETURN(const Process program, Start(options));
-
-  LifeWatch watch;
-  if (given.ok()) {
-    const auto added = watch.Add(given->sign, [pid = program.pid] {
-      const absl::StatusOr<int> cut = ShutDownConnections(pid);
-      if (!cut.ok()) {
-        LogInfo("the connections of process ", pid,
-                " end when its memory is free: ", cut.status().message());
-      }
-    });
-    if (!added.ok()) given = added.status();
-  }
-  if (!given.ok()) {
-    LogInfo("no life sign for ", argv[0], ": ", given.status().message());
-  }
-
-  while (true) {
-    signalfd_siginfo info;
-    const ssize_t n = read(signals.get(), &info, sizeof(info));
-    if (n < 0 && errno == EINTR) continue;
-    if (n != sizeof(info)) return ErrnoToStatus(errno, "read a signal");
-    const int signal = static_cast<int>(info.ssi_signo);
-    if (signal != SIGCHLD) {
-      kill(program.pid, signal);
-      continue;
-    }
-    if (const std::optional<int> code = Reap(program.pid)) return *code;
-  }
+absl::Status StartSentinel() {
+  ELASTICDL_ASSIGN_OR_RETURN(std::atomic<uint32_t>* const word, MakeOwnWord());
+  const pid_t process = getpid();
+  // What asks the process to end is not for the sentinel.
+  sigset_t all;
+  sigset_t before;
+  sigfillset(&all);
+  pthread_sigmask(SIG_SETMASK, &all, &before);
+  // No signal tells the process of its end, so that nobody waits for it.
+  const auto child =
+      static_cast<pid_t>(syscall(SYS_clone, CLONE_FILES, 0, 0, 0, 0));
+  if (child == 0) Guard(process, *word);
+  const int error = errno;
+  pthread_sigmask(SIG_SETMASK, &before, nullptr);
+  return child > 0 ? absl::OkStatus() : ErrnoToStatus(error, "clone");
 }
 
 }  // namespace elasticdl::process

@@ -7,12 +7,10 @@
 #include "absl/strings/numbers.h"
 #include "absl/strings/str_cat.h"
 #include "elasticdl/common/file.h"
-#include "elasticdl/common/life_sign.h"
 #include "elasticdl/common/log.h"
 #include "elasticdl/common/status.h"
 #include "elasticdl/flags/environment.h"
 #include "elasticdl/jobdir.h"
-#include "elasticdl/sentinel.h"
 
 namespace elasticdl::programs {
 
@@ -98,18 +96,6 @@ absl::StatusOr<std::string> FindToken(const std::string& token_file,
         "--token_file"));
   }
   return job->ReadToken();
-}
-
-void AdoptGivenLifeSign() {
-  int fd = -1;
-  if (!absl::SimpleAtoi(flags::GetEnv(process::kLifeSignVariable), &fd)) return;
-  // It is this process's alone, whatever it starts. If it is of no use, the
-  // process makes one of its own.
-  unsetenv(process::kLifeSignVariable);
-  const absl::Status adopted = AdoptLifeSign(fd);
-  if (!adopted.ok()) {
-    LogInfo(process::kLifeSignVariable, ": ", adopted.message());
-  }
 }
 
 void RaiseFileLimit() {

@@ -49,10 +49,6 @@ absl::StatusOr<std::string> FindToken(const std::string& token_file,
                                       const std::string& state_dir,
                                       const std::string& master_addr);
 
-// Takes over the life sign of this process from elasticdl-sentinel, if that has
-// started it. Before threads that need the life sign.
-void AdoptGivenLifeSign();
-
 // As many open files as the system allows: a world of some hundred workers on
 // one host, or as many connections to a server, needs more than the usual
 // 1,024.

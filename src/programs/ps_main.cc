@@ -6,8 +6,10 @@
 #include <vector>
 
 #include "absl/strings/str_cat.h"
+#include "elasticdl/common/log.h"
 #include "elasticdl/common/status.h"
 #include "elasticdl/flags/job_flags.h"
+#include "elasticdl/sentinel.h"
 #include "elasticdl/signals.h"
 #include "program.h"
 #include "ps_options.h"
@@ -32,7 +34,6 @@ absl::StatusOr<int> Serve(const flags::JobFlags& flags,
 
 int Main(const std::vector<std::string>& args) {
   RaiseFileLimit();
-  AdoptGivenLifeSign();
   // Before any thread starts, so that all of them inherit the mask.
   process::SignalWatcher signals({SIGTERM, SIGINT});
   signal(SIGPIPE, SIG_IGN);
@@ -51,5 +52,9 @@ int Main(const std::vector<std::string>& args) {
 }  // namespace elasticdl::programs
 
 int main(int argc, char** argv) {
+  const absl::Status guarded = elasticdl::process::StartSentinel();
+  if (!guarded.ok()) {
+    elasticdl::LogInfo("no sentinel: ", guarded.message());
+  }
   return elasticdl::programs::Main({argv + 1, argv + argc});
 }

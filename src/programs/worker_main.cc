@@ -15,6 +15,7 @@
 #include "elasticdl/common/status.h"
 #include "elasticdl/flags/job_flags.h"
 #include "elasticdl/fork_server.h"
+#include "elasticdl/sentinel.h"
 #include "elasticdl/signals.h"
 #include "elasticdl/worker.h"
 #include "program.h"
@@ -77,7 +78,6 @@ int Main(const std::vector<std::string>& args) {
   worker::KeepFreedMemory();
   worker::AvoidAmx();
   RaiseFileLimit();
-  AdoptGivenLifeSign();
   // Before any thread starts, so that all of them inherit the mask.
   process::SignalWatcher signals({SIGTERM, SIGINT});
   flags::JobFlags flags;
@@ -98,6 +98,11 @@ int main(int argc, char** argv) {
   int fd = -1;
   if (argc > 1 && elasticdl::process::IsForkServer(argv[1], &fd)) {
     return elasticdl::process::ServeForks(fd, argv, elasticdl::programs::Main);
+  }
+  // Workers that a local master forks need none: it has their life signs.
+  const absl::Status guarded = elasticdl::process::StartSentinel();
+  if (!guarded.ok()) {
+    elasticdl::LogInfo("no sentinel: ", guarded.message());
   }
   return elasticdl::programs::Main({argv + 1, argv + argc});
 }

@@ -23,8 +23,7 @@ class DoctorTest : public ::testing::Test {
   DoctorTest() {
     for (const char* name :
          {"elasticdl-master", "elasticdl-worker", "elasticdl-ps",
-          "elasticdl-ckpt", "elasticdl-cluster", "elasticdl-experiment",
-          "elasticdl-sentinel"}) {
+          "elasticdl-ckpt", "elasticdl-cluster", "elasticdl-experiment"}) {
       EXPECT_TRUE(WriteFileAtomic(dir_.Path(name), "").ok());
     }
     EXPECT_TRUE(MakeDirectories(dir_.Path("proc/driver/nvidia")).ok());

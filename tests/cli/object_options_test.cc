@@ -71,8 +71,7 @@ TEST(ClusterJobOptionsTest, MasterGetsTheJobsFlagsAndItsPlaces) {
 
 TEST(ClusterJobOptionsTest, WorkersGetTokenAndLog) {
   const auto parsed = Parse({"--log_file_path=/logs/l"});
-  EXPECT_THAT(parsed->options.worker.command,
-              ElementsAre("elasticdl-sentinel", "elasticdl-worker"));
+  EXPECT_THAT(parsed->options.worker.command, ElementsAre("elasticdl-worker"));
   EXPECT_THAT(parsed->options.worker.args,
               ElementsAre("--token_file=/etc/elasticdl/job/token",
                           "--log_level=INFO", "--log_file_path=/logs/l"));
@@ -85,7 +84,7 @@ TEST(ClusterJobOptionsTest, ServersGetTheirAddressAndAFolder) {
              "--num_ps_pods=2", "--ps_resource_request=cpu=200m,memory=1Gi",
              "--ps_resource_limit=cpu=1,memory=2Gi"});
   const cluster::PodOptions& ps = parsed->options.ps;
-  EXPECT_THAT(ps.command, ElementsAre("elasticdl-sentinel", "elasticdl-ps"));
+  EXPECT_THAT(ps.command, ElementsAre("elasticdl-ps"));
   EXPECT_THAT(ps.args,
               ElementsAre("--token_file=/etc/elasticdl/job/token",
                           "--log_level=INFO", "--worker_address=$(MY_POD_IP)",

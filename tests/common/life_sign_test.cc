@@ -1,8 +1,6 @@
 #include "elasticdl/common/life_sign.h"
 
-#include <fcntl.h>
 #include <signal.h>
-#include <sys/mman.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
@@ -217,123 +215,75 @@ TEST(LifeSignTest, AWatchMayEndAtAnyTime) {
   }
 }
 
-// A process for which its parent has made the page.
-class GivenChild {
+// A process with a child that has its word, and that says how it ended.
+class WithChild {
  public:
-  // `adopts` before it takes the page; it may also leave it alone.
-  explicit GivenChild(bool adopts) {
-    auto given = MakeGivenLifeSign();
-    if (!given.ok()) std::abort();
-    given_ = *std::move(given);
-    int up[2];
-    int down[2];
-    if (pipe(up) != 0 || pipe(down) != 0) std::abort();
-    taken_.Reset(up[0]);
-    to_.Reset(down[1]);
+  explicit WithChild(bool takes_it) {
+    int ends[2];
+    int said[2];
+    if (pipe(ends) != 0 || pipe(said) != 0) std::abort();
     pid_ = fork();
-    if (pid_ == 0) {
-      // It ends when the test does.
-      to_.Reset();
-      if (adopts && (!AdoptLifeSign(given_.fd.get()).ok() ||
-                     OwnLifeSign()->fd != given_.fd.get())) {
-        _exit(1);
-      }
-      char byte = 0;
-      if (write(up[1], &byte, 1) != 1) _exit(1);
-      [[maybe_unused]] const ssize_t bytes = read(down[0], &byte, 1);
-      exit(0);
+    if (pid_ != 0) {
+      close(said[1]);
+      close(ends[0]);
+      said_.Reset(said[0]);
+      to_.Reset(ends[1]);
+      return;
     }
-    close(up[1]);
-    close(down[0]);
+    const auto word = MakeOwnWord();
+    if (!word.ok()) _exit(1);
+    if (fork() == 0) {
+      const char how = AwaitEnd(**word) ? 'k' : 'o';
+      _exit(write(said[1], &how, 1) == 1 ? 0 : 1);
+    }
+    if (takes_it && !OwnLifeSign().ok()) _exit(1);
+    char byte = 'r';
+    if (write(said[1], &byte, 1) != 1) _exit(1);
+    [[maybe_unused]] const ssize_t n = read(ends[0], &byte, 1);
+    exit(0);
   }
-  ~GivenChild() {
-    Kill();
-    waitpid(pid_, nullptr, 0);
-  }
+  ~WithChild() { waitpid(pid_, nullptr, 0); }
   void Kill() { kill(pid_, SIGKILL); }
-  void AwaitTaken() {
-    char byte = 0;
-    ASSERT_EQ(read(taken_.get(), &byte, 1), 1);
-  }
   void ExitInOrder() {
-    to_.Reset();
-    int status = 0;
-    waitpid(pid_, &status, 0);
-    EXPECT_TRUE(WIFEXITED(status));
+    const char byte = 0;
+    ASSERT_EQ(write(to_.get(), &byte, 1), 1);
   }
-  const LifeSign& sign() const { return given_.sign; }
+  char Said() {
+    char byte = 0;
+    EXPECT_EQ(read(said_.get(), &byte, 1), 1);
+    return byte;
+  }
 
  private:
-  GivenLifeSign given_;
-  Fd taken_;
+  Fd said_;
   Fd to_;
   pid_t pid_ = -1;
 };
 
-TEST(GivenLifeSignTest, AKilledProcessIsNoticed) {
-  GivenChild child(true);
-  Event died;
-  LifeWatch watch;
-  ASSERT_TRUE(watch.Add(child.sign(), died.Callback()).ok());
-  child.AwaitTaken();
-  child.Kill();
-  EXPECT_TRUE(died.Happens());
-}
-
-// The page is watched before, while and after the process takes it.
-TEST(GivenLifeSignTest, ItMayBeWatchedAtAnyTime) {
+// The child may begin to wait before or after the word is taken.
+TEST(OwnWordTest, AChildTellsADeathFromAnOrderlyEnd) {
   for (int i = 0; i < 50; ++i) {
-    GivenChild child(true);
-    Event died;
-    LifeWatch watch;
-    if (i % 2 == 0) child.AwaitTaken();
-    ASSERT_TRUE(watch.Add(child.sign(), died.Callback()).ok());
-    if (i % 2 != 0) child.AwaitTaken();
-    child.Kill();
-    EXPECT_TRUE(died.Happens());
+    WithChild killed(true);
+    WithChild orderly(true);
+    ASSERT_EQ(killed.Said(), 'r');
+    ASSERT_EQ(orderly.Said(), 'r');
+    killed.Kill();
+    orderly.ExitInOrder();
+    EXPECT_EQ(killed.Said(), 'k');
+    EXPECT_EQ(orderly.Said(), 'o');
   }
 }
 
-TEST(GivenLifeSignTest, NothingIsReportedIfItEndsInOrderOrDoesNotTakeThePage) {
-  GivenChild orderly(true);
-  GivenChild indifferent(false);
-  GivenChild killed(true);
-  Event exited;
-  Event ignored;
-  Event died;
-  LifeWatch watch;
-  ASSERT_TRUE(watch.Add(orderly.sign(), exited.Callback()).ok());
-  ASSERT_TRUE(watch.Add(indifferent.sign(), ignored.Callback()).ok());
-  ASSERT_TRUE(watch.Add(killed.sign(), died.Callback()).ok());
-  orderly.AwaitTaken();
-  indifferent.AwaitTaken();
-  killed.AwaitTaken();
-  orderly.ExitInOrder();
-  indifferent.Kill();
-  killed.Kill();
-  EXPECT_TRUE(died.Happens());
-  EXPECT_EQ(exited.calls(), 0);
-  EXPECT_EQ(ignored.calls(), 0);
-}
-
-TEST(GivenLifeSignTest, OnlyAFreePageIsAdopted) {
-  const auto refused = [](int fd) {
-    return absl::IsInvalidArgument(AdoptLifeSign(fd));
-  };
-  EXPECT_TRUE(refused(-1));
-  EXPECT_TRUE(refused(1));
-  const Fd null(open("/dev/null", O_RDWR));
-  EXPECT_TRUE(refused(null.get()));
-  // Somebody could cut it.
-  const Fd unsealed(memfd_create("page", MFD_CLOEXEC | MFD_ALLOW_SEALING));
-  ASSERT_EQ(ftruncate(unsealed.get(), 4096), 0);
-  EXPECT_TRUE(refused(unsealed.get()));
-  // Another process has it.
-  GivenChild child(true);
-  child.AwaitTaken();
-  EXPECT_TRUE(refused(child.sign().fd));
-  child.ExitInOrder();
-  EXPECT_TRUE(refused(child.sign().fd));
+TEST(OwnWordTest, ItIsMadeOnce) {
+  const pid_t pid = fork();
+  if (pid == 0) {
+    const bool once = MakeOwnWord().ok() && !MakeOwnWord().ok();
+    const bool owned = OwnLifeSign().ok() && !MakeOwnWord().ok();
+    _exit(once && owned ? 0 : 1);
+  }
+  int status = 0;
+  waitpid(pid, &status, 0);
+  EXPECT_EQ(status, 0);
 }
 
 }  // namespace

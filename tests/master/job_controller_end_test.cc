@@ -317,7 +317,7 @@ TEST_F(LastWorldTest, AStopWaitsWhileMembersAreGivenTheModel) {
   const auto tell = [&](ConnectionId connection) {
     v1::WorkerMessage loading;
     loading.mutable_loading()->set_generation(last[connection].generation());
-    loading.mutable_loading()->set_phase(v1::Loading::MOVING);
+    loading.mutable_loading()->set_stage(v1::Loading::MOVING);
     Say(connection, loading);
   };
   const absl::Time end = now_ + 3 * kStopGrace;

@@ -280,7 +280,7 @@ TEST(DescribePodTest, Ends) {
     EXPECT_EQ(PodEndReasonName(event.reason), PodEndReasonName(c.reason));
     EXPECT_EQ(event.exit_code, c.exit_code);
     EXPECT_EQ(event.terminating, !c.metadata.empty());
-    if (event.refused) EXPECT_EQ(event.reason, PodEndReason::kEvicted);
+    EXPECT_TRUE(!event.refused || event.reason == PodEndReason::kEvicted);
   }
   EXPECT_TRUE(
       Describe(R"({"phase": "Failed", "reason": "UnexpectedAdmissionError"})")

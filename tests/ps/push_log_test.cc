@@ -144,7 +144,7 @@ TEST_F(PushLogTest, TheFirstSnapshotAfterARestartKeepsWhatIsRead) {
   ASSERT_TRUE(process->log->BeginSnapshot(process->state).ok());
   pollfd wait = {process->log->snapshot_fd(), POLLIN, 0};
   ASSERT_EQ(poll(&wait, 1, 60000), 1);
-  ASSERT_TRUE(process->log->FinishSnapshot(/*keep=*/2).ok());
+  ASSERT_TRUE(process->log->FinishSnapshot(/*keep=*/0).ok());
   EXPECT_TRUE(FileExists(dir_.Path("log/log-0")));
   EXPECT_TRUE(FileExists(dir_.Path("log/log-8")));
 }

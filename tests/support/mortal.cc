@@ -1,9 +1,10 @@
-// A process to be killed: with a life sign, a TCP connection and memory, which
+// A process to be killed: with a sentinel, a TCP connection and memory, which
 // the kernel frees first.
 //
 //   elasticdl_mortal PORT MEGABYTES
 //
-// Connects to the port of this host, sends its number (pid_t) and waits.
+// Connects to the port of this host, sends its number (pid_t) and waits. Ends
+// in order when it is sent something.
 #include <arpa/inet.h>
 #include <netinet/in.h>
 #include <sys/mman.h>
@@ -18,17 +19,12 @@
 #include "elasticdl/sentinel.h"
 
 int main(int argc, char** argv) {
+  if (!elasticdl::process::StartSentinel().ok()) return 3;
   int port = 0;
   size_t megabytes = 0;
   if (argc != 3 || !absl::SimpleAtoi(argv[1], &port) ||
       !absl::SimpleAtoi(argv[2], &megabytes)) {
     return 2;
-  }
-  const char* const given = std::getenv(elasticdl::process::kLifeSignVariable);
-  int fd = -1;
-  if (given != nullptr && absl::SimpleAtoi(given, &fd) &&
-      !elasticdl::AdoptLifeSign(fd).ok()) {
-    return 3;
   }
   if (!elasticdl::OwnLifeSign().ok()) return 4;
   const size_t bytes = megabytes << 20;
@@ -49,5 +45,6 @@ int main(int argc, char** argv) {
   }
   const pid_t self = getpid();
   if (write(connection, &self, sizeof(self)) != sizeof(self)) return 7;
-  while (true) pause();
+  char byte = 0;
+  return read(connection, &byte, 1) == 1 ? 0 : 8;
 }

@@ -185,10 +185,10 @@ absl::Status FillPods(const flags::JobFlags& flags, const flags::FlagSet& set,
   if (flags.RunsJobCommand()) {
     options->worker.command = {"/bin/bash", "-c", flags.job_command};
   } else {
-    options->worker.command = {"elasticdl-sentinel", "elasticdl-worker"};
+    options->worker.command = {"elasticdl-worker"};
     options->worker.args = ReplicaArgs(flags);
   }
-  options->ps.command = {"elasticdl-sentinel", "elasticdl-ps"};
+  options->ps.command = {"elasticdl-ps"};
   options->ps.args = PsArgs(flags, options->ps);
   return absl::OkStatus();
 }

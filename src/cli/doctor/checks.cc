@@ -60,8 +60,7 @@ std::vector<Finding> Programs(const DoctorHost& host) {
   std::vector<std::string> missing;
   for (const char* name :
        {"elasticdl-master", "elasticdl-worker", "elasticdl-ps",
-        "elasticdl-ckpt", "elasticdl-cluster", "elasticdl-experiment",
-        "elasticdl-sentinel"}) {
+        "elasticdl-ckpt", "elasticdl-cluster", "elasticdl-experiment"}) {
     if (!FileExists(JoinPath(host.program_dir, name))) missing.push_back(name);
   }
   Finding finding = {State::kOk, "programs",

@@ -45,19 +45,12 @@ absl::StatusOr<LifeSign> OwnLifeSign();
 // Before a process that ends in order calls _exit; exit does it by itself.
 void WithdrawLifeSign();
 
-// A page that a process makes for one that it is about to start, so that it can
-// watch it from its first moment and needs no /proc of the other for that.
-struct GivenLifeSign {
-  // For the new process, which calls AdoptLifeSign with the same number.
-  Fd fd;
-  // For the caller's LifeWatch.
-  LifeSign sign;
-};
-absl::StatusOr<GivenLifeSign> MakeGivenLifeSign();
-// OwnLifeSign, which must not have been called yet, will use the page that the
-// parent has made. The descriptor belongs to the process then, and is closed in
-// programs that it executes. INVALID_ARGUMENT: it is no such page.
-absl::Status AdoptLifeSign(int fd);
+// The word of OwnLifeSign, which has no owner until that is called. For a child
+// that is forked before, which has the page, too; see AwaitEnd.
+absl::StatusOr<std::atomic<uint32_t>*> MakeOwnWord();
+// Waits until the process of that word ends. True: without warning. Only system
+// calls.
+bool AwaitEnd(std::atomic<uint32_t>& word);
 
 // Watches other processes. Owns a thread. Thread-safe.
 class LifeWatch {

@@ -43,7 +43,8 @@ namespace internal {
 // servers. A variable of the thread, because custom_model constructs the layers
 // and its arguments are the user's.
 inline bool& ShardsNewLayers() {
-  thread_local bool shards = false;
+  // See `refusing` in src/master/bounded_http.cc.
+  alignas(8) thread_local bool shards = false;
   return shards;
 }
 
