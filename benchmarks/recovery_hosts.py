@@ -44,13 +44,13 @@ class Network:
 
     def build(self, hosts):
         switch = self.add(f"{TAG}s")
-        self.ip("-n", switch, "link", "add", "br", "type", "bridge")
-        self.ip("-n", switch, "link", "set", "br", "up")
+        self.ip("-n", switch, "link", "add", "name", "sw0", "type", "bridge")
+        self.ip("-n", switch, "link", "set", "sw0", "up")
         for host in range(1, hosts + 1):
             space = self.add(f"{TAG}h{host}")
             self.ip("link", "add", "eth0", "netns", space, "type", "veth",
                     "peer", "name", f"p{host}", "netns", switch)
-            self.ip("-n", switch, "link", "set", f"p{host}", "master", "br",
+            self.ip("-n", switch, "link", "set", f"p{host}", "master", "sw0",
                     "up")
             self.ip("-n", space, "addr", "add", f"{address(host)}/24", "dev",
                     "eth0")

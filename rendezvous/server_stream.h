@@ -54,7 +54,7 @@ class ServerStream {
   void Close(const absl::Status& status);
 
  private:
-  class Step : public Operation {
+  class Step final : public Operation {
    public:
     using Handler = void (ServerStream::*)(bool ok);
     Step(ServerStream& stream, Handler handler)

@@ -247,14 +247,11 @@ absl::string_view FileSource::At(int64_t offset, int64_t size) {
   if (offset < begin_ || offset + size > end) {
     begin_ = offset;
     window_.resize(static_cast<size_t>(std::min(kMostAtOnce, size_ - offset)));
-    if (!status_.ok()) {
-      window_.clear();
-    } else if (status_ =
-                   ReadAt(fd_.get(), path_, offset,
-                          static_cast<int64_t>(window_.size()), window_.data());
-               !status_.ok()) {
-      window_.clear();
+    if (status_.ok()) {
+      status_ = ReadAt(fd_.get(), path_, offset,
+                       static_cast<int64_t>(window_.size()), window_.data());
     }
+    if (!status_.ok()) window_.clear();
   }
   return absl::string_view(window_).substr(
       std::min(window_.size(), static_cast<size_t>(offset - begin_)),

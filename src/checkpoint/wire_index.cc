@@ -132,7 +132,7 @@ class ModelIndexer {
 
  private:
   absl::Status Bad(int64_t at, absl::string_view why) const {
-    const absl::Status read = source_.status();
+    absl::Status read = source_.status();
     if (!read.ok()) return read;
     return absl::DataLossError(
         absl::StrCat("read ", path_, ": offset ", at, ": ", why));

@@ -18,6 +18,7 @@
 #include "absl/strings/match.h"
 #include "absl/strings/numbers.h"
 #include "absl/strings/str_cat.h"
+#include "elasticdl/common/clock.h"
 #include "elasticdl/common/status.h"
 
 namespace elasticdl::net {
