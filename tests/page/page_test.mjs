@@ -294,8 +294,7 @@ test("a page follows the stream, and asks where there is none", async () => {
       assert.equal(await page.run("return document.documentElement.dataset.source"), streams ? "stream" : "asking");
       master.next();
       await page.until("document.getElementById('events').innerText.includes('worker 77 is ready')");
-      if (pictures) await job.calm();
-    await page.run("document.getElementById('scale-to').value = '5'; document.querySelector('#scale button').click()");
+      await page.run("document.getElementById('scale-to').value = '5'; document.querySelector('#scale button').click()");
       await page.until("document.getElementById('answer').textContent.includes('5 workers asked for')");
       assert.deepEqual(master.commands, ["/api/v1/scale?num_workers=5"]);
       // Servers have a field of their own, and their skew is text.
@@ -354,6 +353,7 @@ test("a real job, live: joins, kills, scaling from the page, its end, its report
     await page.until("/Linear/.test(document.getElementById('model').innerText)");
     await page.run("const c = document.querySelector('#log select'); c.value = 'master'; c.dispatchEvent(new Event('change'))");
     await page.until("/generation \\d+/.test(document.querySelector('#log pre').innerText)");
+    if (pictures) await job.calm();
     await page.run("document.getElementById('scale-to').value = '5'; document.querySelector('#scale button').click()");
     await page.until("document.getElementById('answer').textContent.includes('asked for')");
     await page.until("document.getElementById('lanes').dataset.rows === '5'");
