@@ -2,8 +2,10 @@
 
 #include <dirent.h>
 #include <fcntl.h>
+#include <poll.h>
 #include <sched.h>
 #include <signal.h>
+#include <sys/eventfd.h>
 #include <sys/prctl.h>
 #include <sys/socket.h>
 #include <sys/syscall.h>
@@ -15,11 +17,14 @@
 #include <cstdint>
 #include <cstring>
 
+#include "elasticdl/common/file.h"
 #include "elasticdl/common/life_sign.h"
 #include "elasticdl/common/status.h"
 
 namespace elasticdl::process {
 namespace {
+
+constexpr int kStartMs = 10000;
 
 // As the kernel writes them (getdents64(2)).
 struct Entry {
@@ -78,11 +83,13 @@ void ShutDownConnections() {
   }
 }
 
-[[noreturn]] void Guard(pid_t process, std::atomic<uint32_t>& word) {
+[[noreturn]] void Guard(pid_t process, std::atomic<uint32_t>& word, int ready) {
   // If it is stopped or overlooks the end, it goes with the process all the
   // same; the files would stay open otherwise.
   prctl(PR_SET_PDEATHSIG, SIGKILL);
   prctl(PR_SET_NAME, "edl-sentinel");
+  const uint64_t one = 1;
+  syscall(SYS_write, ready, &one, sizeof(one));
   if (syscall(SYS_getppid) == process && AwaitEnd(word)) {
     ShutDownConnections();
   }
@@ -94,6 +101,8 @@ void ShutDownConnections() {
 
 absl::Status StartSentinel() {
   ELASTICDL_ASSIGN_OR_RETURN(std::atomic<uint32_t>* const word, MakeOwnWord());
+  const Fd ready(eventfd(0, EFD_CLOEXEC));
+  if (!ready.valid()) return ErrnoToStatus(errno, "eventfd");
   const pid_t process = getpid();
   // What asks the process to end is not for the sentinel.
   sigset_t all;
@@ -103,10 +112,15 @@ absl::Status StartSentinel() {
   // No signal tells the process of its end, so that nobody waits for it.
   const auto child =
       static_cast<pid_t>(syscall(SYS_clone, CLONE_FILES, 0, 0, 0, 0));
-  if (child == 0) Guard(process, *word);
+  if (child == 0) Guard(process, *word, ready.get());
   const int error = errno;
   pthread_sigmask(SIG_SETMASK, &before, nullptr);
-  return child > 0 ? absl::OkStatus() : ErrnoToStatus(error, "clone");
+  if (child < 0) return ErrnoToStatus(error, "clone");
+  // From then on it ends with this process, whatever happens to it.
+  pollfd wait = {ready.get(), POLLIN, 0};
+  if (poll(&wait, 1, kStartMs) == 1) return absl::OkStatus();
+  kill(child, SIGKILL);
+  return absl::DeadlineExceededError("the sentinel does not start");
 }
 
 }  // namespace elasticdl::process
