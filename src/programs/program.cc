@@ -11,6 +11,7 @@
 #include "elasticdl/common/status.h"
 #include "elasticdl/flags/environment.h"
 #include "elasticdl/jobdir.h"
+#include "elasticdl/sentinel.h"
 
 namespace elasticdl::programs {
 
@@ -96,6 +97,12 @@ absl::StatusOr<std::string> FindToken(const std::string& token_file,
         "--token_file"));
   }
   return job->ReadToken();
+}
+
+void StartSentinelUnlessSlurm() {
+  if (!flags::GetEnv("SLURM_JOB_ID").empty()) return;
+  const absl::Status started = process::StartSentinel();
+  if (!started.ok()) LogInfo("no sentinel: ", started.message());
 }
 
 void RaiseFileLimit() {

@@ -49,6 +49,11 @@ absl::StatusOr<std::string> FindToken(const std::string& token_file,
                                       const std::string& state_dir,
                                       const std::string& master_addr);
 
+// StartSentinel, first thing in main. Not under Slurm, which waits until
+// nothing is left of a step's group of processes, while nobody reaps the
+// sentinel there.
+void StartSentinelUnlessSlurm();
+
 // As many open files as the system allows: a world of some hundred workers on
 // one host, or as many connections to a server, needs more than the usual
 // 1,024.

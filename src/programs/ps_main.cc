@@ -6,10 +6,8 @@
 #include <vector>
 
 #include "absl/strings/str_cat.h"
-#include "elasticdl/common/log.h"
 #include "elasticdl/common/status.h"
 #include "elasticdl/flags/job_flags.h"
-#include "elasticdl/sentinel.h"
 #include "elasticdl/signals.h"
 #include "program.h"
 #include "ps_options.h"
@@ -52,9 +50,6 @@ int Main(const std::vector<std::string>& args) {
 }  // namespace elasticdl::programs
 
 int main(int argc, char** argv) {
-  const absl::Status guarded = elasticdl::process::StartSentinel();
-  if (!guarded.ok()) {
-    elasticdl::LogInfo("no sentinel: ", guarded.message());
-  }
+  elasticdl::programs::StartSentinelUnlessSlurm();
   return elasticdl::programs::Main({argv + 1, argv + argc});
 }

@@ -15,7 +15,6 @@
 #include "elasticdl/common/status.h"
 #include "elasticdl/flags/job_flags.h"
 #include "elasticdl/fork_server.h"
-#include "elasticdl/sentinel.h"
 #include "elasticdl/signals.h"
 #include "elasticdl/worker.h"
 #include "program.h"
@@ -100,9 +99,6 @@ int main(int argc, char** argv) {
     return elasticdl::process::ServeForks(fd, argv, elasticdl::programs::Main);
   }
   // Workers that a local master forks need none: it has their life signs.
-  const absl::Status guarded = elasticdl::process::StartSentinel();
-  if (!guarded.ok()) {
-    elasticdl::LogInfo("no sentinel: ", guarded.message());
-  }
+  elasticdl::programs::StartSentinelUnlessSlurm();
   return elasticdl::programs::Main({argv + 1, argv + argc});
 }
