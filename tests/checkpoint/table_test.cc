@@ -128,7 +128,8 @@ TEST(CheckpointTableTest, RanksAreInFilesOfTheirOwn) {
   for (int64_t from = 0; from < 100; from += 50) {
     OwnedTableRows rows = MakeRows("items", 3, from, from + 50, {"m"});
     for (int64_t i = from; i < from + 50; ++i) {
-      rows.ranks.push_back((i * 977) << (i % 50));
+      rows.ranks.push_back(
+          static_cast<int64_t>(static_cast<uint64_t>(i * 977) << (i % 50)));
     }
     expected.insert(expected.end(), rows.ranks.begin(), rows.ranks.end());
     owned.AddTable(std::move(rows));
