@@ -56,6 +56,7 @@ class ServerStream {
  private:
   class Step final : public Operation {
    public:
+    virtual ~Step() = default;
     using Handler = void (ServerStream::*)(bool ok);
     Step(ServerStream& stream, Handler handler)
         : stream_(stream), handler_(handler) {}

@@ -71,6 +71,7 @@ void DeferredWeight::Make(const torch::Tensor& tensor) {
   DeferredWeight* weight = Of(tensor);
   if (weight == nullptr) return;
   // Owns the weight, which the tensor is about to let go.
+  // NOLINTNEXTLINE(performance-unnecessary-copy-initialization)
   const c10::Storage keep = tensor.storage();
   const torch::NoGradGuard no_grad;
   const torch::Tensor view = weight->Whole().as_strided(

@@ -258,7 +258,7 @@ bool LateScope::Note(const c10::FunctionSchema& schema,
     engine.set_data(after);
     random->set_engine(engine);
   }
-  entry->fills.push_back(*std::move(fill));
+  entry->fills.push_back(*fill);
   return true;
 }
 

@@ -151,7 +151,7 @@ class PluginProcessor : public PredictionProcessor {
 
 // Throws the error of a table entry; ModelBase turns it into a status.
 void ThrowUnless(bool ok, std::string& error) {
-  if (!ok) throw std::runtime_error(std::move(error));
+  if (!ok) throw std::runtime_error(error);
 }
 
 class PluginModel : public ModelBase {
@@ -338,8 +338,8 @@ absl::Status PluginModel::InitMetrics(Functions& functions) {
     return absl::OkStatus();
   }
   const std::string& text = names().eval_metrics_fn;
-  const absl::Status status = TakeBuiltin(BuiltinMetrics(text), text,
-                                          "eval_metrics_fn", functions.metrics);
+  absl::Status status = TakeBuiltin(BuiltinMetrics(text), text,
+                                    "eval_metrics_fn", functions.metrics);
   if (status.ok() || IsExpression(text)) return status;
   // Only an evaluation needs metrics.
   functions.missing_metrics = std::string(status.message());

@@ -126,7 +126,7 @@ void BatchPipeline::ReadTask(const std::shared_ptr<const v1::Task>& task) {
 }
 
 void BatchPipeline::FeedMinibatches() {
-  const absl::Status usable = UseDevice(options_.device);
+  absl::Status usable = UseDevice(options_.device);
   while (std::optional<Raw> next = to_feed_.Pop()) {
     Minibatch& minibatch = *next->minibatch;
     absl::StatusOr<Batch> batch = [&] {

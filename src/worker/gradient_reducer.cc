@@ -138,7 +138,7 @@ absl::Status GradientReducer::Finish(
     std::shared_ptr<collective::Communicator> communicator, size_t head) {
   intact_ = false;
   flat_.CollectGradients();
-  const absl::Status status = FinishBuckets(std::move(communicator), head);
+  absl::Status status = FinishBuckets(std::move(communicator), head);
   if (device_ != nullptr) device_->Join();
   MutexLock lock(mu_);
   intact_ = !written_ && device_ == nullptr && !no_more_rounds_;
@@ -149,7 +149,7 @@ absl::Status GradientReducer::FinishBuckets(
     std::shared_ptr<collective::Communicator> communicator, size_t head) {
   if (thread_ == nullptr) {
     if (device_ != nullptr) device_->MarkReady(0);
-    const absl::Status status = Reduce({std::move(communicator), 0, head});
+    absl::Status status = Reduce({std::move(communicator), 0, head});
     MutexLock lock(mu_);
     written_ = false;
     NoteWritten(status);

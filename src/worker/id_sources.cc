@@ -62,6 +62,7 @@ std::vector<TableIds> IdSources::Predict(const Features& features) const {
     }
   }
   std::vector<TableIds> predicted;
+  predicted.reserve(by_table.size());
   for (const auto& [table, parts] : by_table) {
     predicted.push_back({table, parts.size() == 1
                                     ? parts[0]

@@ -144,7 +144,7 @@ absl::Status PsTrainer::GiveModel() {
 
 absl::Status PsTrainer::WithModel(const std::function<absl::Status()>& pull) {
   ELASTICDL_RETURN_IF_ERROR(Connect());
-  const absl::Status status = pull();
+  absl::Status status = pull();
   if (!absl::IsNotFound(status)) return status;
   // A server has lost its log. If anything was committed, the master fails the
   // job; else the model begins again.

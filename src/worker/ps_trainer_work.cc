@@ -16,10 +16,10 @@ constexpr absl::Duration kReportInterval = absl::Milliseconds(200);
 }  // namespace
 
 absl::Status PsTrainer::Work() {
-  const absl::Status status =
+  absl::Status status =
       pending_.empty() ? FinishPush() : Train(pending_.front());
   if (status.ok()) return status;
-  const absl::Status shown = UnlessCancelled(status);
+  absl::Status shown = UnlessCancelled(status);
   // Stop is on its way through the queue.
   if (shown.ok()) over_ = true;
   return shown;

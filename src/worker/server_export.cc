@@ -33,7 +33,7 @@ Tensors ByName(const model::Network& network) {
 }
 
 absl::Status FillTable(const ServerModel& served, uint32_t number,
-                       torch::Tensor parameter) {
+                       const torch::Tensor& parameter) {
   const ShardedTable& table = served.network.tables()[number];
   const auto dim = static_cast<size_t>(table.dim);
   ELASTICDL_ASSIGN_OR_RETURN(const InitialRows initial,

@@ -153,7 +153,7 @@ void ServerPipe::Push(v1::PsPush push, const Features& features) {
 absl::Status ServerPipe::FinishPush() {
   if (push_ == nullptr) return absl::OkStatus();
   // One that failed stays failed: its records must never be reported.
-  const absl::Status status = calls_.Wait(push_);
+  absl::Status status = calls_.Wait(push_);
   if (status.ok()) push_ = nullptr;
   return status;
 }

@@ -323,7 +323,7 @@ void TrainingSession::FinishRound(const Round& round, size_t used,
   } else if (!round.stepped && halt_ == Halt::kNone) {
     SendIdle();
   }
-  const absl::Status passed = PassState(summary);
+  absl::Status passed = PassState(summary);
   done.halted = done.halted && passed.ok();
   UpdateStepping();
   loop_.RoundDone(summary.switch_seen);
@@ -341,7 +341,7 @@ absl::Status TrainingSession::SendHistograms() {
       options_.watchdog, "histograms of the model", replica_.step());
   const trace::ScopedKind timed(replica_.step_clock(), trace::Kind::kOther);
   v1::WorkerMessage message;
-  const absl::Status made = OnDevice("copying the model for histograms", [&] {
+  absl::Status made = OnDevice("copying the model for histograms", [&] {
     *message.mutable_histograms() = MakeHistograms(replica_);
     return absl::OkStatus();
   });

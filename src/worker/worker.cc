@@ -183,6 +183,7 @@ absl::Status WorkerImpl::AddNccl(const v1::JobSpec& job,
     return absl::FailedPreconditionError(
         "--collective=nccl: this worker has no GPU; use --collective=auto");
   }
+  // NOLINTNEXTLINE(bugprone-signed-char-misuse): a number, -1 included.
   backend.cuda_device = execution.device.index();
   if (!Trains(job) || (!wanted && job.collective() != "auto")) {
     return absl::OkStatus();
