@@ -43,7 +43,7 @@ namespace internal {
 // servers. A variable of the thread, because custom_model constructs the layers
 // and its arguments are the user's.
 inline bool& ShardsNewLayers() {
-  // See `refusing` in src/master/bounded_http.cc.
+  // With less alignment, mold 1.10 makes some programs that cannot be started.
   alignas(8) thread_local bool shards = false;
   return shards;
 }
