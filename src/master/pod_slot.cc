@@ -326,8 +326,7 @@ void PodSlot::Relaunch(const std::string& reason, bool back_off, absl::Time now,
       now + (back_off ? BackoffAfter(count - 1) : rules_->backoff_initial);
   PodDecision delayed =
       Decide(PodDecision::Kind::kDelayed,
-             absl::StrCat(back_off ? "failed" : "was taken away",
-                          " soon after its start, ", count,
+             absl::StrCat("ended soon after its start, ", count,
                           " times in a row; next try in ",
                           absl::FormatDuration(not_before_ - now)));
   delayed.at = not_before_;
